@@ -1,0 +1,1 @@
+"""Env server: steps environments on CPUs and streams observations to a learner."""

@@ -1,0 +1,1 @@
+"""Learner: everything with a thread, a device or a clock."""

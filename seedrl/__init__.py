@@ -1,0 +1,1 @@
+"""Distributed reinforcement learning with central inference, in JAX."""

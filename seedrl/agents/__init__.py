@@ -1,0 +1,1 @@
+"""Agents: bundles of pure functions that say how to act and what to minimise."""

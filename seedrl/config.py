@@ -1,0 +1,161 @@
+"""The configuration of a run: frozen dataclasses, checked where they are built."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Vectorization = Literal["auto", "sync", "native", "atari"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentConfig:
+    """What env servers build.
+
+    Attributes:
+      id: a registered gymnasium id, or `package.module:factory` (env servers must `--allow-env` it).
+      arguments: keyword arguments of the environment, as a JSON object.
+      wrappers: `package.module:factory` wrappers, innermost first.
+      vectorization: `sync` steps gymnasium environments in turn, `native` uses the environment's own
+        vector entry point, `atari` ALE's C++ vector environment; `auto` takes the fastest that there is.
+      frames_per_step: emulator frames of one step (the frame skip); only for reporting.
+    """
+
+    id: str
+    arguments: str = "{}"
+    wrappers: tuple[str, ...] = ()
+    vectorization: Vectorization = "auto"
+    frames_per_step: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingConfig:
+    """Central inference.
+
+    Attributes:
+      training_slots: environments whose experience is learned from.
+      evaluation_slots: environments that only measure; never learned from.
+      bind: address to serve on: `host:port` or `unix:/path`. Port 0 takes a free one.
+      batch_deadline_seconds: the longest that a step waits for others to share its batch.
+      max_message_bytes: longest message accepted.
+    """
+
+    training_slots: int = 32
+    evaluation_slots: int = 20
+    bind: str = "127.0.0.1:8686"
+    batch_deadline_seconds: float = 0.002
+    max_message_bytes: int = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """Paged prioritized replay on the device.
+
+    Attributes:
+      capacity_steps: stored environment steps, over all devices.
+      min_steps: environment steps in replay before learning starts.
+      page_steps: steps of a page; divides the agent's stride. 0 takes the stride.
+      priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016).
+      importance_exponent: beta in w_i = (N P(i))^-beta / max w.
+    """
+
+    capacity_steps: int = 100_000
+    min_steps: int = 1_000
+    page_steps: int = 0
+    priority_exponent: float = 0.9
+    importance_exponent: float = 0.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningConfig:
+    """The learning step and its pace.
+
+    Attributes:
+      batch_sequences: sequences of one update, over all devices.
+      replay_ratio: trained (non-burn-in) steps per training environment step.
+      tolerance_updates: how many updates acting may run ahead of learning before it waits.
+      publish_every_updates: updates between two copies of the parameters for acting.
+      total_steps: training environment steps after which the run ends.
+      num_devices: devices that learn; 0 takes all.
+    """
+
+    batch_sequences: int = 32
+    replay_ratio: float = 1.0
+    tolerance_updates: float = 2.0
+    publish_every_updates: int = 1
+    total_steps: int = 1_000_000
+    num_devices: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """Measuring frozen parameters on the evaluation slots while training goes on.
+
+    A round freezes the parameters and plays `episodes`, the same number on every evaluation slot, so
+    that short episodes are not over-represented.
+
+    Attributes:
+      interval_seconds: pause between two rounds.
+      episodes: episodes of a round; rounded up to a multiple of the evaluation slots.
+      target_return: end the run at this mean return; it must hold over `confirm_episodes` fresh
+        episodes of the same frozen parameters. None never ends the run by score.
+      confirm_episodes: see target_return.
+    """
+
+    interval_seconds: float = 10.0
+    episodes: int = 20
+    target_return: float | None = None
+    confirm_episodes: int = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """Saving.
+
+    Attributes:
+      interval_seconds: between two saves; one more on SIGTERM and at the end.
+      keep: how many to keep, at least 2.
+      replay: save the replay too (large).
+    """
+
+    interval_seconds: float = 300.0
+    keep: int = 2
+    replay: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggingConfig:
+    """Reporting. `interval_seconds` lies between two lines of metrics."""
+
+    interval_seconds: float = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchConfig:
+    """What `seedrl train` starts on this machine.
+
+    Attributes:
+      env_servers: number of env-server processes.
+      envs_per_server: environments of each; 0 shares the slots out evenly.
+      groups: groups that an env server steps in turn.
+      restarts: how many times a dead env server is started again, per env server and minute.
+    """
+
+    env_servers: int = 2
+    envs_per_server: int = 0
+    groups: int = 2
+    restarts: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A run. `agent` is any frozen dataclass that offers `window` and `build(spec)` (AgentConfig)."""
+
+    environment: EnvironmentConfig
+    agent: Any
+    serving: ServingConfig = field(default_factory=ServingConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    seed: int = 0

@@ -1,0 +1,1 @@
+"""Neural networks: torsos, recurrent cores and heads."""

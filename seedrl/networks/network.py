@@ -1,0 +1,37 @@
+"""The Network: a (recurrent) function of a stream of observations, as pure functions."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from seedrl.types import Array, Tree
+
+
+class NetworkInput(NamedTuple):
+    """What a network consumes, time-major.
+
+    Attributes:
+      observation: tree of `[T, B, *shape]`.
+      previous_action: `[T, B] int32`, the executed action of the step before; ignored on FIRST.
+      reward: `[T, B] float32`; ignored on FIRST.
+      is_first: `[T, B] bool`: the carry is reset before this row is consumed.
+    """
+
+    observation: Tree
+    previous_action: Array
+    reward: Array
+    is_first: Array
+
+
+class Network(NamedTuple):
+    """A network as a bundle of pure functions.
+
+    Attributes:
+      init: `key -> params`.
+      initial_carry: `batch_size -> carry`, leaves `[B, ...]`; `()` for a feed-forward network.
+      unroll: `(params, carry, inputs) -> (output, carry)` with leaves `[T, B, ...]`. One step is an
+        unroll of length 1. The returned carry belongs after the last row.
+    """
+
+    init: Callable[[Array], Tree]
+    initial_carry: Callable[[int], Tree]
+    unroll: Callable[[Tree, Tree, NetworkInput], tuple[Array, Tree]]

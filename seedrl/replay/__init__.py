@@ -1,0 +1,1 @@
+"""Experience replay that lives on the device."""

@@ -1,0 +1,1 @@
+"""Equations of reinforcement learning, as pure functions."""

@@ -1,0 +1,77 @@
+"""The data that flows through the system: time steps, stored steps, pages and sequences.
+
+Every type here is a pytree whose leaves are numpy or JAX arrays; this module imports neither.
+"""
+
+import enum
+from typing import Any, NamedTuple
+
+# Nested dicts and tuples of arrays, or `()` where there is nothing.
+Tree = Any
+Array = Any
+
+
+class StepType(enum.IntEnum):
+    """Where in its episode a time step lies (dm_env semantics)."""
+
+    FIRST = 0
+    MID = 1
+    LAST = 2
+
+
+class TimeStep(NamedTuple):
+    """What an environment says of one step (Muldal et al. 2019, dm_env).
+
+    Attributes:
+      step_type: `[...] uint8`, a `StepType`. An action taken on LAST is ignored; the step after it
+        is FIRST.
+      reward: `[...] float32`, the consequence of the previous action; 0 on FIRST.
+      discount: `[...] float32` in {0, 1}: 0 on LAST if the episode terminated; 1 elsewhere, so a
+        LAST with discount 1 was truncated and bootstraps from its own observation.
+      observation: tree of `[..., *shape]`; on LAST the true last observation of the episode.
+    """
+
+    step_type: Array
+    reward: Array
+    discount: Array
+    observation: Tree
+
+
+class StoredStep(NamedTuple):
+    """One row of experience: a time step and what was done on it.
+
+    Attributes:
+      timestep: see `TimeStep`.
+      action: `[...] int32`, the executed action (not the greedy one).
+      version: `[...] int32`, the number of updates behind the parameters that acted.
+      extras: tree of `[..., ...]`: what the agent needs of its behaviour, e.g. Q-values.
+    """
+
+    timestep: TimeStep
+    action: Array
+    version: Array
+    extras: Tree
+
+
+class Page(NamedTuple):
+    """A fixed number K of consecutive steps of one slot: the unit that replay stores.
+
+    Attributes:
+      steps: `[K, ...]`.
+      carry: tree of `[...]`: the agent's carry before the first step, before any reset.
+    """
+
+    steps: StoredStep
+    carry: Tree
+
+
+class Sequence(NamedTuple):
+    """A batch of sequences as losses see them, time-major.
+
+    Attributes:
+      steps: `[T, B, ...]`. May span episodes: a FIRST row resets the carry.
+      carry: tree of `[B, ...]`: the carry before the first step, before any reset.
+    """
+
+    steps: StoredStep
+    carry: Tree

@@ -1,0 +1,1 @@
+"""The contract between env servers and the learner, as bytes."""

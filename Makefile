@@ -1,0 +1,54 @@
+# Needs git, make and a python3 of 3.11 to 3.13; every target sets up its own virtual environment once.
+# Another interpreter beside the first:  make test VENV=.venv312 PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+# Test processes (pytest-xdist); 0 runs in one process.
+WORKERS ?= 2
+UV ?= uv
+LOCK := requirements.lock
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help train test check format lock proto
+
+help: ## Show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
+	  "seedrl needs Python 3.11 to 3.13, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % v)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Not phony on purpose: `make .venv` and `make .venv312 VENV=.venv312` name the folder that they make.
+$(VENV): $(STAMP)
+
+train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are passed on)
+	$(BIN)/seedrl train cartpole_r2d2 $(ARGS)
+
+test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: $(STAMP) ## Check formatting, lint, types and the directions of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## Format, and repair what lint can repair
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# No index address and no path enters the lock: it must install from wherever pip is told to look.
+lock: ## Pin all versions again (needs uv)
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --extra learner --extra atari --extra dev \
+	  --output-file $(LOCK) --quiet pyproject.toml
+
+proto: $(STAMP) ## Generate the wire's stubs again from proto/
+	$(BIN)/python proto/generate.py

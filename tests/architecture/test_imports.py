@@ -1,0 +1,84 @@
+"""The directions of imports, guarded twice: by the linter and by a fresh interpreter.
+
+The linter reads import statements without running them and does not see what a package's own
+`__init__` or an installed plug-in pulls in; the interpreter sees exactly that.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("seedrl", "envs_server", "learner")
+
+HEAVY = ("jax", "jaxlib", "flax", "optax", "chex", "orbax", "learner", "seedrl.agents", "seedrl.rl")
+
+
+def sources() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Names of the modules that a file imports, wherever in the file the statement stands."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return names
+
+
+def test_import_contracts_are_kept(monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+    broken = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)
+    assert broken == 0, capsys.readouterr().out
+
+
+def loaded_modules(module: str) -> set[str]:
+    """What `sys.modules` holds in a fresh interpreter after importing `module`."""
+    code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    child = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert child.returncode == 0, child.stderr
+    return set(child.stdout.split())
+
+
+def test_an_env_server_loads_no_jax() -> None:
+    loaded = loaded_modules("envs_server.__main__")
+    assert "envs_server.__main__" in loaded
+    assert {name for name in HEAVY if name in loaded} == set()
+
+
+@pytest.mark.parametrize("module", ["seedrl.types", "seedrl.specs", "seedrl.wire.seedrl_pb2"])
+def test_what_env_servers_share_loads_no_jax(module: str) -> None:
+    assert {name for name in HEAVY if name in loaded_modules(module)} == set()
+
+
+def test_only_networks_import_flax() -> None:
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if any(name.split(".")[0] == "flax" for name in imported_modules(path))
+    }
+    assert {path for path in importers if not path.startswith("seedrl/networks/")} == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_init_files_hold_only_a_docstring(package: str) -> None:
+    for path in (ROOT / package).rglob("__init__.py"):
+        tree = ast.parse(path.read_text(), str(path))
+        assert ast.get_docstring(tree), f"{path} has no docstring"
+        assert len(tree.body) == 1, f"{path} holds more than a docstring"

@@ -1,0 +1,175 @@
+"""What no file of the repository may contain."""
+
+import ast
+import re
+import subprocess
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("seedrl", "envs_server", "learner")
+MAX_LINES = 300
+
+# What turns bytes from elsewhere into running code.
+UNSAFE_MODULES = {
+    "cloudpickle",
+    "dill",
+    "imp",
+    "joblib",
+    "jsonpickle",
+    "marshal",
+    "pickle",
+    "shelve",
+}
+UNSAFE_NAMES = {"eval", "exec"}
+UNSAFE_ATTRIBUTES = {("yaml", "load"), ("yaml", "unsafe_load"), ("os", "system"), ("os", "popen")}
+
+# Assembled from parts, so that this file does not contain what it looks for.
+REGISTRIES = ("pypi" + ".org", "python" + "hosted", "pytorch" + ".org/whl", "anaconda" + ".org")
+OPTIONS = ("index-url", "extra-index-url", "find-links", "trusted-host")
+    "--" + "index-url",
+    "--" + "extra-index-url",
+    "--" + "find-links",
+    "--" + "trusted-host",
+)
+MACHINE_PATH = re.compile(r"(?<![\w./$}])/(?:work|root|home/\w+|Users/\w+|opt/pypi|tmp/v\d+)\b")
+
+
+def files() -> list[Path]:
+    """Files under version control, and those that are about to be."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listing.returncode != 0:
+        pytest.skip("not a git checkout: what belongs to the repository is unknown")
+    return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def python_files() -> list[Path]:
+    return [path for path in files() if path.suffix == ".py"]
+
+
+def is_generated(path: Path) -> bool:
+    return path.stem.endswith(("_pb2", "_pb2_grpc"))
+
+
+def in_packages(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[0] in PACKAGES
+
+
+def unsafe_uses(tree: ast.AST) -> list[str]:
+    """Every import or call in `tree` that could run code it was sent, as `line: what`."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                used = {alias.name.split(".")[0] for alias in names} & UNSAFE_MODULES
+            case ast.ImportFrom(module=str(module)):
+                used = {module.split(".")[0]} & UNSAFE_MODULES
+            case ast.Call(func=ast.Name(id=name)):
+                used = {name} & UNSAFE_NAMES
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                used = {f"{owner}.{name}"} if (owner, name) in UNSAFE_ATTRIBUTES else set()
+            case ast.keyword(arg="allow_pickle" | "shell", value=ast.Constant(value=True)):
+                used = {str(node.arg)}
+            case _:
+                used = set()
+        found += [f"line {getattr(node, 'lineno', '?')}: {name}" for name in sorted(used)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pickle",
+        "import marshal as m",
+        "from dill import loads",
+        "def f():\n    import cloudpickle.cloudpickle",
+        "eval('1')",
+        "exec(code)",
+        "yaml.load(text)",
+        "os.system('ls')",
+        "np.load(path, allow_pickle=True)",
+        "subprocess.run(line, shell=True)",
+    ],
+)
+def test_the_search_finds_unsafe_code(code: str) -> None:
+    assert len(unsafe_uses(ast.parse(code))) == 1
+
+
+@pytest.mark.parametrize("code", ["yaml.safe_load(text)", "np.load(path)", "policy.eval()"])
+def test_the_search_passes_safe_code(code: str) -> None:
+    assert unsafe_uses(ast.parse(code)) == []
+
+
+def test_packages_never_run_what_they_were_sent() -> None:
+    found = {
+        str(path.relative_to(ROOT)): uses
+        for path in python_files()
+        if in_packages(path) and (uses := unsafe_uses(ast.parse(path.read_text())))
+    }
+    assert found == {}
+
+
+def test_every_python_file_compiles_without_warning() -> None:
+    for path in python_files():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compile(path.read_text(), str(path), "exec")
+
+
+def test_no_file_is_longer_than_300_lines() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in python_files()
+        if not is_generated(path) and path.relative_to(ROOT).parts[0] != "tests"
+    }
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_no_module_is_a_drawer_for_anything() -> None:
+    drawers = {"utils", "util", "common", "helpers", "misc"}
+    assert [str(path) for path in python_files() if path.stem in drawers] == []
+
+
+def forbidden_text(line: str) -> str | None:
+    """The registry address, index option or path of one machine that `line` contains, if any."""
+    for text in (*REGISTRIES, *(f"--{option}" for option in OPTIONS)):
+        if text in line:
+            return text
+    match = MACHINE_PATH.search(line)
+    return match.group() if match else None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "see " + "/wo" + "rk/shared/x.md",
+        'path = "' + "/ro" + 'ot/.cache"',
+        "https://pypi" + ".org/simple",
+        "pip install --" + "index-url X",
+    ],
+)
+def test_the_search_finds_machine_paths_and_registries(line: str) -> None:
+    assert forbidden_text(line)
+
+
+@pytest.mark.parametrize("line", ["learner/worker.py", "../work", "a /workdir", "unix:/run/x.sock"])
+def test_the_search_passes_other_paths(line: str) -> None:
+    assert forbidden_text(line) is None
+
+
+def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
+    found = []
+    for path in files():
+        try:
+            lines = path.read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}:{number}: {text}"
+            for number, line in enumerate(lines, 1)
+            if (text := forbidden_text(line))
+        ]
+    assert found == []

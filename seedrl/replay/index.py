@@ -1,0 +1,209 @@
+"""The host's side of the paged replay: where each page goes, and which sequences that completes.
+
+Numpy only: the index never touches a device.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from seedrl.types import Array, Tree
+
+if TYPE_CHECKING:  # the agent's module imports jax
+    from seedrl.agents.agent import WindowSpec
+
+
+class InsertPlan(NamedTuple):
+    """What to do with I pages; `int32 [I]` each. An entry equal to the capacity P means "none".
+
+    Attributes:
+      index: where each page goes.
+      previous: the page of the same stream that precedes it: its link is set to `index`.
+      completed: the first page of the sequence that this page completes.
+    """
+
+    index: Array
+    previous: Array
+    completed: Array
+
+
+def pages_per_sequence(window: "WindowSpec", page_steps: int) -> int:
+    """How many pages a sequence that starts on a page boundary reaches into."""
+    return -(-window.length // page_steps)
+
+
+def check_geometry(window: "WindowSpec", page_steps: int, capacity_pages: int) -> None:
+    """Raises ValueError if windows do not start on page boundaries or outgrow the ring."""
+    if min(page_steps, window.unroll, window.stride) < 1 or min(window) < 0:
+        raise ValueError(
+            f"expected page_steps, unroll and stride of at least 1 and no negative field, got "
+            f"page_steps {page_steps} and {window}"
+        )
+    if window.stride % page_steps:
+        raise ValueError(
+            f"expected replay.page_steps to divide the agent's stride {window.stride}, got "
+            f"{page_steps}; set it to 0 to take the stride"
+        )
+    needed = pages_per_sequence(window, page_steps)
+    if capacity_pages < needed:
+        raise ValueError(
+            f"expected a replay of at least {needed} pages of {page_steps} steps, which one "
+            f"sequence of {window.length} steps needs, got {capacity_pages} pages; raise "
+            "replay.capacity_steps"
+        )
+
+
+def replay_bytes(page_example: Tree, capacity_pages: int) -> int:
+    """Bytes of device memory that a shard of that many pages takes, links and masses included.
+
+    Args:
+      page_example: a `Page` of arrays or shape structs, as `Replay.init` takes it.
+      capacity_pages: P.
+    """
+    return capacity_pages * (_tree_bytes(page_example) + 2 * 4)
+
+
+def _tree_bytes(tree: Tree) -> int:
+    if isinstance(tree, Mapping):
+        return sum(_tree_bytes(item) for item in tree.values())
+    if isinstance(tree, tuple | list):
+        return sum(_tree_bytes(item) for item in tree)
+    return int(np.prod(tree.shape, dtype=np.int64)) * np.dtype(tree.dtype).itemsize
+
+
+@dataclass
+class _Stream:
+    """A stream's pages so far: their number, and the serials of the last few, youngest last."""
+
+    num_pages: int
+    serials: deque[int] = field(default_factory=deque)
+
+
+class PageIndex:
+    """The ring order of one shard's pages. Owned by the thread that inserts; not thread-safe.
+
+    Every page has a serial number; page q lies at q mod P and lives until page q + P comes. A
+    stream's pages have ascending serials, so whoever evicts a page has evicted every older page of
+    its stream
+    before: a link never leads to a page that was overwritten, and evicting a page invalidates
+      exactly
+    the sequence that starts in it.
+    """
+
+    def __init__(self, *, capacity_pages: int, window: "WindowSpec", page_steps: int) -> None:
+        """Raises ValueError for a geometry that cannot work, see `check_geometry`."""
+        check_geometry(window, page_steps, capacity_pages)
+        self._capacity = capacity_pages
+        self._pages_per_sequence = pages_per_sequence(window, page_steps)
+        self._pages_per_stride = window.stride // page_steps
+        self._streams: dict[int, _Stream] = {}
+        self._is_sampleable = np.zeros(capacity_pages, bool)
+        self._num_sequences = 0
+        self._num_inserted = 0
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that can be sampled once the last plan has been carried out."""
+        return self._num_sequences
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that hold experience."""
+        return min(self._num_inserted, self._capacity)
+
+    @property
+    def num_inserted(self) -> int:
+        """Pages inserted so far, evicted ones included."""
+        return self._num_inserted
+
+    def plan(self, streams: Sequence[int]) -> InsertPlan:
+        """Decides where pages go, in order, and takes that as done.
+
+        The plan of a call is carried out as a whole: links first, then completions. So what a later
+        page of the same call evicts is struck from the plan here: it is neither linked nor
+        completed.
+
+        Args:
+          streams: the stream of each page; negative for a page that is not of this shard. A stream
+            may occur several times, its pages in order.
+
+        Raises:
+          ValueError: more pages than the replay holds.
+        """
+        num_pages = sum(stream >= 0 for stream in streams)
+        if num_pages > self._capacity:
+            raise ValueError(
+                f"expected at most {self._capacity} pages in one insertion, which is the replay's "
+                f"capacity, got {num_pages}; raise replay.capacity_steps"
+            )
+        first_alive = self._num_inserted + num_pages - self._capacity
+        plan = InsertPlan(*np.full((3, len(streams)), self._capacity, np.int32))
+        for position, stream in enumerate(streams):
+            if stream < 0:
+                continue
+            serial, previous, completed = self._append(int(stream))
+            plan.index[position] = serial % self._capacity
+            if previous is not None and previous >= first_alive:
+                plan.previous[position] = previous % self._capacity
+            if completed is not None and completed >= first_alive:
+                plan.completed[position] = completed % self._capacity
+                self._is_sampleable[completed % self._capacity] = True
+                self._num_sequences += 1
+        return plan
+
+    def _append(self, stream: int) -> tuple[int, int | None, int | None]:
+        """Takes a page: the serials of it, of its predecessor and of the start it completes."""
+        serial = self._num_inserted
+        self._num_inserted += 1
+        evicted = serial % self._capacity
+        self._num_sequences -= int(self._is_sampleable[evicted])
+        self._is_sampleable[evicted] = False
+
+        entry = self._streams.setdefault(stream, _Stream(0))
+        previous = entry.serials[-1] if entry.serials else None
+        entry.serials.append(serial)
+        entry.num_pages += 1
+        first_page = entry.num_pages - self._pages_per_sequence
+        if len(entry.serials) > self._pages_per_sequence:
+            entry.serials.popleft()
+        starts_on_stride = first_page >= 0 and first_page % self._pages_per_stride == 0
+        return serial, previous, entry.serials[0] if starts_on_stride else None
+
+    def end_stream(self, stream: int) -> None:
+        """The stream was cut: its sequences stay, later pages of that id start a new stream."""
+        self._streams.pop(int(stream), None)
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on, as plain JSON-able values."""
+        return {
+            "capacity_pages": self._capacity,
+            "pages_per_sequence": self._pages_per_sequence,
+            "pages_per_stride": self._pages_per_stride,
+            "num_inserted": self._num_inserted,
+            "sampleable": np.flatnonzero(self._is_sampleable).tolist(),
+            "streams": [
+                [stream, entry.num_pages, list(entry.serials)]
+                for stream, entry in self._streams.items()
+            ],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`. Raises ValueError if that was written with another geometry."""
+        mine = self.state()
+        for name in ("capacity_pages", "pages_per_sequence", "pages_per_stride"):
+            if state[name] != mine[name]:
+                raise ValueError(
+                    f"replay {name} is {mine[name]} but the checkpoint was written with "
+                    f"{state[name]}; restore the configuration or start without the saved replay"
+                )
+        self._num_inserted = int(state["num_inserted"])
+        self._is_sampleable[:] = False
+        self._is_sampleable[np.asarray(state["sampleable"], np.int64)] = True
+        self._num_sequences = len(state["sampleable"])
+        self._streams = {
+            int(stream): _Stream(int(num_pages), deque(int(serial) for serial in serials))
+            for stream, num_pages, serials in state["streams"]
+        }

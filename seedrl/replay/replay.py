@@ -1,0 +1,222 @@
+"""The device's side of the paged prioritized replay, as a bundle of pure functions."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from seedrl.agents.agent import WindowSpec
+
+# The plan is defined beside the index because that must not import jax.
+from seedrl.replay.index import InsertPlan as InsertPlan
+from seedrl.replay.index import check_geometry
+from seedrl.replay.sampling import stratified_draw
+from seedrl.rl.priorities import stored_mass
+from seedrl.types import Array, Page, Sequence, StoredStep
+
+
+class ReplayState(NamedTuple):
+    """One shard's experience. A sequence is named by the page it starts in.
+
+    Attributes:
+      pages: leaves `[P, K, ...]`, carry leaves `[P, ...]`.
+      next: `[P] int32`, the page that follows in the same stream; P for none (yet).
+      mass: `[P] float32`, priority^α of the sequence that starts in a page; 0 for a page in which
+        no complete sequence starts.
+    """
+
+    pages: Page
+    next: Array
+    mass: Array
+
+
+class Sample(NamedTuple):
+    """A batch drawn from one shard.
+
+    Attributes:
+      sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
+      index: `[B] int32`, the first page of each sequence: what `update_priorities` wants back.
+      probability: `[B] float32`, the probability of each draw within this shard.
+      num_sequences: `[] int32`, the sequences of this shard that could have been drawn.
+    """
+
+    sequence: Sequence
+    index: Array
+    probability: Array
+    num_sequences: Array
+
+
+class Replay(NamedTuple):
+    """A paged prioritized replay of one device: pure, jittable functions with static shapes.
+
+    Attributes:
+      capacity_pages: P.
+      init: `page -> ReplayState`, empty, from the shapes of one example page (leaves `[K, ...]`,
+        carry leaves `[...]`; arrays or shape structs).
+      insert: `(state, pages, plan) -> ReplayState`; leaves `[I, K, ...]`, carry leaves `[I, ...]`.
+        Consumes `state`: donate it.
+      sample: `(state, key, batch_size) -> Sample`; consumes the key. Every shard must hold a
+        sequence before its first batch: an empty one answers with zeros and probability 0.
+      update_priorities: `(state, index [B] int32, priorities [B] float32) -> ReplayState`. Keeps
+        the mass of a priority that is not finite and positive, and that of a page that is not
+        sampleable. An index may occur several times with the same priority.
+    """
+
+    capacity_pages: int
+    init: Callable[[Page], ReplayState]
+    insert: Callable[[ReplayState, Page, InsertPlan], ReplayState]
+    sample: Callable[[ReplayState, Array, int], Sample]
+    update_priorities: Callable[[ReplayState, Array, Array], ReplayState]
+
+
+def paged_replay(
+    *,
+    window: WindowSpec,
+    page_steps: int,
+    capacity_pages: int,
+    priority_exponent: float,
+    initial_priorities: Callable[[StoredStep], Array],
+) -> Replay:
+    """Builds the replay of one shard.
+
+    Args:
+      window: which sequences there are; the stride must be a whole number of pages.
+      page_steps: K.
+      capacity_pages: P, at least the pages of one sequence.
+      priority_exponent: α ≥ 0 in P(i) = p_i^α / Σ p^α.
+      initial_priorities: `steps [T, I] -> [I] float32`, with `steps.timestep.observation` `()`; see
+        `Agent.initial_priorities`.
+
+    Raises:
+      ValueError: the geometry cannot work, see `check_geometry`.
+
+    Source: Schaul et al. 2016 (proportional variant); Kapturowski et al. 2019, section 2.3
+    (sequences).
+    """
+    check_geometry(window, page_steps, capacity_pages)
+    assert capacity_pages * page_steps < 2**31, "row numbers are int32"
+    gather = functools.partial(_gather_rows, length=window.length, page_steps=page_steps)
+    return Replay(
+        capacity_pages=capacity_pages,
+        init=functools.partial(_init, capacity_pages=capacity_pages, page_steps=page_steps),
+        insert=functools.partial(
+            _insert,
+            gather=gather,
+            initial_priorities=initial_priorities,
+            priority_exponent=priority_exponent,
+        ),
+        sample=functools.partial(_sample, gather=gather),
+        update_priorities=functools.partial(
+            _update_priorities, priority_exponent=priority_exponent
+        ),
+    )
+
+
+def _init(page: Page, *, capacity_pages: int, page_steps: int) -> ReplayState:
+    chex.assert_tree_shape_prefix(page.steps, (page_steps,))
+    # Never jnp.empty: it is uninitialised since jax 0.11.
+    pages = jax.tree.map(lambda leaf: jnp.zeros((capacity_pages, *leaf.shape), leaf.dtype), page)
+    return ReplayState(
+        pages=pages,
+        next=jnp.full((capacity_pages,), capacity_pages, jnp.int32),
+        mass=jnp.zeros((capacity_pages,), jnp.float32),
+    )
+
+
+def _insert(
+    state: ReplayState,
+    pages: Page,
+    plan: InsertPlan,
+    *,
+    gather: Callable[[StoredStep, Array, Array], StoredStep],
+    initial_priorities: Callable[[StoredStep], Array],
+    priority_exponent: float,
+) -> ReplayState:
+    """Writes pages, then links, then masses: a call may bring several pages of one stream.
+
+    1. The pages overwrite whatever lies at `plan.index`, whose link and mass are cleared.
+    2. Links to the new pages are set. After the clearing, because a predecessor may be new itself.
+    3. Completed sequences get their initial mass. After all links, because their pages may be of
+       this call. `PageIndex.plan` never names a sequence whose start is overwritten in the same
+       call.
+
+    A refused initial priority (see `stored_mass`) is replaced by the mean mass of the sampleable
+    sequences, or 1 if there is none: the sequence stays countable, and is soon drawn and corrected.
+    """
+    num_pages = plan.index.shape[0]
+    chex.assert_shape(list(plan), (num_pages,))
+    chex.assert_tree_shape_prefix(pages, (num_pages,))
+    chex.assert_trees_all_equal_dtypes(state.pages, pages)
+    stored = jax.tree.map(
+        lambda pool, new: pool.at[plan.index].set(new, mode="drop"), state.pages, pages
+    )
+    capacity = state.mass.shape[0]
+    mass = state.mass.at[plan.index].set(0.0, mode="drop")
+    link = state.next.at[plan.index].set(capacity, mode="drop")
+    link = link.at[plan.previous].set(plan.index, mode="drop")
+
+    steps = gather(_without_observation(stored.steps), link, plan.completed)
+    priorities = initial_priorities(steps)
+    chex.assert_shape(priorities, (num_pages,))
+    new_mass = stored_mass(priorities.astype(jnp.float32), priority_exponent)
+    num_sampleable = jnp.sum(mass > 0)
+    mean = jnp.where(num_sampleable > 0, jnp.sum(mass) / jnp.maximum(num_sampleable, 1), 1.0)
+    new_mass = jnp.where(new_mass > 0, new_mass, mean)
+    return ReplayState(stored, link, mass.at[plan.completed].set(new_mass, mode="drop"))
+
+
+def _sample(
+    state: ReplayState,
+    key: Array,
+    batch_size: int,
+    *,
+    gather: Callable[[StoredStep, Array, Array], StoredStep],
+) -> Sample:
+    index, probability = stratified_draw(state.mass, key, batch_size)
+    sequence = Sequence(
+        steps=gather(state.pages.steps, state.next, index),
+        carry=jax.tree.map(lambda pool: pool.at[index].get(mode="clip"), state.pages.carry),
+    )
+    num_sequences = jnp.sum(state.mass > 0, dtype=jnp.int32)
+    return Sample(sequence, index, probability, num_sequences)
+
+
+def _update_priorities(
+    state: ReplayState, index: Array, priorities: Array, *, priority_exponent: float
+) -> ReplayState:
+    chex.assert_rank([index, priorities], 1)
+    chex.assert_equal_shape([index, priorities])
+    chex.assert_type([index, priorities], [jnp.int32, jnp.float32])
+    old = state.mass.at[index].get(mode="clip")
+    new = stored_mass(priorities, priority_exponent)
+    new = jnp.where((new > 0) & (old > 0), new, old)
+    return state._replace(mass=state.mass.at[index].set(new, mode="drop"))
+
+
+def _gather_rows(
+    steps: StoredStep, link: Array, first: Array, *, length: int, page_steps: int
+) -> StoredStep:
+    """The rows of sequences, time-major: `[P, K, ...]`, `[P]` and `[B]` give `[T, B, ...]`.
+
+    Row t lies in page t // K of the chain, at offset t % K. One gather per leaf from the pool
+    straight into the result, so no page is copied whole. An index of P is clipped: its rows mean
+    nothing.
+    """
+    chain = [first]
+    for _ in range(-(-length // page_steps) - 1):
+        chain.append(link.at[chain[-1]].get(mode="clip"))
+    rows = jnp.arange(length)
+    page = jnp.stack(chain)[rows // page_steps]
+    offset = jnp.broadcast_to((rows % page_steps)[:, None], page.shape)
+
+    def take(pool: Array) -> Array:
+        return pool.at[page, offset].get(mode="clip")
+
+    return jax.tree.map(take, steps)
+
+
+def _without_observation(steps: StoredStep) -> StoredStep:
+    return steps._replace(timestep=steps.timestep._replace(observation=()))

@@ -1,0 +1,74 @@
+"""Stratified sampling in proportion to stored masses."""
+
+import math
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from seedrl.types import Array
+
+
+class Draw(NamedTuple):
+    """What was drawn: `index [B] int32`, and the `probability [B] float32` of each."""
+
+    index: Array
+    probability: Array
+
+
+def stratified_draw(mass: Array, key: Array, num_draws: int) -> Draw:
+    """Draws B indices with replacement, one from each of B equal strata of the total mass.
+
+    P(i) = m_i / Σm. Draw b lies at (b + U_b) / B of the total, U_b uniform in [0, 1).
+
+    The search has two levels, blocks of about √P masses and then one block, because a float32
+    prefix sum over all masses cannot place a small mass next to a large sum. Positions are kept
+    relative to their stratum, then to their block, so the error of P(i) is relative to P(i), not to
+    the total: below 2e-4 (bound for 2^20 equal masses: 2^-24 × number of blocks, twice).
+
+    Zero masses are never drawn, whatever the rounding: both levels only accept a positive one. With
+    nothing to draw at all the index is 0 and the probability 0.
+
+    Args:
+      mass: `[P] float32`, ≥ 0, finite, and with a finite sum.
+      key: consumed.
+      num_draws: B ≥ 1, static.
+    """
+    chex.assert_rank(mass, 1)
+    chex.assert_type(mass, jnp.float32)
+    block_size = 1 << math.ceil(math.log2(mass.shape[0]) / 2)
+    blocks = jnp.pad(mass, (0, -mass.shape[0] % block_size)).reshape(-1, block_size)
+    sums = jnp.sum(blocks, axis=1)
+    prefix = jax.lax.cummax(jnp.cumsum(sums))
+    total = prefix[-1]
+
+    stratum = jnp.arange(num_draws, dtype=jnp.float32)
+    uniform = jax.random.uniform(key, (num_draws,))
+    # In units of strata, and from the start of each draw's own one: the difference of two close
+    # floats is exact, so `uniform` keeps all of its bits.
+    ends = (prefix * (num_draws / jnp.where(total > 0, total, 1.0)))[None] - stratum[:, None]
+    block = _first_beyond(ends, jnp.broadcast_to(sums, ends.shape), uniform)
+    high = jnp.take_along_axis(ends, block[:, None], axis=1)[:, 0]
+    low = jnp.take_along_axis(ends, jnp.maximum(block - 1, 0)[:, None], axis=1)[:, 0]
+    low = jnp.where(block > 0, low, -stratum)
+    share = jnp.clip((uniform - low) / jnp.maximum(high - low, 1e-30), 0.0, 1.0)
+
+    masses = blocks[block]
+    item = _first_beyond(jnp.cumsum(masses, axis=1), masses, share * sums[block])
+    # Only with nothing to draw can the index lie in the padding.
+    index = jnp.minimum(block * block_size + item, mass.shape[0] - 1)
+    return Draw(index, mass[index] / jnp.where(total > 0, total, 1.0))
+
+
+def _first_beyond(ends: Array, masses: Array, target: Array) -> Array:
+    """Per row the first column of positive mass whose end lies beyond the target; `[B] int32`.
+
+    Rounding can leave no such column: then the last one of positive mass, and 0 if there is none.
+    A minimum over column numbers, because XLA's argmax of booleans is not vectorised on CPUs.
+    """
+    columns = jnp.arange(ends.shape[1], dtype=jnp.int32)[None]
+    is_positive = masses > 0
+    last = jnp.max(jnp.where(is_positive, columns, 0), axis=1)
+    is_beyond = is_positive & (ends > target[:, None])
+    return jnp.minimum(jnp.min(jnp.where(is_beyond, columns, ends.shape[1]), axis=1), last)

@@ -1,0 +1,117 @@
+"""gRPC ends of the Connect stream: options that both sides need, and typed ways to open it.
+
+gRPC ignores options that it does not know, so the keys here are those whose effect was seen: a
+dead peer is noticed by `ping_timeout_ms` (`keepalive_timeout_ms` alone does nothing), a second
+learner on a port is refused only with `so_reuseport` 0, and pings of an idle client need both
+`max_pings_without_data` 0 there and `min_ping_interval_without_data_ms` on the server.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    WireError,
+    encode_from_env_server,
+    encode_from_learner,
+    receive_from_env_server,
+    receive_from_learner,
+)
+from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
+
+SERVICE = "seedrl.wire.Learner"
+CONNECT = f"/{SERVICE}/Connect"
+
+Option = tuple[str, int]
+Received = FromEnvServer | StepPayload | WireError
+Answer = FromLearner | ActionsPayload
+
+_PING_MILLISECONDS = 2_000
+# What a learner sends is small: four bytes for each environment of a group.
+_LONGEST_ANSWER_BYTES = 2**20
+
+
+def server_options(max_message_bytes: int) -> list[Option]:
+    """Options for `grpc.server`; `max_message_bytes` is the longest message that it accepts."""
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", _LONGEST_ANSWER_BYTES),
+        *_keepalive(),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 500),
+        ("grpc.http2.max_ping_strikes", 2),
+        ("grpc.server_handshake_timeout_ms", 2_000),
+        ("grpc.max_connection_idle_ms", 10_000),
+        # Per connection; an env server needs one. More would wait without a word.
+        ("grpc.max_concurrent_streams", 16),
+    ]
+
+
+def client_options(max_message_bytes: int) -> list[Option]:
+    """Options for an env server's channel; `max_message_bytes` is the longest that it sends."""
+    return [
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", _LONGEST_ANSWER_BYTES),
+        *_keepalive(),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.enable_retries", 0),
+        # A proxy meant for the web must not stand between an env server and its learner.
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+def connect(
+    address: str,
+    *,
+    max_message_bytes: int,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> grpc.Channel:
+    """A channel to the learner at `address` (`host:port` or `unix:/path`). Does not wait for it."""
+    options = client_options(max_message_bytes)
+    if credentials is None:
+        return grpc.insecure_channel(address, options)
+    return grpc.secure_channel(address, credentials, options)
+
+
+def connect_method(channel: grpc.Channel) -> grpc.StreamStreamMultiCallable:
+    """The Connect method: call it with an iterator of `ToLearner`.
+
+    It yields FromLearner (control messages only), ActionsPayload, or a WireError as a value for
+    bytes that break the contract.
+    """
+    return channel.stream_stream(
+        CONNECT,
+        request_serializer=encode_from_env_server,
+        response_deserializer=receive_from_learner,
+    )
+
+
+def learner_handler(
+    serve: Callable[[Iterator[Received], grpc.ServicerContext], Iterator[Answer]],
+) -> grpc.GenericRpcHandler:
+    """A handler for `server.add_generic_rpc_handlers` that runs `serve` for every stream.
+
+    `serve` reads FromEnvServer (control messages only), StepPayload, or a WireError as a value for
+    bytes that break the contract; it yields FromLearner and ActionsPayload.
+    """
+    method: Any = grpc.stream_stream_rpc_method_handler(
+        serve,
+        request_deserializer=receive_from_env_server,
+        response_serializer=encode_from_learner,
+    )
+    return grpc.method_handlers_generic_handler(SERVICE, {"Connect": method})
+
+
+def _keepalive() -> list[Option]:
+    return [
+        ("grpc.keepalive_time_ms", _PING_MILLISECONDS),
+        ("grpc.keepalive_timeout_ms", _PING_MILLISECONDS),
+        ("grpc.http2.ping_timeout_ms", _PING_MILLISECONDS),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]

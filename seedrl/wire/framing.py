@@ -1,0 +1,151 @@
+"""Messages of the Connect stream to bytes and back: the (de)serialisers given to gRPC.
+
+Control messages go through protobuf. The two messages that carry arrays are one `bytes` field each;
+their tag and length are written and read by hand around an untouched buffer, because protobuf's own
+(de)serialiser copies it several times. What goes over the wire is valid protobuf all the same.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError, Message
+
+from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
+
+_LENGTH_DELIMITED = 2
+_STEP_TAG = FromEnvServer.STEP_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
+_ACTIONS_TAG = FromLearner.ACTIONS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
+# 2^35 - 1 bytes: far beyond gRPC's own limit of 4 GiB for a message.
+_LONGEST_VARINT = 5
+
+
+class WireError(ValueError):
+    """Bytes that are not what proto/seedrl/wire/seedrl.proto says; the text is one line."""
+
+
+class StepPayload(NamedTuple):
+    """Content of `FromEnvServer.step`, to be read by `StepLayout.unpack`."""
+
+    data: bytes | bytearray | memoryview
+
+
+class ActionsPayload(NamedTuple):
+    """Content of `FromLearner.actions`, to be read by `unpack_actions`."""
+
+    data: bytes | bytearray | memoryview
+
+
+class FramedStep(NamedTuple):
+    """A whole `FromEnvServer` message with a step, ready to be sent as it is; see `frame_step`."""
+
+    message: bytes
+
+
+ToLearner: TypeAlias = FromEnvServer | StepPayload | FramedStep
+ToEnvServer: TypeAlias = FromLearner | ActionsPayload
+
+
+def frame_step(num_bytes: int, parts: Iterable[bytes | memoryview]) -> FramedStep:
+    """Frames a step of `num_bytes` whose content is `parts` in order, copying them only once."""
+    return FramedStep(b"".join((_head(_STEP_TAG, num_bytes), *parts)))
+
+
+def encode_from_env_server(message: ToLearner) -> bytes:
+    """Serialises what an env server sends; of a FromEnvServer only control messages are allowed."""
+    if isinstance(message, FramedStep):
+        return message.message
+    if isinstance(message, StepPayload):
+        return b"".join((_head(_STEP_TAG, len(message.data)), message.data))
+    return _encode_control(message, "step")
+
+
+def encode_from_learner(message: ToEnvServer) -> bytes:
+    """Serialises what a learner sends; of a FromLearner only control messages are allowed."""
+    if isinstance(message, ActionsPayload):
+        return b"".join((_head(_ACTIONS_TAG, len(message.data)), message.data))
+    return _encode_control(message, "actions")
+
+
+def decode_from_env_server(data: bytes) -> FromEnvServer | StepPayload:
+    """Parses what an env server sent; a step's payload is a view of `data`. Raises WireError."""
+    start = _content_start(data, "FromEnvServer")
+    if data[0] == _STEP_TAG:
+        return StepPayload(memoryview(data)[start:])
+    message = FromEnvServer()
+    _parse_control(message, data)
+    return message
+
+
+def decode_from_learner(data: bytes) -> FromLearner | ActionsPayload:
+    """Parses what a learner sent; an actions payload is a view of `data`. Raises WireError."""
+    start = _content_start(data, "FromLearner")
+    if data[0] == _ACTIONS_TAG:
+        return ActionsPayload(memoryview(data)[start:])
+    message = FromLearner()
+    _parse_control(message, data)
+    return message
+
+
+def receive_from_env_server(data: bytes) -> FromEnvServer | StepPayload | WireError:
+    """Like `decode_from_env_server`, but returns the WireError.
+
+    gRPC turns an exception of a deserialiser into INTERNAL and a traceback; the receiver, who knows
+    the peer, can answer with INVALID_ARGUMENT instead.
+    """
+    try:
+        return decode_from_env_server(data)
+    except WireError as error:
+        return error
+
+
+def receive_from_learner(data: bytes) -> FromLearner | ActionsPayload | WireError:
+    """Like `decode_from_learner`, but returns the WireError; see `receive_from_env_server`."""
+    try:
+        return decode_from_learner(data)
+    except WireError as error:
+        return error
+
+
+def _head(tag: int, length: int) -> bytes:
+    head = bytearray((tag,))
+    while length > 0x7F:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head)
+
+
+def _content_start(data: bytes, kind: str) -> int:
+    """Offset of the content of the only field of `data`, which must end where `data` ends."""
+    if not data:
+        raise WireError(f"expected a {kind} message, got no bytes")
+    length = 0
+    for position, byte in enumerate(data[1 : 1 + _LONGEST_VARINT]):
+        length |= (byte & 0x7F) << 7 * position
+        if byte & 0x80:
+            continue
+        if position and not byte:
+            break  # a longer encoding than needed: there must be one encoding of a message only
+        start = 2 + position
+        if start + length == len(data):
+            return start
+        raise WireError(
+            f"expected a {kind} message of one field of {length} bytes, got {len(data) - start}"
+        )
+    raise WireError(f"expected a field's tag and length in a {kind} message, got {data[:6].hex()}")
+
+
+def _encode_control(message: Message, payload_field: str) -> bytes:
+    content = message.WhichOneof("content")
+    assert content not in (None, payload_field), f"{content} is not a control message"
+    return message.SerializeToString()
+
+
+def _parse_control(message: Message, data: bytes) -> None:
+    kind = message.DESCRIPTOR.name
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise WireError(f"expected a {kind} message, got bytes that protobuf refuses") from error
+    if message.WhichOneof("content") is None:
+        raise WireError(f"expected a known field in a {kind} message, got field {data[0] >> 3}")

@@ -1,0 +1,97 @@
+# ruff: noqa
+# fmt: off
+# mypy: ignore-errors
+# seedrl/wire/seedrl.proto sha256 f73acba8fc8e418bb4d430dd44d24bdd94d0aab32f0ad7d1ae92e29a0cdd7b2e
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FromEnvServer(_message.Message):
+    __slots__ = ("hello", "ready", "step", "refusal")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    ready: Ready
+    step: bytes
+    refusal: Refusal
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class FromLearner(_message.Message):
+    __slots__ = ("assign", "actions", "finish")
+    ASSIGN_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    assign: Assign
+    actions: bytes
+    finish: Finish
+    def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid")
+    MAJOR_FIELD_NUMBER: _ClassVar[int]
+    MINOR_FIELD_NUMBER: _ClassVar[int]
+    NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
+    NUM_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    major: int
+    minor: int
+    num_envs: int
+    num_groups: int
+    host: str
+    pid: int
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class Assign(_message.Message):
+    __slots__ = ("environment", "groups")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    environment: Environment
+    groups: _containers.RepeatedCompositeFieldContainer[Group]
+    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ...) -> None: ...
+
+class Environment(_message.Message):
+    __slots__ = ("id", "arguments", "wrappers", "vectorization")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    WRAPPERS_FIELD_NUMBER: _ClassVar[int]
+    VECTORIZATION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    arguments: str
+    wrappers: _containers.RepeatedScalarFieldContainer[str]
+    vectorization: str
+    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("slots", "seeds", "evaluation")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    seeds: _containers.RepeatedScalarFieldContainer[int]
+    evaluation: bool
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: str
+    def __init__(self, spec: _Optional[str] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Finish(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,114 @@
+"""Recurrent cores over rows of experience, reset at the start of every episode."""
+
+from typing import NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from seedrl.types import Array, Tree
+
+_KERNEL_INIT = nn.initializers.lecun_normal()  # orthogonal takes seconds to compile (QR)
+
+
+class LSTMCarry(NamedTuple):
+    """State of an LSTM: `hidden` and `cell`, both `[B, H] float32`."""
+
+    hidden: Array
+    cell: Array
+
+
+class LSTM(nn.Module):
+    """A long short-term memory whose state is zeroed before a FIRST row is consumed.
+
+      i, f, g, o = W x_t + U h_{t-1} + b
+      c_t = σ(f + 1) c_{t-1} + σ(i) tanh(g),  h_t = σ(o) tanh(c_t)
+
+    W x is computed for all rows at once, outside the scan. The state and the gates are float32 at
+    any `dtype`; only the matrix products use it.
+
+    Source: Hochreiter and Schmidhuber 1997; the forget gate's 1 is from Jozefowicz et al. 2015.
+    """
+
+    size: int
+    dtype: str = "float32"
+    unroll: int = 1
+
+    @nn.compact
+    def __call__(self, carry: LSTMCarry, inputs: Array, is_first: Array) -> tuple[Array, LSTMCarry]:
+        """`inputs [T, B, D]`, `is_first [T, B] bool` -> outputs `[T, B, H] float32`, carry."""
+        chex.assert_rank([inputs, is_first], [3, 2])
+        projected = nn.Dense(4 * self.size, dtype=self.dtype, name="input")(inputs)
+        kernel = self.param("recurrent_kernel", _KERNEL_INIT, (self.size, 4 * self.size))
+        kernel = kernel.astype(self.dtype)
+
+        def step(carry: LSTMCarry, row: tuple[Array, Array]) -> tuple[LSTMCarry, Array]:
+            projected_t, is_first_t = row
+            hidden, cell = _reset(carry, is_first_t)
+            gates = projected_t.astype(jnp.float32) + _product(hidden, kernel)
+            i, f, g, o = jnp.split(gates, 4, axis=-1)
+            cell = nn.sigmoid(f + 1) * cell + nn.sigmoid(i) * jnp.tanh(g)
+            hidden = nn.sigmoid(o) * jnp.tanh(cell)
+            return LSTMCarry(hidden, cell), hidden
+
+        carry, outputs = jax.lax.scan(step, carry, (projected, is_first), unroll=self.unroll)
+        return outputs, carry
+
+    @staticmethod
+    def initial_carry(size: int, batch_size: int) -> LSTMCarry:
+        """Zeros."""
+        zeros = jnp.zeros((batch_size, size), jnp.float32)
+        return LSTMCarry(hidden=zeros, cell=jnp.zeros_like(zeros))
+
+
+class GRU(nn.Module):
+    """A gated recurrent unit whose state is zeroed before a FIRST row is consumed.
+
+      r, z = σ(W x_t + U h_{t-1} + b),  n = tanh(W' x_t + b' + r ∘ (U' h_{t-1} + b''))
+      h_t = (1 - z) n + z h_{t-1}
+
+    Its carry is the hidden state, `[B, H] float32`. Dtypes as in `LSTM`.
+
+    Source: Cho et al. 2014, with the reset gate after the product as in cuDNN.
+    """
+
+    size: int
+    dtype: str = "float32"
+    unroll: int = 1
+
+    @nn.compact
+    def __call__(self, carry: Array, inputs: Array, is_first: Array) -> tuple[Array, Array]:
+        """`inputs [T, B, D]`, `is_first [T, B] bool` -> outputs `[T, B, H] float32`, carry."""
+        chex.assert_rank([inputs, is_first], [3, 2])
+        projected = nn.Dense(3 * self.size, dtype=self.dtype, name="input")(inputs)
+        kernel = self.param("recurrent_kernel", _KERNEL_INIT, (self.size, 3 * self.size))
+        kernel = kernel.astype(self.dtype)
+        bias = self.param("recurrent_bias", nn.initializers.zeros_init(), (1, self.size))
+
+        def step(carry: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
+            projected_t, is_first_t = row
+            hidden = _reset(carry, is_first_t)
+            x_r, x_z, x_n = jnp.split(projected_t.astype(jnp.float32), 3, axis=-1)
+            h_r, h_z, h_n = jnp.split(_product(hidden, kernel), 3, axis=-1)
+            reset, update = nn.sigmoid(x_r + h_r), nn.sigmoid(x_z + h_z)
+            candidate = jnp.tanh(x_n + reset * (h_n + bias))
+            hidden = (1 - update) * candidate + update * hidden
+            return hidden, hidden
+
+        carry, outputs = jax.lax.scan(step, carry, (projected, is_first), unroll=self.unroll)
+        return outputs, carry
+
+    @staticmethod
+    def initial_carry(size: int, batch_size: int) -> Array:
+        """Zeros."""
+        return jnp.zeros((batch_size, size), jnp.float32)
+
+
+def _reset(carry: Tree, is_first: Array) -> Tree:
+    # A selection, not a product: whatever the old carry holds, the new episode starts from zeros.
+    return jax.tree.map(lambda leaf: jnp.where(is_first[:, None], 0.0, leaf), carry)
+
+
+def _product(hidden: Array, kernel: Array) -> Array:
+    return jnp.matmul(hidden.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32)

@@ -1,0 +1,102 @@
+"""Torsos: from an observation's arrays to one vector of features."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from seedrl.specs import ArraySpec
+from seedrl.types import Array
+
+TorsoName = Literal["mlp", "nature", "impala"]
+
+
+def is_image(spec: ArraySpec) -> bool:
+    """Whether an array is an image: uint8 of shape `[H, W]` or `[H, W, C]`."""
+    return spec.dtype == "uint8" and len(spec.shape) in (2, 3)
+
+
+class MLP(nn.Module):
+    """Dense layers, each followed by a ReLU: `[..., D]` -> `[..., sizes[-1]]`."""
+
+    sizes: Sequence[int]
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, features: Array) -> Array:
+        """See the class."""
+        for size in self.sizes:
+            features = nn.relu(nn.Dense(size, dtype=self.dtype)(features))
+        return features
+
+
+class NatureEncoder(nn.Module):
+    """The convolutions of DQN: `[N, H, W, C]` -> `[N, D]`.
+
+    Source: Mnih et al. 2015, methods: 32 filters 8x8 stride 4, 64 4x4 stride 2, 64 3x3 stride 1.
+    """
+
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, images: Array) -> Array:
+        """See the class."""
+        for features, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+            images = nn.Conv(
+                features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
+            )(images)
+            images = nn.relu(images)
+        return images.reshape(images.shape[0], -1)
+
+
+class ImpalaEncoder(nn.Module):
+    """The residual network of IMPALA: `[N, H, W, C]` -> `[N, D]`.
+
+    Source: Espeholt et al. 2018, figure 3 (right): three sections of 16, 32 and 32 filters, each a
+    convolution, a max pooling of stride 2 and two residual blocks.
+    """
+
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, images: Array) -> Array:
+        """See the class."""
+        for features in (16, 32, 32):
+            images = nn.Conv(features, (3, 3), dtype=self.dtype)(images)
+            images = nn.max_pool(images, (3, 3), strides=(2, 2), padding="SAME")
+            for _ in range(2):
+                block = nn.Conv(features, (3, 3), dtype=self.dtype)(nn.relu(images))
+                block = nn.Conv(features, (3, 3), dtype=self.dtype)(nn.relu(block))
+                images = images + block
+        return nn.relu(images).reshape(images.shape[0], -1)
+
+
+class ObservationTorso(nn.Module):
+    """Every array of an observation -> one vector of features, `[N, D]` of `dtype`.
+
+    Images go through the encoder that `torso` names ("mlp": none), everything else is flattened;
+    the concatenation goes through dense layers of `sizes`. uint8 is divided by 255, whatever its
+    shape; every other dtype is taken at its value.
+    """
+
+    torso: TorsoName
+    sizes: Sequence[int]
+    specs: Sequence[ArraySpec]
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, leaves: Sequence[Array]) -> Array:
+        """`leaves` are `[N, *shape]` in wire order, or `[N, *shape, k]` for k stacked frames."""
+        features = []
+        for spec, leaf in zip(self.specs, leaves, strict=True):
+            values = leaf.astype(self.dtype)
+            if spec.dtype == "uint8":
+                values = values / 255
+            if is_image(spec) and self.torso != "mlp":
+                values = self._encoder()(values.reshape(*values.shape[:3], -1))
+            features.append(values.reshape(values.shape[0], -1))
+        return MLP(self.sizes, self.dtype, name="dense")(jnp.concatenate(features, axis=-1))
+
+    def _encoder(self) -> nn.Module:
+        return NatureEncoder(self.dtype) if self.torso == "nature" else ImpalaEncoder(self.dtype)

@@ -1,0 +1,41 @@
+"""Epsilon-greedy exploration with a fixed epsilon for each slot."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from seedrl.types import Array
+
+
+def epsilons(num_slots: int, *, base: float = 0.4, alpha: float = 7.0) -> np.ndarray:
+    """The epsilon of each training slot: ε_i = base^(1 + α i / (N - 1)), `[N] float32`.
+
+    A single slot gets `base`, the most exploratory one.
+
+    Source: Horgan et al. 2018 (Ape-X), section 4.1, base 0.4 and alpha 7; R2D2 keeps them.
+    """
+    assert num_slots >= 0, num_slots
+    positions = np.arange(num_slots, dtype=np.float64) / max(num_slots - 1, 1)
+    return (base ** (1 + alpha * positions)).astype(np.float32)
+
+
+def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
+    """Draws a uniform action with probability epsilon, otherwise the first greedy one.
+
+    Args:
+      key: consumed.
+      q_values: `[B, A] float32`.
+      epsilon: `[B] float32` in [0, 1].
+
+    Returns:
+      `[B] int32`.
+    """
+    chex.assert_rank([q_values, epsilon], [2, 1])
+    chex.assert_equal_shape_prefix([q_values, epsilon], 1)
+    batch_size, num_actions = q_values.shape
+    explore_key, action_key = jax.random.split(key)
+    explores = jax.random.uniform(explore_key, (batch_size,)) < epsilon
+    uniform = jax.random.randint(action_key, (batch_size,), 0, num_actions, dtype=jnp.int32)
+    greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
+    return jnp.where(explores, uniform, greedy)

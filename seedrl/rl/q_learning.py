@@ -1,0 +1,77 @@
+"""Double Q-learning: bootstrap values and temporal-difference errors."""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from seedrl.rl.returns import n_step_targets
+from seedrl.rl.value_scaling import ValueScaling
+from seedrl.types import Array, StepType, StoredStep
+
+
+class TDErrors(NamedTuple):
+    """Temporal-difference errors of U trained rows.
+
+    Attributes:
+      errors: `[U, B] float32`, target minus prediction in scaled space; 0 where not trained.
+      targets: `[U, B] float32` in scaled space, gradient stopped; 0 where not trained.
+      is_trained: `[U, B] bool`; False on LAST rows, whose action was ignored.
+    """
+
+    errors: Array
+    targets: Array
+    is_trained: Array
+
+
+def double_q_values(q_online: Array, q_target: Array) -> Array:
+    """Q_target(s, argmax_a Q_online(s, a)): `[..., A] float32` twice -> `[...] float32`.
+
+    Source: van Hasselt et al. 2016, equation 4.
+    """
+    chex.assert_equal_shape([q_online, q_target])
+    return action_values(q_target, jnp.argmax(q_online, axis=-1))
+
+
+def action_values(q_values: Array, actions: Array) -> Array:
+    """Q(s, a): `q_values [..., A] float32`, `actions [...] int32` -> `[...] float32`."""
+    chex.assert_equal_shape_prefix([q_values, actions], actions.ndim)
+    return jnp.take_along_axis(q_values, actions[..., None], axis=-1)[..., 0]
+
+
+def n_step_td_errors(
+    q_online: Array,
+    q_target: Array,
+    *,
+    steps: StoredStep,
+    n_steps: int,
+    gamma: float,
+    scaling: ValueScaling,
+) -> TDErrors:
+    """Errors of n-step double Q-learning with value rescaling.
+
+      δ_t = h(Gⁿ_t) - Q_online(s_t, a_t),  G⁰_t = h⁻¹(Q_target(s_t, argmax_a Q_online(s_t, a)))
+
+    Args:
+      q_online: `[T, B, A] float32`.
+      q_target: `[T, B, A] float32`; the acting Q-values once more for initial priorities.
+      steps: `[T, B, ...]`; observation, version and extras are not looked at.
+      n_steps: n; errors are given for the T - n leading rows.
+      gamma: discount of one step.
+      scaling: h and h⁻¹.
+
+    No gradient flows through the target.
+
+    Source: Kapturowski et al. 2019, section 2.3.
+    """
+    chex.assert_rank([q_online, q_target], 3)
+    chex.assert_equal_shape_prefix([q_online, q_target, steps.action], 2)
+    trained_rows = q_online.shape[0] - n_steps
+    values = scaling.invert(double_q_values(q_online, q_target))
+    returns = n_step_targets(steps.timestep, values, n_steps=n_steps, gamma=gamma)
+    is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST
+    targets = jnp.where(is_trained, jax.lax.stop_gradient(scaling.apply(returns)), 0.0)
+    predictions = action_values(q_online[:trained_rows], steps.action[:trained_rows])
+    errors = jnp.where(is_trained, targets - predictions, 0.0)
+    return TDErrors(errors=errors, targets=targets, is_trained=is_trained)

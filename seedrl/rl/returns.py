@@ -1,0 +1,49 @@
+"""n-step returns over rows of experience."""
+
+import chex
+import jax.numpy as jnp
+
+from seedrl.types import Array, StepType, TimeStep
+
+
+def n_step_targets(
+    timesteps: TimeStep, bootstrap_values: Array, *, n_steps: int, gamma: float
+) -> Array:
+    """Bootstrapped n-step returns that stop at the end of an episode.
+
+    Row t holds what arrived with observation t: its reward and discount are consequences of the
+    action of row t - 1. With V the bootstrap values,
+
+      G⁰_t = V_t
+      Gᵏ_t = r_{t+1} + γ d_{t+1} · (V_{t+1} if row t+1 is LAST else Gᵏ⁻¹_{t+1})
+
+    so a sum never runs past a LAST row: it ends there, with V of the true last observation if the
+    episode was truncated (d = 1) and with nothing if it terminated (d = 0).
+
+    Args:
+      timesteps: `step_type [T, B]`, `reward [T, B] float32`, `discount [T, B] float32`;
+        `observation` is not looked at.
+      bootstrap_values: `[T, B] float32`.
+      n_steps: at least 1 and less than T.
+      gamma: discount of one step, in [0, 1].
+
+    Returns:
+      Gⁿ, `[T - n, B] float32`, for rows 0 to T - 1 - n. What it says of a LAST row is meaningless,
+      because the action taken there was ignored: callers mask those rows.
+
+    Source: Sutton and Barto 2018, equation 7.1; Kapturowski et al. 2019, section 2.3. Where SEED RL
+    shortens the last n - 1 returns of a sequence, we ask for n bootstrap rows.
+    """
+    chex.assert_rank(bootstrap_values, 2)
+    chex.assert_equal_shape(
+        [timesteps.step_type, timesteps.reward, timesteps.discount, bootstrap_values]
+    )
+    assert 1 <= n_steps < bootstrap_values.shape[0], (n_steps, bootstrap_values.shape)
+    is_last = timesteps.step_type == StepType.LAST
+    returns = bootstrap_values
+    for _ in range(n_steps):
+        length = returns.shape[0] - 1
+        following = slice(1, 1 + length)
+        ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])
+        returns = timesteps.reward[following] + gamma * timesteps.discount[following] * ahead
+    return returns

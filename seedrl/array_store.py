@@ -1,0 +1,129 @@
+"""Arrays in a directory: trees by orbax, and large arrays without compression.
+
+    state/shapes.json   shape and dtype of every array, by its path in the tree
+          orbax/        a flat dict from path to array
+    extra/names.json    file and dtype of every array
+          000.npy ...
+
+Trees are stored flat, by path: what was saved and what is wanted can then be compared name by name,
+and the structure (NamedTuples of an optimiser, for instance) comes from the reader.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from seedrl.errors import CheckpointError
+from seedrl.types import Tree
+
+
+class _Shape(NamedTuple):
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+def write_tree(root: Path, tree: Tree) -> None:
+    """Writes a tree of numpy or JAX arrays or scalars into the new directory `root`.
+
+    Raises OSError, or what tensorstore makes of one: ValueError or RuntimeError.
+    """
+    root.mkdir()
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
+    shapes = {name: _shape_of(array) for name, array in arrays.items()}
+    (root / "shapes.json").write_text(json.dumps(shapes, indent=1))
+    # Orbax refuses arrays without elements; their shapes say all that there is to say of them.
+    filled = {name: array for name, array in arrays.items() if array.size}
+    if filled:
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+            checkpointer.save((root / "orbax").absolute(), args=ocp.args.PyTreeSave(filled))
+
+
+def read_tree(root: Path, abstract: Tree) -> Tree:
+    """The tree in `root` as numpy arrays in the structure of `abstract`.
+
+    Args:
+      abstract: tree of arrays or `jax.ShapeDtypeStruct`. It may lack some of the top-level keys of
+        what was written; below a key that it has, all must match.
+
+    Raises CheckpointError that names each path whose presence, shape or dtype differs.
+    """
+    wanted = {name: _shape_of(leaf) for name, leaf in _named(abstract).items()}
+    # One level of the tree: a key that holds nothing, such as `()`, is asked for like the others.
+    top, _ = jax.tree_util.tree_flatten_with_path(
+        abstract, is_leaf=lambda node: node is not abstract
+    )
+    keys = [_path_name(path) for path, _ in top]
+    stored = {
+        name: _Shape(dtype, tuple(shape))
+        for name, (dtype, shape) in json.loads((root / "shapes.json").read_bytes()).items()
+        if any(name == key or name.startswith(f"{key}/") for key in keys)
+    }
+    _require_equal(root, wanted, stored)
+    arrays = {name: np.zeros(spec.shape, np.dtype(spec.dtype)) for name, spec in stored.items()}
+    filled = {name: array for name, array in arrays.items() if array.size}
+    if filled:
+        arguments = ocp.args.PyTreeRestore(
+            item=filled,
+            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in filled},
+            partial_restore=True,
+        )
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+            arrays.update(checkpointer.restore((root / "orbax").absolute(), args=arguments))
+    return jax.tree.unflatten(jax.tree.structure(abstract), [arrays[name] for name in wanted])
+
+
+def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays by name into the new directory `root`. Raises OSError."""
+    root.mkdir()
+    names = {}
+    for position, (name, array) in enumerate(arrays.items()):
+        names[name] = (f"{position:03d}.npy", str(array.dtype))
+        np.save(root / names[name][0], array, allow_pickle=False)
+    (root / "names.json").write_text(json.dumps(names, indent=1))
+
+
+def read_large(root: Path) -> dict[str, np.ndarray]:
+    """The arrays in `root`, by name."""
+    # The .npy format does not know bfloat16 and gives two nameless bytes back: hence the dtype.
+    return {
+        name: np.load(root / file, allow_pickle=False).view(np.dtype(dtype))
+        for name, (file, dtype) in json.loads((root / "names.json").read_bytes()).items()
+    }
+
+
+def _require_equal(root: Path, wanted: Mapping[str, _Shape], stored: Mapping[str, _Shape]) -> None:
+    differences = [
+        f"{name}: expected {wanted.get(name, 'nothing')}, "
+        f"checkpoint has {stored.get(name, 'nothing')}"
+        for name in [*wanted, *(name for name in stored if name not in wanted)]
+        if wanted.get(name) != stored.get(name)
+    ]
+    if differences:
+        raise CheckpointError(
+            f"{root} does not fit: {'; '.join(differences)}; "
+            "start a new workdir or restore the config"
+        )
+
+
+def _named(tree: Tree) -> dict[str, Any]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    named = {_path_name(path): leaf for path, leaf in leaves}
+    assert len(named) == len(leaves), "two paths of the tree have one name"
+    return named
+
+
+def _path_name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _shape_of(leaf: Any) -> _Shape:
+    array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+    return _Shape(str(array.dtype), tuple(int(size) for size in array.shape))

@@ -1,0 +1,258 @@
+"""A directory of checkpoints: written whole or not at all, verified before they are believed.
+
+    directory/000000012000/state, extra   the arrays (`seedrl.array_store`)
+                           meta.json      what the caller says of them
+                           manifest.json  size and SHA-256 of every file (`seedrl.manifest`)
+    directory/.tmp-*                      being written, or being deleted; never read
+    directory/.lock                       held while a process writes
+
+All functions block until they are done; a learner calls `save` in a thread of its own. A save
+becomes visible through one rename, after everything in it is on disk, and older checkpoints are
+deleted only after that rename is on disk too. So whenever the process dies, the newest intact
+checkpoint is either the one being saved or the one before it.
+"""
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from seedrl import array_store, manifest
+from seedrl.errors import CheckpointError
+from seedrl.types import Tree
+
+_logger = logging.getLogger(__name__)
+
+_FORMAT = 1
+# A step that is saved again is first moved aside under the second name, and remains a checkpoint.
+_NAME = re.compile(r"(\d{12,})(\.replaced)?")
+_TEMPORARY = ".tmp-"
+_LOCK_SECONDS = 60.0
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint whose files were verified.
+
+    Attributes:
+      step: what it was saved as.
+      path: its directory.
+      meta: what its writer said of it.
+    """
+
+    step: int
+    path: Path
+    meta: dict[str, Any]
+
+
+def save(
+    directory: Path,
+    step: int,
+    arrays: Tree,
+    meta: Mapping[str, Any],
+    *,
+    keep: int,
+    extra: Mapping[str, np.ndarray] | None = None,
+) -> Path:
+    """Saves a checkpoint, then deletes all but the newest `keep` ones.
+
+    A checkpoint of the same step is replaced. Checkpoints of later steps are of a future that was
+    given up (a run that resumed from an earlier one because they were damaged): they are renamed to
+    `superseded-*`, so that nothing resumes from them.
+
+    Args:
+      directory: created if it does not exist.
+      step: non-negative; the newest checkpoint is the one with the greatest.
+      arrays: tree of numpy or JAX arrays or scalars. PRNG keys as raw `uint32` key data.
+      meta: anything that JSON can hold.
+      keep: at least 2, so that one damaged checkpoint is never the end of a run.
+      extra: large arrays by name, saved without compression.
+
+    Returns: the checkpoint's directory.
+
+    Raises CheckpointError if it cannot be written (disk full, no permission); then nothing of it
+    remains, and what was there before is untouched. Raises ValueError if `keep` is below 2.
+    """
+    if keep < 2:
+        raise ValueError(f"expected checkpoint.keep of at least 2, got {keep}")
+    assert step >= 0
+    target = directory / f"{step:012d}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _writing(directory):
+            _remove_temporary(directory)
+            state = jax.tree.map(np.asarray, arrays)
+            _require_space(directory, [*jax.tree.leaves(state), *(extra or {}).values()])
+            temporary = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{step}-", dir=directory))
+            try:
+                array_store.write_tree(temporary / "state", state)
+                array_store.write_large(temporary / "extra", extra or {})
+                content = {"format": _FORMAT, "step": step, "meta": dict(meta)}
+                (temporary / "meta.json").write_text(json.dumps(content, indent=1))
+                manifest.write(temporary)
+                _publish(temporary, target)
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            _prune(directory, step, keep)
+    # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
+    except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"cannot save checkpoint {target}: {_cause(error)}") from error
+    return target
+
+
+def latest(directory: Path) -> Checkpoint | None:
+    """The newest intact checkpoint, or None if there are none.
+
+    Damaged ones are logged as errors, one line each, and passed over. What a killed process left
+    half-written is removed. Raises CheckpointError if there are checkpoints but none is intact.
+    """
+    if not directory.is_dir():
+        return None
+    with contextlib.suppress(OSError), _writing(directory, timeout_seconds=0.0, create=False):
+        _remove_temporary(directory)
+    problems = []
+    for _, path in reversed(_listed(directory)):
+        problem = manifest.damage(path)
+        if problem is None:
+            return _opened(path)
+        # A learner that is running may have deleted it since it was listed.
+        if path.is_dir():
+            _logger.error("damaged checkpoint, taking an older one: %s", problem)
+            problems.append(problem)
+    if problems:
+        raise CheckpointError(
+            f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "
+            f"the newest: {problems[0]}; restore them from a copy or start a new workdir"
+        )
+    return None
+
+
+def find(directory: Path, step: int) -> Checkpoint:
+    """The checkpoint of that very step. Raises CheckpointError if it is absent or damaged."""
+    listed = _listed(directory) if directory.is_dir() else []
+    paths = [path for candidate, path in listed if candidate == step]
+    if not paths:
+        steps = ", ".join(str(candidate) for candidate, _ in listed) or "none"
+        raise CheckpointError(f"expected a checkpoint of step {step} in {directory}, got {steps}")
+    problem = manifest.damage(paths[-1])
+    if problem is not None:
+        raise CheckpointError(f"damaged checkpoint: {problem}; choose another step")
+    return _opened(paths[-1])
+
+
+def restore(checkpoint: Checkpoint, abstract: Tree) -> Tree:
+    """The saved arrays as numpy arrays in the structure of `abstract`.
+
+    Args:
+      abstract: tree of arrays or `jax.ShapeDtypeStruct`; top-level keys of no interest may be left
+        out.
+
+    Raises CheckpointError that names each path whose presence, shape or dtype differs.
+    """
+    return array_store.read_tree(checkpoint.path / "state", abstract)
+
+
+def restore_extra(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    """The arrays that were saved as `extra`, by name; empty if there were none."""
+    return array_store.read_large(checkpoint.path / "extra")
+
+
+def _publish(temporary: Path, target: Path) -> None:
+    aside = target.with_name(f"{target.name}.replaced")
+    if target.exists():
+        _delete(aside)
+        target.rename(aside)
+    temporary.rename(target)
+    manifest.sync(target.parent)
+    _delete(aside)
+
+
+def _prune(directory: Path, step: int, keep: int) -> None:
+    listed = _listed(directory)
+    for later, path in listed:
+        if later > step:
+            _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
+            path.rename(tempfile.mkdtemp(prefix=f"superseded-{later}-", dir=directory))
+    for _, path in [entry for entry in listed if entry[0] <= step][:-keep]:
+        _delete(path)
+
+
+def _delete(path: Path) -> None:
+    if path.exists():
+        # Renamed first, so that no reader and no kill ever sees a part of a checkpoint.
+        doomed = tempfile.mkdtemp(prefix=f"{_TEMPORARY}deleted-", dir=path.parent)
+        path.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _remove_temporary(directory: Path) -> None:
+    # Whoever holds the lock is the only writer: what another left behind, a dead one left behind.
+    for path in directory.glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _writing(
+    directory: Path, *, timeout_seconds: float = _LOCK_SECONDS, create: bool = True
+) -> Iterator[None]:
+    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    descriptor = os.open(directory / ".lock", flags, 0o600)
+    deadline = time.monotonic() + timeout_seconds
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    raise CheckpointError(f"another process is saving to {directory}") from error
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _require_space(directory: Path, arrays: list[np.ndarray]) -> None:
+    needed = sum(array.nbytes for array in arrays)
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        raise OSError(f"expected {needed} free bytes, got {free}")
+
+
+def _listed(directory: Path) -> list[tuple[int, Path]]:
+    """Steps and paths of all checkpoints, oldest first; a replaced one before its successor."""
+    found = []
+    for path in directory.iterdir():
+        match = _NAME.fullmatch(path.name)
+        if match and path.is_dir():
+            found.append((int(match[1]), match[2] is None, path))
+    return [(step, path) for step, _, path in sorted(found)]
+
+
+def _opened(path: Path) -> Checkpoint:
+    content = json.loads((path / "meta.json").read_bytes())
+    if content["format"] != _FORMAT:
+        raise CheckpointError(
+            f"expected checkpoint format {_FORMAT} in {path}, got {content['format']}; "
+            "use the version of seedrl that wrote it"
+        )
+    return Checkpoint(int(content["step"]), path, content["meta"])
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,99 @@
+"""The two ends of the stream find each other and speak our types, over a real socket."""
+
+import queue
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+
+from seedrl.wire import seedrl_pb2_grpc
+from seedrl.wire.channel import (
+    CONNECT,
+    connect,
+    connect_method,
+    learner_handler,
+    server_options,
+)
+from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
+from seedrl.wire.seedrl_pb2 import Finish, FromEnvServer, FromLearner, Hello
+
+_LIMIT = 2**20
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, "queue.Queue[object]"]]:
+    """An echo: answers each step with its own bytes as actions, and everything else with Finish."""
+    seen: queue.Queue[object] = queue.Queue()
+
+    def serve(messages: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
+        for message in messages:
+            seen.put(message)
+            if isinstance(message, StepPayload):
+                yield ActionsPayload(message.data)
+            else:
+                yield FromLearner(finish=Finish(reason=type(message).__name__))
+
+    server = grpc.server(ThreadPoolExecutor(2), options=server_options(_LIMIT))
+    server.add_generic_rpc_handlers((learner_handler(serve),))
+    address = f"unix:{tmp_path}/learner"
+    server.add_insecure_port(address)
+    server.start()
+    yield address, seen
+    server.stop(None).wait()
+
+
+def test_messages_arrive_as_our_own_types(served: tuple[str, "queue.Queue[object]"]) -> None:
+    address, seen = served
+    messages = [FromEnvServer(hello=Hello(major=1)), StepPayload(b"12345678")]
+    with connect(address, max_message_bytes=_LIMIT) as channel:
+        finish, actions = connect_method(channel)(iter(messages), timeout=10)
+    assert finish == FromLearner(finish=Finish(reason="FromEnvServer"))
+    assert bytes(actions.data) == b"12345678"
+    assert seen.get() == messages[0]
+    assert seen.get() == messages[1]
+
+
+def test_the_generated_stub_speaks_the_same_protocol(
+    served: tuple[str, "queue.Queue[object]"],
+) -> None:
+    address, _ = served
+    with grpc.insecure_channel(address) as channel:
+        stub = seedrl_pb2_grpc.LearnerStub(channel)
+        (answer,) = stub.Connect(iter([FromEnvServer(step=b"abc")]), timeout=10)
+    assert answer.actions == b"abc"
+
+
+def test_broken_bytes_arrive_as_a_value_that_says_why(
+    served: tuple[str, "queue.Queue[object]"],
+) -> None:
+    address, seen = served
+    with connect(address, max_message_bytes=_LIMIT) as channel:
+        method = channel.stream_stream(CONNECT)
+        list(method(iter([b"\x1a\x05abc"]), timeout=10))
+    error = seen.get()
+    assert isinstance(error, WireError)
+    assert "one field of 5 bytes, got 3" in str(error)
+
+
+def test_a_message_over_the_limit_is_refused_and_the_learner_lives(
+    served: tuple[str, "queue.Queue[object]"],
+) -> None:
+    address, _ = served
+    with connect(address, max_message_bytes=4 * _LIMIT) as channel:
+        with pytest.raises(grpc.RpcError) as failure:
+            list(connect_method(channel)(iter([StepPayload(bytes(_LIMIT))]), timeout=10))
+        assert failure.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        hello = FromEnvServer(hello=Hello(major=1))
+        (answer,) = connect_method(channel)(iter([hello]), timeout=10)
+    assert answer.finish.reason == "FromEnvServer"
+
+
+def test_a_second_learner_cannot_share_a_port() -> None:
+    servers = [grpc.server(ThreadPoolExecutor(1), options=server_options(_LIMIT)) for _ in range(2)]
+    port = servers[0].add_insecure_port("127.0.0.1:0")
+    with pytest.raises(RuntimeError, match="Failed to bind"):
+        servers[1].add_insecure_port(f"127.0.0.1:{port}")
+    for server in servers:
+        server.stop(None).wait()

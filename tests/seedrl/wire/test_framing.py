@@ -1,0 +1,105 @@
+"""Messages keep to protobuf's encoding, in one form only."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    WireError,
+    decode_from_env_server,
+    decode_from_learner,
+    encode_from_env_server,
+    encode_from_learner,
+    frame_step,
+    receive_from_env_server,
+    receive_from_learner,
+)
+from seedrl.wire.seedrl_pb2 import Assign, Environment, FromEnvServer, FromLearner, Group, Hello
+
+_HELLO = FromEnvServer(hello=Hello(major=1, num_envs=4, host="somewhere"))
+_ASSIGN = FromLearner(
+    assign=Assign(environment=Environment(id="CartPole-v1"), groups=[Group(slots=[3], seeds=[9])])
+)
+
+
+def test_a_step_is_tag_length_and_content() -> None:
+    assert encode_from_env_server(StepPayload(b"\x07\x08")) == b"\x1a\x02\x07\x08"
+    assert encode_from_env_server(frame_step(2, (b"\x07", b"\x08"))) == b"\x1a\x02\x07\x08"
+    assert encode_from_learner(ActionsPayload(b"\x07")) == b"\x12\x01\x07"
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 20 * 2**20])
+def test_protobuf_reads_what_we_frame_and_we_read_what_it_writes(size: int) -> None:
+    content = bytes(range(251)) * (size // 251) + bytes(range(size % 251))
+    step = encode_from_env_server(StepPayload(content))
+    assert FromEnvServer.FromString(step).step == content
+    assert step == FromEnvServer(step=content).SerializeToString()
+    assert bytes(decode_from_env_server(step).data) == content
+    actions = encode_from_learner(ActionsPayload(content))
+    assert FromLearner.FromString(actions).actions == content
+    assert actions == FromLearner(actions=content).SerializeToString()
+    assert bytes(decode_from_learner(actions).data) == content
+
+
+def test_a_decoded_payload_is_a_view_and_no_copy() -> None:
+    data = encode_from_env_server(StepPayload(bytes(1000)))
+    assert decode_from_env_server(data).data.obj is data
+
+
+def test_control_messages_round_trip() -> None:
+    assert decode_from_env_server(encode_from_env_server(_HELLO)) == _HELLO
+    assert decode_from_learner(encode_from_learner(_ASSIGN)) == _ASSIGN
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\x1a", id="no length"),
+        pytest.param(b"\x1a\x80", id="half a length"),
+        pytest.param(b"\x1a\x80\x00", id="length longer than needed"),
+        pytest.param(b"\x1a\xff\xff\xff\xff\xff\x01", id="length without end"),
+        pytest.param(b"\x1a\x02\x07", id="truncated"),
+        pytest.param(b"\x1a\x01\x07\x08", id="overlong"),
+        pytest.param(b"\x1a\x01\x07\x1a\x01\x07", id="two steps"),
+        pytest.param(_HELLO.SerializeToString() + b"\x1a\x00", id="hello and step"),
+        pytest.param(_HELLO.SerializeToString() * 2, id="two hellos"),
+        pytest.param(b"\x2a\x00", id="unknown field"),
+        pytest.param(b"\x0a\x01\xff", id="broken hello"),
+        pytest.param(b"\x1b\x00", id="step with another wire type"),
+        pytest.param(b"\x9a\x00\x01\x07", id="tag longer than needed"),
+    ],
+)
+def test_any_other_encoding_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        decode_from_env_server(data)
+    assert isinstance(receive_from_env_server(data), WireError)
+
+
+@given(st.binary(max_size=64))
+def test_arbitrary_bytes_give_a_message_or_a_wire_error(data: bytes) -> None:
+    for decode, receive in (
+        (decode_from_env_server, receive_from_env_server),
+        (decode_from_learner, receive_from_learner),
+    ):
+        try:
+            message = decode(data)
+        except WireError as error:
+            assert "\n" not in str(error)
+            assert str(receive(data)) == str(error)
+        else:
+            assert receive(data) == message
+
+
+@given(st.data())
+def test_a_flipped_bit_in_a_message_gives_a_message_or_a_wire_error(data: st.DataObject) -> None:
+    message = bytearray(
+        data.draw(st.sampled_from([_HELLO.SerializeToString(), b"\x1a\x05hallo", b"\x1a\x00"]))
+    )
+    bit = data.draw(st.integers(0, 8 * len(message) - 1))
+    message[bit // 8] ^= 1 << bit % 8
+    assert isinstance(
+        receive_from_env_server(bytes(message)), (FromEnvServer, StepPayload, WireError)
+    )

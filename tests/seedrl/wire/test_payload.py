@@ -1,0 +1,232 @@
+"""Payloads lie as the .proto says, survive the journey, and are refused when damaged."""
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+from seedrl.wire.framing import (
+    StepPayload,
+    WireError,
+    decode_from_env_server,
+    encode_from_env_server,
+)
+from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header, unpack_actions
+
+_SPEC = EnvSpec({"b": ArraySpec((3,), "uint8"), "a": ArraySpec((), "float32")}, num_actions=2)
+_STEP = TimeStep(
+    step_type=np.array([0, 2], np.uint8),
+    reward=np.array([0.0, 1.5], np.float32),
+    discount=np.array([1.0, 0.0], np.float32),
+    observation={
+        "a": np.array([0.25, -2.0], np.float32),
+        "b": np.array([[1, 2, 3], [4, 5, 6]], np.uint8),
+    },
+)
+# Worked by hand. Two environments: group 5, sequence 258.
+_BYTES = bytes.fromhex(
+    "05000000 02000000 0201000000000000"  # group, E, sequence
+    "0002 000000000000"  # step types, padding
+    "00000000 0000c03f"  # rewards 0, 1.5
+    "0000803f 00000000"  # discounts 1, 0
+    "0000803e 000000c0"  # observation.a: 0.25, -2
+    "010203 040506 0000"  # observation.b, padding
+)
+
+
+def _assert_equal_steps(spec: EnvSpec, left: TimeStep, right: TimeStep) -> None:
+    for ours, theirs in zip(
+        [*left[:3], *spec.flatten(left.observation)],
+        [*right[:3], *spec.flatten(right.observation)],
+        strict=True,
+    ):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_layout_is_the_literal_one_of_the_contract() -> None:
+    layout = StepLayout(_SPEC, 2)
+    assert layout.num_bytes == len(_BYTES) == 56
+    assert layout.pack(5, 258, _STEP) == _BYTES
+    assert read_header(_BYTES) == StepHeader(group=5, num_envs=2, sequence=258)
+    _assert_equal_steps(_SPEC, layout.unpack(_BYTES), _STEP)
+    assert layout.pack_framed(5, 258, _STEP).message == b"\x1a\x38" + _BYTES
+
+
+def test_actions_are_the_literal_ones_of_the_contract() -> None:
+    data = bytes.fromhex("01000000 03000000 0700000000000000 00000000 02000000 01000000 00000000")
+    assert pack_actions(1, 7, np.array([0, 2, 1], np.int32)) == data
+    header, actions = unpack_actions(data, 3)
+    assert header == StepHeader(group=1, num_envs=3, sequence=7)
+    assert actions.dtype == np.int32 and actions.tolist() == [0, 2, 1]
+
+
+def test_unpacked_leaves_are_read_only_views() -> None:
+    data = bytearray(_BYTES)
+    step = StepLayout(_SPEC, 2).unpack(data)
+    leaves = [*step[:3], step.observation["a"], step.observation["b"]]
+    assert not any(leaf.flags.writeable or leaf.flags.owndata for leaf in leaves)
+    data[50] = 99  # observation.b[0, 2]
+    assert step.observation["b"][0, 2] == 99
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "reason"),
+    [
+        (4, b"\x03", "expected a step of 2 environments, got 3"),
+        (17, b"\x03", "step_type 0, 1 or 2, got 3"),
+        (18, b"\x01", "zeros after step_type"),
+        (55, b"\x01", "zeros after observation.b"),
+        (24, struct.pack("<f", 1.0), "reward 0 on FIRST"),
+        (28, struct.pack("<f", np.nan), r"finite numbers in reward, got nan at \[1\]"),
+        (28, struct.pack("<f", -np.inf), "finite numbers in reward"),
+        (32, struct.pack("<f", 0.0), "discount 1, or 0 on LAST"),
+        (36, struct.pack("<f", 0.5), "discount 1, or 0 on LAST"),
+        (36, struct.pack("<f", np.nan), "discount 1, or 0 on LAST"),
+        (44, struct.pack("<f", np.inf), r"finite numbers in observation.a, got inf at \[1\]"),
+    ],
+)
+def test_what_the_contract_rules_out_is_refused(position: int, value: bytes, reason: str) -> None:
+    data = bytearray(_BYTES)
+    data[position : position + len(value)] = value
+    with pytest.raises(WireError, match=reason):
+        StepLayout(_SPEC, 2).unpack(data)
+
+
+@pytest.mark.parametrize("data", [b"", _BYTES[:-1], _BYTES[:15], _BYTES + b"\0", _BYTES * 2])
+def test_another_length_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError, match="expected a step payload of 56 bytes"):
+        StepLayout(_SPEC, 2).unpack(data)
+
+
+def test_a_bool_has_two_values_only() -> None:
+    spec = EnvSpec((ArraySpec((8,), "bool"),), 2)
+    step = _STEP._replace(observation=(np.ones((2, 8), np.bool_),))
+    data = bytearray(StepLayout(spec, 2).pack(0, 0, step))
+    data[-1] = 2
+    with pytest.raises(WireError, match=r"bools 0 or 1 in observation\.0"):
+        StepLayout(spec, 2).unpack(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "leaf", "reason"),
+    [
+        ("a", np.zeros(2, np.float64), r"float32\[2\] for observation.a, got float64\[2\]"),
+        ("a", np.zeros((2, 1), np.float32), r"observation.a, got float32\[2, 1\]"),
+        ("b", np.zeros((3, 3), np.uint8), r"uint8\[2, 3\] for observation.b, got uint8\[3, 3\]"),
+    ],
+)
+def test_a_leaf_of_another_kind_is_not_sent(field: str, leaf: np.ndarray, reason: str) -> None:
+    step = _STEP._replace(observation=_STEP.observation | {field: leaf})
+    with pytest.raises(WireError, match=reason):
+        StepLayout(_SPEC, 2).pack(0, 0, step)
+
+
+def test_a_group_without_environments_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one environment"):
+        StepLayout(_SPEC, 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\0" * 15, "at least 16 bytes, got 15"),
+        (pack_actions(0, 0, np.zeros(2, np.int32)), "actions for 3 environments, got 2"),
+        (pack_actions(0, 0, np.zeros(3, np.int32))[:-1], "actions payload of 32 bytes, got 31"),
+        (pack_actions(0, 0, np.zeros(3, np.int32)) + b"\0", "of 32 bytes, got 33"),
+        (pack_actions(0, 0, np.zeros(3, np.int32))[:-1] + b"\1", "zeros after actions"),
+    ],
+)
+def test_damaged_actions_are_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
+        unpack_actions(data, 3)
+
+
+_DTYPES = st.sampled_from(["bool", "uint8", "int16", "int64", "float16", "float32", "float64"])
+_ARRAYS = st.builds(ArraySpec, st.lists(st.integers(0, 3), max_size=3).map(tuple), _DTYPES)
+_TREES = st.recursive(
+    _ARRAYS,
+    lambda trees: (
+        st.dictionaries(st.text("abc", min_size=1, max_size=2), trees, max_size=3)
+        | st.lists(trees, max_size=3).map(tuple)
+    ),
+    max_leaves=5,
+)
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> tuple[EnvSpec, int, TimeStep]:
+    spec, num_envs = EnvSpec(draw(_TREES), 3), draw(st.integers(1, 5))
+    step_type = draw(hnp.arrays(np.uint8, num_envs, elements=st.integers(0, 2)))
+    terminated = draw(hnp.arrays(np.bool_, num_envs)) & (step_type == StepType.LAST)
+    reward = draw(hnp.arrays(np.float32, num_envs, elements=st.floats(-1e9, 1e9, width=32)))
+    leaves = []
+    for _, leaf in spec.leaves():
+        dtype = np.dtype(leaf.dtype)
+        finite = {"allow_nan": False, "allow_infinity": False} if dtype.kind == "f" else None
+        elements = hnp.from_dtype(dtype, **(finite or {}))
+        leaves.append(draw(hnp.arrays(dtype, (num_envs, *leaf.shape), elements=elements)))
+    return (
+        spec,
+        num_envs,
+        TimeStep(
+            step_type,
+            np.where(step_type == StepType.FIRST, 0, reward).astype(np.float32),
+            np.where(terminated, 0, 1).astype(np.float32),
+            spec.unflatten(leaves),
+        ),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(_steps(), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
+def test_every_spec_makes_the_round_trip(
+    case: tuple[EnvSpec, int, TimeStep], group: int, sequence: int
+) -> None:
+    spec, num_envs, step = case
+    layout = StepLayout(spec, num_envs)
+    message = encode_from_env_server(layout.pack_framed(group, sequence, step))
+    assert message == encode_from_env_server(StepPayload(layout.pack(group, sequence, step)))
+    data = decode_from_env_server(message).data
+    assert len(data) == layout.num_bytes and len(data) % 8 == 0
+    assert read_header(data) == StepHeader(group, num_envs, sequence)
+    _assert_equal_steps(spec, layout.unpack(data), step)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_steps(), st.data())
+def test_damage_gives_a_wire_error_or_another_valid_step(
+    case: tuple[EnvSpec, int, TimeStep], data: st.DataObject
+) -> None:
+    spec, num_envs, step = case
+    layout = StepLayout(spec, num_envs)
+    payload = bytearray(layout.pack(0, 0, step))
+    bit = data.draw(st.integers(0, 8 * len(payload) - 1))
+    payload[bit // 8] ^= 1 << bit % 8
+    try:
+        damaged = layout.unpack(payload)
+    except WireError as error:
+        assert "\n" not in str(error)
+    else:
+        # What was accepted is a step of its own, and these very bytes.
+        assert layout.pack(*read_header(payload)[::2], damaged) == payload
+
+
+def test_a_group_of_many_frames_makes_the_round_trip() -> None:
+    spec, num_envs = EnvSpec(ArraySpec((84, 84), "uint8"), 18), 512
+    frames = np.random.default_rng(0).integers(0, 256, (num_envs, 84, 84), np.uint8)
+    step = TimeStep(
+        np.ones(num_envs, np.uint8),
+        np.ones(num_envs, np.float32),
+        np.ones(num_envs, np.float32),
+        # Not contiguous: must be put in order on the way out.
+        np.asfortranarray(frames),
+    )
+    layout = StepLayout(spec, num_envs)
+    data = decode_from_env_server(layout.pack_framed(0, 0, step).message).data
+    np.testing.assert_array_equal(layout.unpack(data).observation, frames)

@@ -1,0 +1,222 @@
+"""Metrics of a run: collected from all threads, written once per interval.
+
+A line of `metrics.jsonl` is a JSON object with `kind`, `time_seconds` (Unix time) and
+`elapsed_seconds` (of the run); numbers that are not finite are null. The line of an interval, whose
+kind is `metrics`, has
+
+    env_steps, updates           totals, as given to `flush`
+    <name>                       `gauge`: the last value; `observe`: the interval's mean;
+                                 `count`: the total since this process started
+    <name>_per_second            `count`, over the interval
+    <name>_p50, _p95, _p99       `observe`, over the interval's last 8192 values
+    <name>_waits_share           `waited`, as a share of the interval
+    return/<role>, length/<role> means over the episodes that ended in the interval
+    episodes/<role>              episodes since this process started
+
+After a resume the lines go on below those of the earlier process; those that it wrote after its
+last checkpoint remain, so `env_steps` may step back once.
+"""
+
+import json
+import logging
+import math
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from io import SEEK_END, FileIO
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tensorboardX import SummaryWriter
+
+_logger = logging.getLogger(__name__)
+
+FILE_NAME = "metrics.jsonl"
+Role = Literal["training", "evaluation"]
+
+_PERCENTILES = (50, 95, 99)
+_NUM_KEPT = 8192
+# TensorBoard groups tags by what precedes the slash.
+_GROUPS = (
+    ("learning", ("loss", "td_error", "q_", "target_", "gradient_norm")),
+    ("balance", ("env_steps", "frames", "updates", "replay_ratio", "policy_lag", "serving_lag")),
+    ("balance", ("replay_age", "acting_waits", "learning_waits")),
+)
+
+
+class _Distribution:
+    """Values of one interval: the mean of all, and the last ones for percentiles."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.values: deque[float] = deque(maxlen=_NUM_KEPT)
+
+
+class Metrics:
+    """Collects from any thread; `flush` and `close` are called by one.
+
+    Owns `workdir/metrics.jsonl` and the TensorBoard files in `workdir/tb`. A disk that refuses a
+    line is reported as an error, and the run goes on.
+
+    Args:
+      workdir: the run's folder.
+      clock: monotonic seconds.
+      elapsed_seconds: what earlier processes of the run took.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        elapsed_seconds: float = 0.0,
+    ):
+        workdir.mkdir(parents=True, exist_ok=True)
+        self._clock = clock
+        self._started = clock() - elapsed_seconds
+        self._flushed = clock()
+        self._lock = threading.Lock()
+        self._totals: dict[str, float] = defaultdict(float)
+        self._counts: dict[str, float] = defaultdict(float)
+        self._gauges: dict[str, float] = {}
+        self._waits: dict[str, float] = defaultdict(float)
+        self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
+        self._file_lock = threading.Lock()
+        self._file = (workdir / FILE_NAME).open("a+b", buffering=0)
+        self._is_torn = _ends_in_half_a_line(self._file)
+        self._tensorboard = SummaryWriter(str(workdir / "tb"), max_queue=1000)
+
+    def count(self, name: str, amount: float = 1) -> None:
+        """Adds to a count, of which total and rate are reported."""
+        with self._lock:
+            self._counts[name] += amount
+
+    def gauge(self, name: str, value: float) -> None:
+        """Sets a value; the last one is reported until there is a new one."""
+        with self._lock:
+            self._gauges[name] = value
+
+    def observe(self, name: str, value: float) -> None:
+        """Adds to a distribution, of which mean and percentiles are reported."""
+        with self._lock:
+            distribution = self._distributions[name]
+            distribution.count += 1
+            distribution.total += value
+            distribution.values.append(value)
+
+    def episode(self, role: Role, episode_return: float, length: int) -> None:
+        """Takes a finished episode: sum of rewards, and length in agent steps."""
+        with self._lock:
+            self._totals[f"episodes/{role}"] += 1
+            for name, value in ((f"return/{role}", episode_return), (f"length/{role}", length)):
+                distribution = self._distributions[name]
+                distribution.count += 1
+                distribution.total += value
+
+    def waited(self, who: str, seconds: float) -> None:
+        """Adds time that a side spent waiting for the other. Report long waits in pieces."""
+        with self._lock:
+            self._waits[who] += seconds
+
+    def flush(self, *, env_steps: int, updates: int) -> dict[str, float]:
+        """Writes what the interval since the last flush showed, and returns it.
+
+        Args:
+          env_steps: training environment steps of the whole run; the x axis in TensorBoard.
+          updates: updates of the whole run.
+        """
+        with self._lock:
+            now = self._clock()
+            values = self._take(now - self._flushed)
+            self._flushed = now
+        values |= {
+            "env_steps": float(env_steps),
+            "updates": float(updates),
+            "elapsed_seconds": now - self._started,
+        }
+        self._write({"kind": "metrics", **values}, now)
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._tensorboard.add_scalar(_tag(name), value, env_steps)
+        self._tensorboard.flush()
+        return values
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Writes an event, such as a saved checkpoint, as a line of its own."""
+        self._write({"kind": kind, **fields}, self._clock())
+
+    def close(self) -> None:
+        """Closes the files. What was collected since the last flush is dropped."""
+        self._tensorboard.close()
+        with self._file_lock:
+            self._file.close()
+
+    def _take(self, interval: float) -> dict[str, float]:
+        values = {name: float(value) for name, value in self._gauges.items()}
+        for name, amount in self._counts.items():
+            self._totals[name] += amount
+            values[f"{name}_per_second"] = amount / interval if interval > 0 else math.nan
+            self._counts[name] = 0.0
+        values |= self._totals
+        for who, seconds in self._waits.items():
+            # A wait counts where it ends, which may be an interval later than most of it.
+            values[f"{who}_waits_share"] = min(1.0, seconds / interval) if interval > 0 else 0.0
+            self._waits[who] = 0.0
+        for name, distribution in self._distributions.items():
+            values[name] = distribution.total / distribution.count
+            if distribution.values:
+                values |= _percentiles(name, distribution.values)
+        self._distributions.clear()
+        return values
+
+    def _write(self, fields: dict[str, Any], now: float) -> None:
+        times = {"time_seconds": time.time(), "elapsed_seconds": now - self._started}
+        line = json.dumps({**times, **_plain(fields)}, allow_nan=False).encode() + b"\n"
+        with self._file_lock:
+            try:
+                data = b"\n" + line if self._is_torn else line
+                self._is_torn = self._file.write(data) != len(data)
+            except OSError as error:
+                self._is_torn = True
+                _logger.error("cannot write metrics to %s: %s", self._file.name, error)
+
+
+def _ends_in_half_a_line(file: FileIO) -> bool:
+    """Whether a killed process left half a line, which must not swallow the next one."""
+    if file.seek(0, SEEK_END) == 0:
+        return False
+    file.seek(-1, SEEK_END)
+    return file.read(1) != b"\n"
+
+
+def _percentiles(name: str, values: Iterable[float]) -> dict[str, float]:
+    array = np.asarray(list(values), np.float64)
+    results = np.percentile(array, _PERCENTILES) if np.isfinite(array).all() else [math.nan] * 3
+    return {
+        f"{name}_p{rank}": float(result) for rank, result in zip(_PERCENTILES, results, strict=True)
+    }
+
+
+def _tag(name: str) -> str:
+    if "/" in name:
+        return name
+    for group, prefixes in _GROUPS:
+        if name.startswith(prefixes):
+            return f"{group}/{name}"
+    return f"system/{name}"
+
+
+def _plain(value: Any) -> Any:
+    """The value as strict JSON can hold it: numpy numbers unwrapped, not finite ones None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int | str) or value is None else str(value)

@@ -11,11 +11,13 @@ class EnvironmentConfig:
     """What env servers build.
 
     Attributes:
-      id: a registered gymnasium id, or `package.module:factory` (env servers must `--allow-env` it).
+      id: a registered gymnasium id, or `package.module:factory` (which env servers must
+        `--allow-env`).
       arguments: keyword arguments of the environment, as a JSON object.
       wrappers: `package.module:factory` wrappers, innermost first.
-      vectorization: `sync` steps gymnasium environments in turn, `native` uses the environment's own
-        vector entry point, `atari` ALE's C++ vector environment; `auto` takes the fastest that there is.
+      vectorization: `sync` steps gymnasium environments in turn, `native` uses the environment's
+        own vector entry point, `atari` ALE's C++ vector environment; `auto` takes the fastest that
+        there is.
       frames_per_step: emulator frames of one step (the frame skip); only for reporting.
     """
 
@@ -36,6 +38,8 @@ class ServingConfig:
       bind: address to serve on: `host:port` or `unix:/path`. Port 0 takes a free one.
       batch_deadline_seconds: the longest that a step waits for others to share its batch.
       max_message_bytes: longest message accepted.
+      insecure: serve beyond this machine without encryption or authentication: anybody who reaches
+        the port can then feed the run. Needed for any `bind` but a unix socket or loopback.
     """
 
     training_slots: int = 32
@@ -43,6 +47,7 @@ class ServingConfig:
     bind: str = "127.0.0.1:8686"
     batch_deadline_seconds: float = 0.002
     max_message_bytes: int = 64 * 2**20
+    insecure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +94,8 @@ class LearningConfig:
 class EvaluationConfig:
     """Measuring frozen parameters on the evaluation slots while training goes on.
 
-    A round freezes the parameters and plays `episodes`, the same number on every evaluation slot, so
-    that short episodes are not over-represented.
+    A round freezes the parameters and plays `episodes`, the same number on every evaluation slot,
+    so that short episodes are not over-represented.
 
     Attributes:
       interval_seconds: pause between two rounds.
@@ -123,7 +128,11 @@ class CheckpointConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggingConfig:
-    """Reporting. `interval_seconds` lies between two lines of metrics."""
+    """Reporting.
+
+    Attributes:
+      interval_seconds: between two lines of metrics.
+    """
 
     interval_seconds: float = 5.0
 
@@ -147,7 +156,20 @@ class LaunchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A run. `agent` is any frozen dataclass that offers `window` and `build(spec)` (AgentConfig)."""
+    """A run.
+
+    Attributes:
+      environment: what env servers build.
+      agent: any frozen dataclass that offers `window` and `build(spec)` (AgentConfig).
+      serving: central inference.
+      replay: paged prioritized replay on the device.
+      learning: the learning step and its pace.
+      evaluation: measuring frozen parameters while training goes on.
+      checkpoint: saving.
+      logging: reporting.
+      launch: what `seedrl train` starts on this machine.
+      seed: of parameters, exploration, sampling and environments; at least 0.
+    """
 
     environment: EnvironmentConfig
     agent: Any

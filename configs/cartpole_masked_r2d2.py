@@ -1,0 +1,50 @@
+"""R2D2 on CartPole-v1 without its two velocities: needs memory.
+
+A policy sees position and angle only, so it has to estimate how they change; the same settings with
+`--agent.network.core none` are the memoryless control.
+
+Command: `seedrl train cartpole_masked_r2d2`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """R2D2 on CartPole-v1 with the velocities hidden."""
+    return Config(
+        environment=EnvironmentConfig(id="envs_server.envs.masked_cartpole:make"),
+        agent=R2D2Config(
+            network=QNetworkConfig(
+                torso="mlp",
+                torso_sizes=(64,),
+                core="lstm",
+                core_size=64,
+                head_sizes=(64,),
+                frame_stack=1,
+            ),
+            burn_in=10,
+            unroll=20,
+            n_steps=5,
+            stride=10,
+            learning_rate=1e-3,
+            target_update_interval=100,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560),
+        learning=LearningConfig(batch_sequences=32, replay_ratio=4.0, total_steps=1_000_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=5.0, episodes=20, target_return=475.0, confirm_episodes=100
+        ),
+    )

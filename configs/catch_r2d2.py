@@ -1,0 +1,49 @@
+"""R2D2 on Catch: a ball falls through a small grid, and a paddle has to be under it (bsuite).
+
+The reward of 1 or -1 comes only at the end of an episode, so a mean return of 1 is perfect play.
+
+Command: `seedrl train catch_r2d2`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """R2D2 on Catch."""
+    return Config(
+        environment=EnvironmentConfig(id="envs_server.envs.catch:make"),
+        agent=R2D2Config(
+            network=QNetworkConfig(
+                torso="mlp",
+                torso_sizes=(64,),
+                core="lstm",
+                core_size=64,
+                head_sizes=(64,),
+                frame_stack=1,
+            ),
+            burn_in=10,
+            unroll=20,
+            n_steps=5,
+            stride=10,
+            learning_rate=1e-3,
+            target_update_interval=100,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560),
+        learning=LearningConfig(batch_sequences=32, replay_ratio=4.0, total_steps=1_000_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=5.0, episodes=20, target_return=0.99, confirm_episodes=100
+        ),
+    )

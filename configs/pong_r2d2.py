@@ -1,0 +1,46 @@
+"""R2D2 on Pong with settings that are fast on one accelerator.
+
+Shorter sequences, a smaller core, a higher learning rate and a higher replay ratio than the paper's
+(see `atari_r2d2`). A replay of 200,000 frames of 84 x 84 bytes takes 1.4 GB.
+
+Command: `seedrl train pong_r2d2`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """R2D2 on Pong, fast settings."""
+    return Config(
+        environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
+        agent=R2D2Config(
+            network=QNetworkConfig(
+                torso="nature", torso_sizes=(512,), core_size=256, head_sizes=(256,)
+            ),
+            burn_in=20,
+            unroll=40,
+            n_steps=5,
+            stride=20,
+            learning_rate=3e-4,
+            max_gradient_norm=40.0,
+            target_update_interval=1_000,
+        ),
+        serving=ServingConfig(training_slots=64, evaluation_slots=8),
+        replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240),
+        learning=LearningConfig(batch_sequences=32, replay_ratio=2.0, total_steps=10_000_000),
+        evaluation=EvaluationConfig(interval_seconds=60.0, episodes=8, target_return=20.0),
+        launch=LaunchConfig(env_servers=2),
+    )

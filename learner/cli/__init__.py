@@ -1,0 +1,1 @@
+"""The `seedrl` command: one file per sub-command."""

@@ -1,0 +1,42 @@
+"""The `seedrl` command: finds the sub-command and leaves the rest to it."""
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+from learner.cli.outcome import exit_code
+from seedrl.errors import ConfigError
+
+# Each is a module of this package with `run(argv) -> int`, imported only when it is called.
+COMMANDS = {
+    "train": "start a learner and env servers on this machine and supervise them",
+    "evaluate": "play the newest checkpoint of a run",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a sub-command; returns its exit code (`seedrl.errors.ExitCode`)."""
+    arguments = sys.argv[1:] if argv is None else argv
+    return exit_code(lambda: _run(arguments), prog="seedrl")
+
+
+def _run(argv: Sequence[str]) -> int:
+    if argv and argv[0] in ("-h", "--help"):
+        print("usage: seedrl COMMAND ...\n")
+        for name, purpose in COMMANDS.items():
+            print(f"  {name:<12} {purpose}")
+        print("\nEach explains itself: seedrl COMMAND --help")
+        return 0
+    name = argv[0] if argv else ""
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
+    command = importlib.import_module(f"learner.cli.{name.replace('-', '_')}")
+    code: int = command.run(argv[1:])
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

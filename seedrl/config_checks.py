@@ -1,0 +1,225 @@
+"""Rules that span the fields of a configuration, checked before anything starts."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from seedrl.config import Config
+from seedrl.errors import ConfigError
+
+if TYPE_CHECKING:  # imports jax, and a mistake in a config should be told at once
+    from seedrl.agents.agent import WindowSpec
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_SOCKET_PATH_BYTES = 107  # sun_path of Linux, without its final zero
+
+# Lowest and highest value of a field, both allowed.
+_RANGES: dict[str, tuple[float, float]] = {
+    "environment.frames_per_step": (1, math.inf),
+    "serving.training_slots": (1, math.inf),
+    "serving.evaluation_slots": (0, math.inf),
+    "serving.batch_deadline_seconds": (0, 60),
+    "serving.max_message_bytes": (1024, 2**31 - 1),
+    "replay.capacity_steps": (1, math.inf),
+    "replay.min_steps": (1, math.inf),
+    "replay.page_steps": (0, math.inf),
+    "replay.priority_exponent": (0, 1),
+    "replay.importance_exponent": (0, 1),
+    "learning.batch_sequences": (1, math.inf),
+    # Learning takes one whole update at a time: with less, acting would wait for an update that
+    # waits for acting.
+    "learning.tolerance_updates": (1, math.inf),
+    "learning.publish_every_updates": (1, math.inf),
+    "learning.total_steps": (1, math.inf),
+    "learning.num_devices": (0, math.inf),
+    "evaluation.interval_seconds": (0, math.inf),
+    "evaluation.episodes": (1, math.inf),
+    "evaluation.confirm_episodes": (1, math.inf),
+    "checkpoint.keep": (2, math.inf),
+    "launch.env_servers": (0, math.inf),
+    "launch.envs_per_server": (0, math.inf),
+    "launch.groups": (1, math.inf),
+    "launch.restarts": (0, math.inf),
+    "seed": (0, 2**31 - 1),
+}
+_POSITIVE = ("learning.replay_ratio", "checkpoint.interval_seconds", "logging.interval_seconds")
+
+
+def check(config: Config) -> None:
+    """Refuses a configuration that cannot work, or would wait for ever.
+
+    Raises:
+      ConfigError: the first rule that is broken, in one line that names the field.
+    """
+    _check_numbers(config)
+    _check_environment(config)
+    check_bind(config.serving.bind, insecure=config.serving.insecure)
+    window = _check_agent(config)
+    _check_replay(config, window)
+    _check_learning(config)
+    _check_evaluation(config)
+    _check_launch(config)
+
+
+def page_steps(config: Config) -> int:
+    """Steps of a page: `replay.page_steps`, or the agent's stride if that is 0."""
+    return config.replay.page_steps or config.agent.window.stride
+
+
+def check_bind(bind: str, *, insecure: bool) -> None:
+    """Refuses an address of the wrong form, or one that others can reach, unless `insecure`.
+
+    Raises:
+      ConfigError: `bind` is neither `host:port` nor `unix:/path`, or not on this machine.
+    """
+    if bind.startswith("unix:"):
+        path = bind.removeprefix("unix:")
+        if not path or path.endswith("/"):
+            raise ConfigError(f"serving.bind: expected unix:/path, got {bind!r}")
+        if len(path.encode()) > _SOCKET_PATH_BYTES:
+            raise ConfigError(
+                f"serving.bind: expected a socket path of at most {_SOCKET_PATH_BYTES} bytes, got "
+                f"{len(path.encode())}: {bind!r}"
+            )
+        return
+    host, separator, port = bind.rpartition(":")
+    well_formed = separator and host and (":" not in host or (host[0] == "[" and host[-1] == "]"))
+    if not (well_formed and port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ConfigError(
+            "serving.bind: expected host:port with a port of 0 to 65535 (an IPv6 host in brackets) "
+            f"or unix:/path, got {bind!r}"
+        )
+    if host not in _LOOPBACK and not insecure:
+        raise ConfigError(
+            f"serving.bind: {bind!r} can be reached from other machines, and nothing encrypts or "
+            "authenticates what arrives there; bind to 127.0.0.1 or unix:/path, or set "
+            "serving.insecure on a network that you trust"
+        )
+
+
+def _check_numbers(config: Config) -> None:
+    for path, value in _numbers("", config):
+        if not math.isfinite(value):
+            raise ConfigError(f"{path}: expected a finite number, got {value}")
+        low, high = _RANGES.get(path, (-math.inf, math.inf))
+        if not low <= value <= high:
+            expected = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+            raise ConfigError(f"{path}: expected {expected}, got {value}")
+        if path in _POSITIVE and value <= 0:
+            raise ConfigError(f"{path}: expected more than 0, got {value}")
+
+
+def _numbers(prefix: str, value: Any) -> Iterator[tuple[str, float]]:
+    for field in dataclasses.fields(value):
+        path, item = f"{prefix}{field.name}", getattr(value, field.name)
+        if dataclasses.is_dataclass(item):
+            yield from _numbers(f"{path}.", item)
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            yield path, item
+
+
+def _check_environment(config: Config) -> None:
+    environment = config.environment
+    if not environment.id:
+        raise ConfigError(
+            "environment.id: expected a gymnasium id or package.module:factory, got ''"
+        )
+    try:
+        arguments = json.loads(environment.arguments)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise ConfigError(
+            "environment.arguments: expected a JSON object such as "
+            f"'{{\"render_mode\": null}}', got {environment.arguments!r}"
+        )
+    for wrapper in environment.wrappers:
+        module, _, name = wrapper.partition(":")
+        if not (name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+            raise ConfigError(
+                f"environment.wrappers: expected package.module:factory, got {wrapper!r}"
+            )
+
+
+def _check_agent(config: Config) -> "WindowSpec":
+    agent = config.agent
+    if not dataclasses.is_dataclass(agent) or isinstance(agent, type):
+        raise ConfigError(f"agent: expected an instance of a frozen dataclass, got {agent!r}")
+    if not (hasattr(agent, "window") and callable(getattr(agent, "build", None))):
+        raise ConfigError(
+            f"agent: expected a config with `window` and `build(spec)` (see "
+            f"seedrl.agents.agent.AgentConfig), got a {type(agent).__name__} without"
+        )
+    window: WindowSpec = agent.window
+    for name, least in {"burn_in": 0, "unroll": 1, "bootstrap": 0, "stride": 1}.items():
+        if getattr(window, name) < least:
+            raise ConfigError(
+                f"agent.window.{name}: expected at least {least}, got {getattr(window, name)}"
+            )
+    return window
+
+
+def _check_replay(config: Config, window: "WindowSpec") -> None:
+    replay, slots, page = config.replay, config.serving.training_slots, page_steps(config)
+    if window.stride % page:
+        raise ConfigError(
+            f"replay.page_steps: a stride of {window.stride} steps is not a whole number of pages "
+            f"of {page}; choose a divisor of the stride, or 0 for the stride itself"
+        )
+    pages = math.ceil(window.length / page)
+    needed = slots * pages * page
+    reason = (
+        f"{slots} training slots times {pages} pages of {page} steps, which one sequence of "
+        f"{window.length} steps takes"
+    )
+    if replay.capacity_steps < needed:
+        raise ConfigError(
+            f"replay.capacity_steps: expected at least {needed} ({reason}), else every sequence is "
+            f"overwritten before it is complete; got {replay.capacity_steps}"
+        )
+    if replay.min_steps < needed:
+        raise ConfigError(
+            f"replay.min_steps: expected at least {needed} ({reason}), else learning may start "
+            f"without a complete sequence and wait for ever; got {replay.min_steps}"
+        )
+    if replay.min_steps > replay.capacity_steps:
+        raise ConfigError(
+            f"replay.min_steps: expected at most replay.capacity_steps ({replay.capacity_steps}), "
+            f"else learning never starts; got {replay.min_steps}"
+        )
+
+
+def _check_learning(config: Config) -> None:
+    learning = config.learning
+    if learning.total_steps < config.replay.min_steps:
+        raise ConfigError(
+            "learning.total_steps: expected at least replay.min_steps "
+            f"({config.replay.min_steps}), else the run ends before learning starts; got "
+            f"{learning.total_steps}"
+        )
+    if learning.num_devices and learning.batch_sequences % learning.num_devices:
+        raise ConfigError(
+            f"learning.batch_sequences: expected a multiple of learning.num_devices "
+            f"({learning.num_devices}), got {learning.batch_sequences}"
+        )
+
+
+def _check_evaluation(config: Config) -> None:
+    if config.evaluation.target_return is not None and not config.serving.evaluation_slots:
+        raise ConfigError(
+            f"evaluation.target_return: {config.evaluation.target_return} can only be measured "
+            "with evaluation slots; set serving.evaluation_slots to at least 1, or no target"
+        )
+
+
+def _check_launch(config: Config) -> None:
+    launch, serving = config.launch, config.serving
+    offered = launch.env_servers * launch.envs_per_server
+    slots = serving.training_slots + serving.evaluation_slots
+    if offered and offered < slots:
+        raise ConfigError(
+            f"launch.envs_per_server: {launch.env_servers} env servers of {launch.envs_per_server} "
+            f"environments offer {offered}, but serving has {slots} slots; 0 shares them out evenly"
+        )

@@ -1,0 +1,130 @@
+"""Acting as jitted programs: one inference step over slots, and taking out the pages it filled."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from seedrl.agents.agent import Agent
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Page, StoredStep, TimeStep, Tree
+
+
+class ActingState(NamedTuple):
+    """What lives on the device per slot. Consumed and returned by `act`; owned by the acting thread.
+
+    Attributes:
+      carry: tree of `[S, ...]`, the agent's carry before the slot's next step.
+      pages: `steps [N, K, ...]`, `carry [N, ...]`: the page under writing of each training slot.
+      key: `[2] uint32`.
+    """
+
+    carry: Tree
+    pages: Page
+    key: Array
+
+
+class ActPrograms(NamedTuple):
+    """The jitted programs of the acting thread.
+
+    Attributes:
+      init: `key -> ActingState`.
+      act: `(state, params, version, slots [B], positions [B], timestep [B]) -> (state, action [B])`.
+        Consumes `state`. Rows with slot S are padding: they read garbage and write nothing.
+      take_pages: `(state, slots [I]) -> Page` with leaves `[I, ...]`, copies.
+    """
+
+    init: Callable[[Array], ActingState]
+    act: Callable[..., tuple[ActingState, Array]]
+    take_pages: Callable[[ActingState, Array], Page]
+
+
+def example_timestep(spec: EnvSpec) -> TimeStep:
+    """One unbatched time step of zeros, in the dtypes that the device uses."""
+    leaves = [np.zeros(leaf.shape, leaf.dtype) for _, leaf in spec.leaves()]
+    observation = spec.unflatten([jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves])
+    observation = jax.tree.map(
+        lambda dtype, leaf: np.zeros(leaf.shape, dtype), observation, spec.unflatten(leaves)
+    )
+    return TimeStep(np.uint8(0), np.float32(0), np.float32(1), observation)
+
+
+def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
+    """A page's shapes and dtypes: `steps [K, ...]`, `carry [...]`, as `jax.ShapeDtypeStruct`."""
+
+    def one_step(key: Array) -> tuple[Tree, Tree]:
+        timestep = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], example_timestep(spec))
+        carry = agent.initial_carry(1)
+        output = agent.act(agent.init(key), carry, timestep, jnp.zeros(1), key)
+        step = StoredStep(timestep, output.action, jnp.zeros(1, jnp.int32), output.extras)
+        return step, carry
+
+    step, carry = jax.eval_shape(one_step, jax.random.PRNGKey(0))
+    return Page(
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct((page_steps, *x.shape[1:]), x.dtype), step),
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), carry),
+    )
+
+
+def build_act_programs(
+    agent: Agent, page: Page, *, num_training: int, num_slots: int, exploration: np.ndarray
+) -> ActPrograms:
+    """Builds the programs.
+
+    Args:
+      agent: see `Agent`.
+      page: example from `example_page`.
+      num_training: slots 0..N-1 write pages; the others only measure.
+      num_slots: S.
+      exploration: `[S] float32`, per slot.
+    """
+    exploration_table = jnp.asarray(exploration, jnp.float32)
+
+    def init(key: Array) -> ActingState:
+        empty = jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
+        return ActingState(agent.initial_carry(num_slots), empty, key)
+
+    def act(
+        state: ActingState,
+        params: Tree,
+        version: Array,
+        slots: Array,
+        positions: Array,
+        timestep: TimeStep,
+    ) -> tuple[ActingState, Array]:
+        key, act_key = jax.random.split(state.key)
+        # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last slot
+        # and write nothing. Evaluation slots are out of range of the pages, which only training has.
+        carry = jax.tree.map(lambda table: table[slots], state.carry)
+        output = agent.act(params, carry, timestep, exploration_table[slots], act_key)
+        step = StoredStep(
+            timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
+        )
+        first_rows = jnp.where(positions == 0, slots, num_slots)
+        pages = Page(
+            jax.tree.map(
+                lambda table, row: table.at[slots, positions].set(row, mode="drop"),
+                state.pages.steps,
+                step,
+            ),
+            jax.tree.map(
+                lambda table, row: table.at[first_rows].set(row, mode="drop"),
+                state.pages.carry,
+                carry,
+            ),
+        )
+        carries = jax.tree.map(
+            lambda table, row: table.at[slots].set(row, mode="drop"), state.carry, output.carry
+        )
+        return ActingState(carries, pages, key), output.action
+
+    def take_pages(state: ActingState, slots: Array) -> Page:
+        return jax.tree.map(lambda table: table[slots], state.pages)
+
+    return ActPrograms(
+        init=jax.jit(init),
+        act=jax.jit(act, donate_argnums=0),
+        take_pages=jax.jit(take_pages),
+    )

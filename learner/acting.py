@@ -1,0 +1,176 @@
+"""The acting thread's work: batches in, actions out, full pages on to learning."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learner.act_step import ActingState, ActPrograms
+from learner.batch_ladder import BatchLadder
+from learner.channel import Channel, Mailbox
+from learner.episodes import EpisodeTracker
+from learner.evaluation import Evaluator, FrozenParams, Score
+from learner.metrics import Metrics
+from learner.rate_limiter import RateLimiter
+from learner.service import Service
+from learner.serving import Batch
+from seedrl.types import Page, StepType, TimeStep
+
+_POLL_SECONDS = 0.2
+
+
+class FilledPages(NamedTuple):
+    """Pages on their way to replay.
+
+    Attributes:
+      pages: leaves `[I, ...]` on the acting device; rows beyond `len(streams)` are padding.
+      streams: the stream of each page, in order.
+      slots: the slot of each page.
+      ended: streams that were cut; nothing more comes from them.
+    """
+
+    pages: Page | tuple[()]
+    streams: Sequence[int]
+    slots: Sequence[int]
+    ended: Sequence[int]
+
+
+class Acting:
+    """Owns the acting state on the device. `run_once` is the body of the acting thread's loop."""
+
+    def __init__(
+        self,
+        *,
+        service: Service,
+        programs: ActPrograms,
+        state: ActingState,
+        ladder: BatchLadder,
+        params: Mailbox[FrozenParams],
+        learned_version: Mailbox[int],
+        evaluator: Evaluator,
+        limiter: RateLimiter,
+        pages: Channel[FilledPages],
+        metrics: Metrics,
+        page_steps: int,
+        frames_per_step: int,
+        training_steps: int = 0,
+    ):
+        self._service = service
+        self._programs = programs
+        self._state = state
+        self._ladder = ladder
+        self._params = params
+        self._learned_version = learned_version
+        self._evaluator = evaluator
+        self._limiter = limiter
+        self._pages = pages
+        self._metrics = metrics
+        self._page_steps = page_steps
+        self._frames_per_step = frames_per_step
+        self._episodes = EpisodeTracker(ladder.padding_slot)
+        self._next_poll = 0.0
+        self.training_steps = training_steps
+        self.last_score: Score | None = None
+
+    def warm_up(self) -> None:
+        """Compiles every batch shape, by acting on padding only."""
+        params, version = self._params.get()
+        for rows in self._ladder.act_rows:
+            self._state, action = self._programs.act(
+                self._state, params, np.int32(version), *self._ladder.padding_batch(rows)
+            )
+            jax.block_until_ready(action)
+        for rows in self._ladder.page_rows:
+            jax.block_until_ready(self._programs.take_pages(self._state, np.zeros(rows, np.int32)))
+
+    def run_once(self) -> None:
+        """Acts on the next batch, if one comes soon."""
+        now = time.monotonic()
+        if now >= self._next_poll:
+            self._next_poll = now + _POLL_SECONDS
+            self._poll(now)
+        is_training_allowed = self._limiter.wait_to_act(0.0)
+        batch = self._service.next_batch(
+            is_training_allowed=is_training_allowed,
+            is_evaluation_allowed=self._evaluator.is_running,
+            timeout=_POLL_SECONDS,
+        )
+        if not is_training_allowed:
+            self._metrics.waited("acting", time.monotonic() - now)
+        if batch is not None:
+            self._act(batch)
+
+    def _poll(self, now: float) -> None:
+        self._evaluator.poll(now, self._params.get(), self._service.live_slots(evaluation=True))
+        ended = self._service.take_ended()
+        if ended:
+            self._send(FilledPages((), (), (), ended))
+
+    def _act(self, batch: Batch) -> None:
+        start = time.monotonic()
+        frozen = self._evaluator.frozen if batch.evaluation else self._params.get()
+        slots, positions, timestep = self._ladder.stage(batch)
+        self._state, action = self._programs.act(
+            self._state, frozen.params, np.int32(frozen.version), slots, positions, timestep
+        )
+        actions = np.asarray(action)[: len(batch.slots)]
+        self._service.answer(batch, actions)
+        end = time.monotonic()
+        self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
+        self._metrics.observe("inference_ms", 1e3 * (end - start))
+        self._account(batch, TimeStep(*(leaf[: len(batch.slots)] for leaf in timestep[:3]), ()))
+        if not batch.evaluation:
+            self._metrics.observe("batch_fill", len(batch.slots) / len(slots))
+            self._metrics.observe(
+                "serving_lag_updates", self._learned_version.get() - frozen.version
+            )
+            self._take_pages(batch)
+
+    def _account(self, batch: Batch, timestep: TimeStep) -> None:
+        ended = self._episodes.observe(batch.slots, timestep)
+        role = "evaluation" if batch.evaluation else "training"
+        for episode in ended:
+            self._metrics.episode(role, episode.episode_return, episode.length_steps)
+        # LAST -> FIRST rows are not environment steps: nothing was done in them.
+        steps = int((timestep.step_type != StepType.FIRST).sum())
+        if batch.evaluation:
+            self._metrics.count("evaluation_steps", steps)
+            result = self._evaluator.observe(
+                time.monotonic(), batch.slots, timestep.step_type, ended
+            )
+            if result is not None:
+                self._report(*result)
+            return
+        self.training_steps += steps
+        self._limiter.acted(steps)
+        self._metrics.count("env_steps", steps)
+        self._metrics.count("frames", steps * self._frames_per_step)
+
+    def _report(self, score: Score, was_confirming: bool) -> None:
+        self.last_score = score
+        self._metrics.gauge("return/evaluation", score.mean)
+        self._metrics.record(
+            "evaluation",
+            mean_return=score.mean,
+            episodes=len(score.returns),
+            updates=score.frozen.version,
+            env_steps=self.training_steps,
+            is_confirmation=was_confirming,
+        )
+
+    def _take_pages(self, batch: Batch) -> None:
+        full = np.flatnonzero(batch.positions == self._page_steps - 1)
+        if not full.size:
+            return
+        slots = batch.slots[full]
+        pages = self._programs.take_pages(self._state, self._ladder.pad_page_slots(slots))
+        self._send(FilledPages(pages, batch.streams[full].tolist(), slots.tolist(), ()))
+
+    def _send(self, item: FilledPages) -> None:
+        # Blocks while learning is busy and the channel is full: that bounds what is in flight.
+        start = time.monotonic()
+        while not self._pages.put(item, timeout=1.0):
+            pass
+        self._metrics.waited("acting", time.monotonic() - start)

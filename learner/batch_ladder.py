@@ -1,0 +1,74 @@
+"""The ladder of batch shapes that are compiled, and the staging of batches into them."""
+
+import jax
+import numpy as np
+
+from learner.act_step import example_timestep
+from learner.serving import Batch
+from seedrl.specs import EnvSpec
+from seedrl.types import StepType, TimeStep
+
+
+def ladder(largest: int, smallest: int) -> tuple[int, ...]:
+    """Batch sizes by doubling from `smallest` on, ending with `largest` itself."""
+    sizes = [largest]
+    size = smallest
+    while size < largest:
+        sizes.append(size)
+        size *= 2
+    return tuple(sorted(sizes))
+
+
+class BatchLadder:
+    """Copies the steps of a batch into arrays of the next larger compiled shape.
+
+    Attributes:
+      padding_slot: S, one past the last slot: rows of it read garbage and write nothing.
+      act_rows, page_rows: the compiled numbers of rows.
+    """
+
+    def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int):
+        self.padding_slot = num_training + num_evaluation
+        largest = max(num_training, num_evaluation, 1)
+        sizes = set(ladder(largest, max(1, -(-largest // 8))))
+        self.act_rows = tuple(
+            sorted(sizes | {size for size in (num_training, num_evaluation) if size})
+        )
+        self.page_rows = ladder(max(num_training, 1), 1)
+        self._example = example_timestep(spec)
+
+    def padding_batch(self, rows: int) -> tuple[np.ndarray, np.ndarray, TimeStep]:
+        """Slots, positions and time step of a batch that holds nothing."""
+        timestep = jax.tree.map(
+            lambda leaf: np.zeros((rows, *leaf.shape), leaf.dtype), self._example
+        )
+        timestep.step_type[:] = StepType.FIRST
+        return np.full(rows, self.padding_slot, np.int32), np.zeros(rows, np.int32), timestep
+
+    def stage(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, TimeStep]:
+        """Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]`, padded to R rows.
+
+        Every call makes new arrays: on CPUs the device may read them in place.
+        """
+        rows = self._fit(self.act_rows, len(batch.slots))
+        slots, positions, timestep = self.padding_batch(rows)
+        slots[: len(batch.slots)] = batch.slots
+        positions[: len(batch.slots)] = batch.positions
+        start = 0
+        targets = jax.tree.leaves(timestep)
+        for item in batch.pending:
+            stop = start + len(item.group.slots)
+            for target, source in zip(targets, jax.tree.leaves(item.timestep), strict=True):
+                target[start:stop] = source
+            start = stop
+        return slots, positions, timestep
+
+    def pad_page_slots(self, slots: np.ndarray) -> np.ndarray:
+        """`[I] int32`, padded by repeating slot 0: the pages of padding are never inserted."""
+        padded = np.zeros(self._fit(self.page_rows, len(slots)), np.int32)
+        padded[: len(slots)] = slots
+        return padded
+
+    @staticmethod
+    def _fit(sizes: tuple[int, ...], rows: int) -> int:
+        return next(size for size in sizes if size >= rows)

@@ -1,0 +1,62 @@
+"""The batcher: collects steps of groups until a batch is worth computing."""
+
+from collections import deque
+from typing import NamedTuple
+
+from learner.slots import Group, Lease
+from seedrl.types import TimeStep
+
+
+class Pending(NamedTuple):
+    """A group's step that waits for its actions: `timestep` leaves are `[E, ...]`."""
+
+    group: Group
+    sequence: int
+    timestep: TimeStep
+    arrival: float
+
+
+class Batcher:
+    """First-in-first-out queue of one role's steps. The clock is the caller's. Not thread-safe.
+
+    A batch is due when `target_rows` rows wait, or when the oldest has waited `deadline_seconds`: one
+    slow env server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever).
+    """
+
+    def __init__(self, *, deadline_seconds: float, max_rows: int):
+        self.deadline_seconds = deadline_seconds
+        self.max_rows = max_rows
+        self.num_rows = 0
+        self._queue: deque[Pending] = deque()
+
+    def put(self, pending: Pending) -> None:
+        """Queues a step."""
+        self._queue.append(pending)
+        self.num_rows += len(pending.group.slots)
+
+    def strike(self, lease: Lease) -> int:
+        """Removes what `lease` has queued; returns the number of rows removed."""
+        struck = [pending for pending in self._queue if pending.group.lease is lease]
+        self._queue = deque(pending for pending in self._queue if pending.group.lease is not lease)
+        rows = sum(len(pending.group.slots) for pending in struck)
+        self.num_rows -= rows
+        return rows
+
+    def seconds_until_due(self, now: float, target_rows: int) -> float | None:
+        """0 if a batch is due, else how long until one is; None if nothing waits."""
+        if not self._queue:
+            return None
+        if self.num_rows >= min(target_rows, self.max_rows):
+            return 0.0
+        return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)
+
+    def take(self) -> list[Pending]:
+        """Takes whole steps, oldest first, up to `max_rows` rows; at least one."""
+        taken: list[Pending] = []
+        rows = 0
+        while self._queue and rows + len(self._queue[0].group.slots) <= self.max_rows:
+            taken.append(self._queue.popleft())
+            rows += len(taken[-1].group.slots)
+        assert taken or not self._queue, "a group is larger than the largest batch"
+        self.num_rows -= rows
+        return taken

@@ -1,0 +1,64 @@
+"""The two ways in which threads talk: a bounded channel of values, and a latest-wins mailbox."""
+
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ClosedError(Exception):
+    """The other side has closed."""
+
+
+class Channel(Generic[T]):
+    """A bounded first-in-first-out queue between one sending and one receiving thread."""
+
+    def __init__(self, capacity: int):
+        self._capacity = capacity
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, item: T, timeout: float) -> bool:
+        """Waits for room; False if there was none in time. Raises ClosedError after `close`."""
+        with self._changed:
+            room = self._changed.wait_for(
+                lambda: self._closed or len(self._items) < self._capacity, timeout
+            )
+            if self._closed:
+                raise ClosedError
+            if room:
+                self._items.append(item)
+                self._changed.notify_all()
+            return room
+
+    def take_all(self, timeout: float) -> list[T]:
+        """Everything that waits, in order; waits for a first item; empty if none came in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._items, timeout)
+            items = list(self._items)
+            self._items.clear()
+            self._changed.notify_all()
+            return items
+
+    def close(self) -> None:
+        """Wakes both sides; what is queued can still be taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Mailbox(Generic[T]):
+    """Holds the newest value only. Reading does not take it away."""
+
+    def __init__(self, value: T):
+        self._value = value
+
+    def put(self, value: T) -> None:
+        """Replaces the value. Rebinding an attribute is atomic, so no lock is needed."""
+        self._value = value
+
+    def get(self) -> T:
+        """The newest value."""
+        return self._value

@@ -1,0 +1,34 @@
+"""Episode returns, as the learner sees them in the streams of its slots."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from seedrl.types import StepType, TimeStep
+
+
+class Episode(NamedTuple):
+    """A finished episode: slot, undiscounted sum of rewards, and length in agent steps."""
+
+    slot: int
+    episode_return: float
+    length_steps: int
+
+
+class EpisodeTracker:
+    """Sums rewards per slot from FIRST to LAST. Owned by the acting thread."""
+
+    def __init__(self, num_slots: int):
+        self._returns = np.zeros(num_slots, np.float64)
+        self._lengths = np.zeros(num_slots, np.int64)
+
+    def observe(self, slots: np.ndarray, timestep: TimeStep) -> list[Episode]:
+        """Takes rows `[B]` of distinct slots; returns the episodes that end in them."""
+        is_first = timestep.step_type == StepType.FIRST
+        # FIRST also drops what a cut stream left behind.
+        self._returns[slots] = np.where(is_first, 0.0, self._returns[slots] + timestep.reward)
+        self._lengths[slots] = np.where(is_first, 0, self._lengths[slots] + 1)
+        return [
+            Episode(int(slot), float(self._returns[slot]), int(self._lengths[slot]))
+            for slot in slots[timestep.step_type == StepType.LAST]
+        ]

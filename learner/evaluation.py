@@ -1,0 +1,129 @@
+"""Evaluation: rounds of episodes played by frozen parameters, the same number on every slot."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from learner.episodes import Episode
+from seedrl.config import EvaluationConfig
+from seedrl.types import StepType, Tree
+
+
+class FrozenParams(NamedTuple):
+    """Parameters on the acting device with the number of updates behind them."""
+
+    params: Tree
+    version: int
+
+
+class Score(NamedTuple):
+    """What a round found: the frozen parameters and their undiscounted returns."""
+
+    frozen: FrozenParams
+    returns: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+
+class Round:
+    """`quota` episodes of frozen parameters on each of `slots`.
+
+    Every slot plays the same number of episodes: taking the first ones to finish would prefer short
+    ones. Episodes that had begun before the round do not count.
+    """
+
+    def __init__(self, frozen: FrozenParams, slots: np.ndarray, episodes: int):
+        self.frozen = frozen
+        self.slots = slots
+        quota = -(-episodes // len(slots))
+        self._missing = dict.fromkeys(map(int, slots), quota)
+        self._counting: set[int] = set()
+        self._returns: list[float] = []
+
+    def observe(self, slots: np.ndarray, step_types: np.ndarray, ended: list[Episode]) -> None:
+        """Takes the rows just acted on, and the episodes that ended in them."""
+        for episode in ended:
+            if episode.slot in self._counting and self._missing.get(episode.slot, 0) > 0:
+                self._missing[episode.slot] -= 1
+                self._returns.append(episode.episode_return)
+        self._counting.update(map(int, slots[step_types == StepType.FIRST]))
+
+    @property
+    def score(self) -> Score | None:
+        """The result, once every slot has played its share."""
+        if any(self._missing.values()):
+            return None
+        return Score(self.frozen, tuple(self._returns))
+
+
+class Evaluator:
+    """Decides when rounds run and what their results mean. Owned by the acting thread.
+
+    A round whose mean reaches `target_return` only nominates its parameters: the same frozen
+    parameters must reach it again over `confirm_episodes` fresh episodes.
+
+    Attributes:
+      confirmed: the score over the fresh episodes, once it has held.
+    """
+
+    def __init__(self, config: EvaluationConfig, now: float):
+        self._config = config
+        self._next_start = now
+        self._round: Round | None = None
+        self._is_confirming = False
+        self.confirmed: Score | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether evaluation slots should be acted on."""
+        return self._round is not None
+
+    @property
+    def frozen(self) -> FrozenParams:
+        """What acts on the evaluation slots."""
+        assert self._round is not None
+        return self._round.frozen
+
+    def poll(self, now: float, latest: FrozenParams, live_slots: np.ndarray) -> None:
+        """Starts a round if one is due; starts it anew if evaluation slots came or went."""
+        if self.confirmed is not None:
+            return
+        if self._round is not None:
+            if np.array_equal(self._round.slots, live_slots):
+                return
+            latest = self._round.frozen
+        elif now < self._next_start:
+            return
+        self._round = None
+        if len(live_slots):
+            self._round = Round(latest, live_slots, self._episodes)
+
+    @property
+    def _episodes(self) -> int:
+        return self._config.confirm_episodes if self._is_confirming else self._config.episodes
+
+    def observe(
+        self, now: float, slots: np.ndarray, step_types: np.ndarray, ended: list[Episode]
+    ) -> tuple[Score, bool] | None:
+        """Takes rows of evaluation slots; returns a finished round's score, and if it confirmed."""
+        assert self._round is not None
+        self._round.observe(slots, step_types, ended)
+        score = self._round.score
+        if score is None:
+            return None
+        was_confirming = self._is_confirming
+        target = self._config.target_return
+        is_reached = target is not None and score.mean >= target
+        self._is_confirming = is_reached and not was_confirming
+        if is_reached and was_confirming:
+            self.confirmed = score
+            self._round = None
+        elif self._is_confirming:
+            self._round = Round(score.frozen, self._round.slots, self._episodes)
+        else:
+            self._round = None
+            self._next_start = now + self._config.interval_seconds
+        return score, was_confirming

@@ -1,0 +1,184 @@
+"""The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learner.acting import FilledPages
+from learner.channel import Channel, Mailbox
+from learner.evaluation import FrozenParams
+from learner.learn_step import LearnerState
+from learner.metrics import Metrics
+from learner.rate_limiter import RateLimiter
+from learner.service import Service
+from learner.sharding import MappedPrograms, publish
+from seedrl.replay.index import InsertPlan, PageIndex
+from seedrl.replay.replay import ReplayState
+from seedrl.types import Array, Page
+
+_POLL_SECONDS = 0.05
+
+
+class Snapshot(NamedTuple):
+    """What a checkpoint needs of learning, on the host.
+
+    Attributes:
+      state: numpy leaves.
+      indices: the replay's page indices, one per shard, as plain values.
+      replay: numpy leaves, or `()` if the replay is not saved.
+    """
+
+    state: LearnerState
+    indices: list[dict[str, object]]
+    replay: ReplayState | tuple[()]
+
+
+class Learning:
+    """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
+
+    A slot's pages go to shard `slot % n`; a shard is ready when it holds enough sequences.
+    """
+
+    def __init__(
+        self,
+        *,
+        service: Service,
+        programs: MappedPrograms,
+        state: LearnerState,
+        replay: ReplayState,
+        indices: list[PageIndex],
+        min_sequences_per_shard: int,
+        params: Mailbox[FrozenParams],
+        learned_version: Mailbox[int],
+        limiter: RateLimiter,
+        pages: Channel[FilledPages],
+        metrics: Metrics,
+        acting_device: jax.Device,
+        publish_every_updates: int,
+    ):
+        self._service = service
+        self._programs = programs
+        self._state = state
+        self._replay = replay
+        self._indices = indices
+        self._min_sequences = min_sequences_per_shard
+        self._params = params
+        self._learned_version = learned_version
+        self._limiter = limiter
+        self._pages = pages
+        self._metrics = metrics
+        self._acting_device = acting_device
+        self._publish_every = publish_every_updates
+        self._in_flight: Mapping[str, Array] = {}
+        self._snapshot_request: Mailbox[bool | None] = Mailbox(None)
+        self._snapshots: Channel[Snapshot] = Channel(1)
+        # The device's own counter, mirrored: reading it back would wait for the update.
+        self.updates = int(np.asarray(jax.device_get(state.updates)))
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that can be sampled now."""
+        return sum(index.num_sequences for index in self._indices)
+
+    def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
+        """Compiles all programs, by running them without effect.
+
+        Args:
+          page: example page (shapes and dtypes).
+          page_rows: numbers of pages that may come at once.
+        """
+        for rows in page_rows:
+            pages = jax.tree.map(lambda x, n=rows: jnp.zeros((n, *x.shape), x.dtype), page)
+            self._replay = self._programs.insert(self._replay, pages, self._plan([-1] * rows, []))
+        self._state, self._replay, metrics = self._programs.learn(
+            self._state, self._replay, np.bool_(False)
+        )
+        self._publish()
+        jax.block_until_ready((metrics, self._params.get().params))
+
+    def run_once(self) -> None:
+        """Takes in what has come, then learns once if an update is owed."""
+        is_ready = min(index.num_sequences for index in self._indices) >= self._min_sequences
+        self._limiter.set_ready(is_ready)
+        for item in self._pages.take_all(timeout=0.0 if is_ready else _POLL_SECONDS):
+            self._insert(item)
+        if self._snapshot_request.get() is not None:
+            self._take_snapshot()
+        if not is_ready:
+            return
+        start = time.monotonic()
+        is_owed = self._limiter.wait_to_learn(_POLL_SECONDS)
+        self._metrics.waited("learning", time.monotonic() - start)
+        if is_owed:
+            self._learn()
+
+    def _insert(self, item: FilledPages) -> None:
+        if item.streams:
+            rows = jax.tree.leaves(item.pages)[0].shape[0]
+            padding = [-1] * (rows - len(item.streams))
+            plan = self._plan([*item.streams, *padding], item.slots)
+            self._replay = self._programs.insert(self._replay, item.pages, plan)
+        for stream in item.ended:
+            for index in self._indices:
+                index.end_stream(stream)
+
+    def _plan(self, streams: list[int], slots: list[int] | tuple[int, ...] | object) -> InsertPlan:
+        """A plan per shard, `[n, I]`."""
+        num_shards = len(self._indices)
+        owners = [slot % num_shards for slot in slots]  # type: ignore[attr-defined]
+        owners += [-1] * (len(streams) - len(owners))
+        plans = [
+            index.plan(
+                [
+                    stream if owner == shard else -1
+                    for stream, owner in zip(streams, owners, strict=True)
+                ]
+            )
+            for shard, index in enumerate(self._indices)
+        ]
+        return InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
+
+    def _learn(self) -> None:
+        # At most one update in flight: a queue of them would keep acting from the device.
+        jax.block_until_ready(self._in_flight)
+        self._observe(self._in_flight)
+        self._state, self._replay, self._in_flight = self._programs.learn(
+            self._state, self._replay, np.bool_(True)
+        )
+        self.updates += 1
+        self._learned_version.put(self.updates)
+        self._limiter.trained()
+        self._metrics.count("updates", 1)
+        self._service.wake()
+        if self.updates % self._publish_every == 0:
+            self._publish()
+
+    def _observe(self, metrics: Mapping[str, Array]) -> None:
+        for name, value in jax.device_get(dict(metrics)).items():
+            self._metrics.observe(name, float(value))
+
+    def _publish(self) -> None:
+        self._params.put(
+            FrozenParams(publish(self._state.params, self._acting_device), self.updates)
+        )
+
+    def snapshot(self, *, with_replay: bool, timeout: float) -> Snapshot | None:
+        """A copy of everything, taken between two updates. Called by another thread."""
+        self._snapshot_request.put(with_replay)
+        snapshots = self._snapshots.take_all(timeout)
+        return snapshots[0] if snapshots else None
+
+    def _take_snapshot(self) -> None:
+        with_replay = bool(self._snapshot_request.get())
+        self._snapshot_request.put(None)
+        self._snapshots.put(self.final_snapshot(with_replay=with_replay), timeout=0.0)
+
+    def final_snapshot(self, *, with_replay: bool) -> Snapshot:
+        """Like `snapshot`, for the thread that owns this object, or after that has ended."""
+        state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
+        replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
+        return Snapshot(state, [index.state() for index in self._indices], replay)

@@ -1,0 +1,249 @@
+"""A learner's run from start to end: wiring, pace, and the order in which things stop."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from learner.geometry import plan_geometry
+from learner.learning_curve import draw
+from learner.metrics import Metrics
+from learner.progress import Progress
+from learner.run_folder import Resume, RunFolder
+from learner.saving import Saver
+from learner.service import Service
+from learner.serving import Serving
+from learner.session import Session
+from learner.slots import SlotTable
+from seedrl.checkpoints import Checkpoint
+from seedrl.config import Config
+from seedrl.config_checks import check
+from seedrl.errors import EnvironmentRefusedError
+from seedrl.specs import EnvSpec
+
+_TICK_SECONDS = 0.1
+_STOP_SECONDS = 120.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Summary(NamedTuple):
+    """How a training run went.
+
+    Attributes:
+      mean_return, episodes: of the last evaluation round; None and 0 if there was none.
+      env_steps: training environment steps, over all sessions of the run.
+      wall_seconds: of this session, from the start of the learner.
+      env_steps_per_second: of this session.
+      replay_ratio: measured: trained steps per training environment step.
+      policy_lag_updates: measured: mean updates between acting and learning, last interval.
+      updates: applied updates.
+      workdir: the run folder.
+      solved: whether a target return was reached and confirmed.
+    """
+
+    mean_return: float | None
+    episodes: int
+    env_steps: int
+    wall_seconds: float
+    env_steps_per_second: float
+    replay_ratio: float
+    policy_lag_updates: float
+    updates: int
+    workdir: Path
+    solved: bool
+
+
+def train(
+    config: Config, *, workdir: Path, resume: Resume = "auto", command: Sequence[str] = ()
+) -> Summary:
+    """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
+
+    Raises a UserError for what the user can put right, RuntimeError if a thread died.
+    """
+    check(config)
+    start = time.monotonic()
+    stop = threading.Event()
+    _on_sigterm(stop)
+    _tune_process()
+    folder = RunFolder(workdir)
+    geometry = plan_geometry(config)
+    checkpoint = folder.checkpoint(resume)
+    folder.record(config, command or sys.argv)
+    service = _service(config, geometry.page_steps, checkpoint)
+    progress = Progress()
+    metrics = Metrics(folder.path)
+    try:
+        address = service.start()
+        progress.log(
+            f"learner: {folder.path}, serving {address}, {len(geometry.devices)} x "
+            f"{geometry.devices[0].device_kind}"
+        )
+        spec = _wait_for_spec(service, stop)
+        if spec is None:
+            service.stop()
+            return _summary(None, None, {}, start, folder.path)
+        session = Session(config, geometry, service, spec, metrics, checkpoint)
+        progress.log(
+            f"replay: {config.replay.capacity_steps} steps, {session.replay_bytes / 2**20:.0f} MiB on "
+            f"each device; compiling"
+        )
+        session.start()
+        saver = Saver(folder.checkpoints, config.checkpoint.keep)
+        last = _loop(config, session, saver, metrics, progress, stop)
+        _end(session, saver, service, stop)
+        session.raise_failure()
+        if saver.failure is not None:
+            raise saver.failure
+        draw(folder.metrics, folder.path / "learning_curve.png")
+        return _summary(config, session, last, start, folder.path)
+    except BaseException:
+        service.stop(grace_seconds=0.0)
+        raise
+    finally:
+        progress.close()
+        metrics.close()
+        folder.close()
+
+
+def _on_sigterm(stop: threading.Event) -> None:
+    """First SIGTERM or SIGINT: end in good order. Second: end now, with 143."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            os._exit(143)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+
+
+def _tune_process() -> None:
+    # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would be
+    # most of a step's latency whenever two threads have something to do.
+    sys.setswitchinterval(0.0005)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def _service(config: Config, page_steps: int, checkpoint: Checkpoint | None) -> Service:
+    meta = {} if checkpoint is None else checkpoint.meta
+    slots = SlotTable(
+        training=config.serving.training_slots,
+        evaluation=config.serving.evaluation_slots,
+        seed=config.seed,
+        epochs=meta.get("epochs", ()),
+    )
+    serving = Serving(
+        slots,
+        page_steps=page_steps,
+        deadline_seconds=config.serving.batch_deadline_seconds,
+    )
+    spec = EnvSpec.from_json(meta["env_spec"]) if "env_spec" in meta else None
+    return Service(serving, config.environment, config.serving, spec=spec)
+
+
+def _wait_for_spec(service: Service, stop: threading.Event) -> EnvSpec | None:
+    """The first env server's spec; None if told to stop before one came."""
+    while not stop.is_set():
+        spec = service.wait_for_spec(_TICK_SECONDS)
+        if spec is not None:
+            return spec
+        if service.refusal is not None:
+            raise EnvironmentRefusedError(service.refusal)
+    return None
+
+
+def _loop(
+    config: Config,
+    session: Session,
+    saver: Saver,
+    metrics: Metrics,
+    progress: Progress,
+    stop: threading.Event,
+) -> dict[str, float]:
+    """Reports and saves at their intervals until the run ends; returns the last metrics."""
+    now = time.monotonic()
+    next_log = now + config.logging.interval_seconds
+    next_save = now + config.checkpoint.interval_seconds
+    last: dict[str, float] = {}
+    while not _is_over(config, session, stop):
+        session.failed.wait(_TICK_SECONDS)
+        now = time.monotonic()
+        if now >= next_log:
+            next_log = now + config.logging.interval_seconds
+            last = _report(session, metrics, progress)
+        if now >= next_save and not saver.is_busy:
+            next_save = now + config.checkpoint.interval_seconds
+            snapshot = session.snapshot()
+            if snapshot is not None:
+                saver.start(snapshot, session.meta())
+                metrics.record("checkpoint", updates=int(snapshot.state.updates))
+    return last | _report(session, metrics, progress)
+
+
+def _is_over(config: Config, session: Session, stop: threading.Event) -> bool:
+    return (
+        stop.is_set()
+        or session.failed.is_set()
+        or session.evaluator.confirmed is not None
+        or session.acting.training_steps >= config.learning.total_steps
+    )
+
+
+def _report(session: Session, metrics: Metrics, progress: Progress) -> dict[str, float]:
+    session.gauges()
+    values = metrics.flush(
+        env_steps=session.acting.training_steps, updates=session.learning.updates
+    )
+    progress.update(values)
+    return values
+
+
+def _end(session: Session, saver: Saver, service: Service, stop: threading.Event) -> None:
+    """Stops both threads, saves, and lets the env servers go: for good if training is over."""
+    if not session.stop(_STOP_SECONDS):
+        raise RuntimeError(
+            f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
+        )
+    if not session.failed.is_set():
+        saver.start(session.final_snapshot(), session.meta())
+    if stop.is_set() or session.failed.is_set():
+        service.stop()
+    else:
+        service.finish("training is over")
+    saver.wait()
+
+
+def _summary(
+    config: Config | None,
+    session: Session | None,
+    last: dict[str, float],
+    start: float,
+    workdir: Path,
+) -> Summary:
+    seconds = time.monotonic() - start
+    score = None if session is None else session.acting.last_score
+    return Summary(
+        mean_return=None if score is None else score.mean,
+        episodes=0 if score is None else len(score.returns),
+        env_steps=0 if session is None else session.acting.training_steps,
+        wall_seconds=seconds,
+        env_steps_per_second=last.get("env_steps_per_second", 0.0),
+        replay_ratio=last.get("replay_ratio", 0.0),
+        policy_lag_updates=last.get("policy_lag_updates", 0.0),
+        updates=0 if session is None else session.learning.updates,
+        workdir=workdir,
+        solved=session is not None and session.evaluator.confirmed is not None,
+    )

@@ -1,0 +1,64 @@
+"""The folder of a run: who owns it, and what is written there at its start."""
+
+import fcntl
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from seedrl import checkpoints
+from seedrl.config import Config
+from seedrl.config_file import to_json
+from seedrl.errors import AddressInUseError, CheckpointError
+
+Resume = Literal["auto", "never", "must"]
+
+
+class RunFolder:
+    """Holds the lock on a run's folder: two learners in one would destroy each other's checkpoints.
+
+    Raises AddressInUseError if another learner holds it.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path.absolute()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise AddressInUseError(
+                f"another learner is using {self.path}; stop it or choose another --workdir"
+            ) from error
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """The metrics of all sessions of the run, one JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    def checkpoint(self, resume: Resume) -> checkpoints.Checkpoint | None:
+        """What to resume from. Raises CheckpointError if there must be something and is not."""
+        found = None if resume == "never" else checkpoints.latest(self.checkpoints)
+        if found is None and resume == "must":
+            raise CheckpointError(
+                f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "
+                "--workdir or use --resume auto"
+            )
+        return found
+
+    def record(self, config: Config, command: Sequence[str]) -> None:
+        """Writes the resolved configuration, and appends the command line."""
+        (self.path / "config.json").write_text(to_json(config) + "\n")
+        with (self.path / "command.txt").open("a") as file:
+            file.write(shlex.join(command) + "\n")
+
+    def close(self) -> None:
+        """Lets others have the folder."""
+        os.close(self._descriptor)

@@ -1,0 +1,110 @@
+"""Checkpoints of a run: what goes in, written by a thread of its own, and what comes out."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from learner.learn_step import LearnerState
+from learner.learning import Snapshot
+from seedrl import checkpoints
+from seedrl.config import Config
+from seedrl.config_file import difference, from_json
+from seedrl.errors import CheckpointError
+from seedrl.replay.replay import ReplayState
+
+_logger = logging.getLogger(__name__)
+
+
+class Saver:
+    """Writes snapshots to `directory` one at a time, in the background. Owned by the main thread."""
+
+    def __init__(self, directory: Path, keep: int):
+        self._directory = directory
+        self._keep = keep
+        self._thread: threading.Thread | None = None
+        self.failure: CheckpointError | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a save is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, snapshot: Snapshot, meta: Mapping[str, Any]) -> None:
+        """Starts a save; waits for the one before it."""
+        self.wait()
+        self._thread = threading.Thread(
+            target=self._save, args=(snapshot, dict(meta)), name="saver", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits until the save that is under way, if any, is durable or has failed."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
+        extra = {"replay." + name: leaf for name, leaf in _named_leaves(snapshot.replay).items()}
+        if extra:
+            meta["replay_indices"] = snapshot.indices
+        step = int(snapshot.state.updates)
+        try:
+            path = checkpoints.save(
+                self._directory,
+                step,
+                snapshot.state._asdict(),
+                meta,
+                keep=self._keep,
+                extra=extra,
+            )
+            self.failure = None
+            _logger.info("saved %s", path)
+        except CheckpointError as error:
+            # Training goes on: the disk may be freed. The end of the run reports what is missing.
+            self.failure = error
+            _logger.error("%s", error)
+
+
+def _named_leaves(tree: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def restore_state(
+    checkpoint: checkpoints.Checkpoint, abstract: LearnerState, config: Config
+) -> LearnerState:
+    """The saved learner state. Raises CheckpointError, by config field, if it does not fit."""
+    try:
+        return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
+    except CheckpointError as error:
+        saved = from_json(checkpoint.meta["config"])
+        fields = [line for line in difference(saved, config) if line.startswith("agent")]
+        if not fields:
+            raise
+        raise CheckpointError(
+            f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir or "
+            "restore the config"
+        ) from error
+
+
+def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState | None:
+    """The saved replay, or None if none was saved. Raises CheckpointError if it does not fit."""
+    if "replay_indices" not in checkpoint.meta:
+        return None
+    saved = checkpoints.restore_extra(checkpoint)
+    for name, leaf in _named_leaves(abstract).items():
+        found = saved.get("replay." + name)
+        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
+            raise CheckpointError(
+                f"replay {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
+                f"{'nothing' if found is None else f'{found.dtype}{list(found.shape)}'}; restore the "
+                "config or start a new workdir"
+            )
+    names = list(_named_leaves(abstract))
+    return jax.tree.unflatten(
+        jax.tree.structure(abstract), [saved["replay." + name] for name in names]
+    )

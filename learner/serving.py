@@ -1,0 +1,164 @@
+"""The serving core: leases, fencing, batching and page positions, without threads, clock or network."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from learner.batcher import Batcher, Pending
+from learner.slots import Group, Lease, SlotTable
+from seedrl.types import StepType, TimeStep
+from seedrl.wire.payload import StepHeader
+
+
+class ProtocolError(ValueError):
+    """A message that its sender had no right to send; ends that sender's stream, nobody else's."""
+
+
+class Batch(NamedTuple):
+    """Steps to be acted on together. A slot occurs at most once.
+
+    Attributes:
+      pending: the groups' steps, in row order.
+      slots, streams, positions: `[B]`: slot, stream, and the row of the slot's open page.
+      evaluation: whether these are evaluation slots.
+      oldest_arrival: when the longest-waiting step arrived, in the service's clock.
+    """
+
+    pending: list[Pending]
+    slots: np.ndarray
+    streams: np.ndarray
+    positions: np.ndarray
+    evaluation: bool
+    oldest_arrival: float
+
+
+class Serving:
+    """What the learner knows of its env servers. Not thread-safe: the service holds the lock.
+
+    `ledger` counts environment rows: accepted = answered + queued + dispatched + struck, and
+    answered = stored + partial + discarded + evaluation (DESIGN 9.1).
+    """
+
+    def __init__(self, slots: SlotTable, *, page_steps: int, deadline_seconds: float):
+        self.slots = slots
+        self.page_steps = page_steps
+        self.ledger: Counter[str] = Counter()
+        evaluation = slots.num_slots - slots.num_training
+        self._batchers = {
+            False: Batcher(deadline_seconds=deadline_seconds, max_rows=max(slots.num_training, 1)),
+            True: Batcher(deadline_seconds=deadline_seconds, max_rows=max(evaluation, 1)),
+        }
+        self._live_rows = {False: 0, True: 0}
+        self._live_leases: list[Lease] = []
+        self._lookahead = {False: 2, True: 1}
+
+    def live_rows(self, *, evaluation: bool) -> int:
+        """Environments of this role whose stream is open."""
+        return self._live_rows[evaluation]
+
+    def live_slots(self, *, evaluation: bool) -> np.ndarray:
+        """Slots of this role whose stream is open, `[L] int32`, sorted."""
+        slots = [
+            group.slots
+            for lease in self._live_leases
+            for group in lease.groups
+            if group.evaluation == evaluation
+        ]
+        return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
+
+    def lease(self, num_envs: int, num_groups: int, peer: str) -> Lease:
+        """Opens a lease; see `SlotTable.lease`."""
+        lease = self.slots.lease(num_envs, num_groups, peer)
+        self._live_leases.append(lease)
+        for group in lease.groups:
+            self._live_rows[group.evaluation] += len(group.slots)
+        return lease
+
+    def end(self, lease: Lease) -> None:
+        """Closes a lease: strikes what it has queued and discards its open pages."""
+        if lease.ended:
+            return
+        self._live_leases.remove(lease)
+        for batcher in self._batchers.values():
+            self.ledger["struck"] += batcher.strike(lease)
+        for group in lease.groups:
+            self._live_rows[group.evaluation] -= len(group.slots)
+            if not group.evaluation and not group.dispatched:
+                self._discard_partial(group)
+        self.slots.end(lease)
+
+    def _discard_partial(self, group: Group) -> None:
+        rows = int((self.slots.rows[group.slots] % self.page_steps).sum())
+        self.ledger["partial"] -= rows
+        self.ledger["discarded"] += rows
+
+    def step(self, group: Group, header: StepHeader, timestep: TimeStep, now: float) -> None:
+        """Accepts one step of a group. Raises ProtocolError, and then nothing has changed."""
+        self._check(group, header, timestep.step_type)
+        self.slots.last_step_type[group.slots] = timestep.step_type
+        group.sequence += 1
+        group.queued = True
+        self.ledger["accepted"] += len(group.slots)
+        self._batchers[group.evaluation].put(Pending(group, header.sequence, timestep, now))
+
+    def _check(self, group: Group, header: StepHeader, step_type: np.ndarray) -> None:
+        where = f"group {group.number} of {group.lease.peer}"
+        if group.lease.ended:
+            self.ledger["fenced"] += len(group.slots)
+            raise ProtocolError(f"{where}: the lease has ended; open a new stream")
+        if group.queued or group.dispatched:
+            self.ledger["rejected"] += len(group.slots)
+            raise ProtocolError(
+                f"{where}: expected to wait for actions, got a second step in flight"
+            )
+        if header.sequence != group.sequence:
+            self.ledger["rejected"] += len(group.slots)
+            raise ProtocolError(
+                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was lost, "
+                "doubled or reordered"
+            )
+        expected_first = self.slots.last_step_type[group.slots] == StepType.LAST
+        wrong = np.flatnonzero((step_type == StepType.FIRST) != expected_first)
+        if wrong.size:
+            self.ledger["rejected"] += len(group.slots)
+            row = int(wrong[0])
+            rule = "FIRST" if expected_first[row] else "MID or LAST"
+            raise ProtocolError(
+                f"{where}, row {row}: expected {rule}, got {StepType(step_type[row]).name}"
+            )
+
+    def seconds_until_due(self, now: float, *, evaluation: bool) -> float | None:
+        """0 if a batch of this role is due, else the seconds until one is; None if nothing waits.
+
+        Training batches aim at half of the live environments, so that the other half steps meanwhile.
+        """
+        target = -(-self._live_rows[evaluation] // self._lookahead[evaluation])
+        return self._batchers[evaluation].seconds_until_due(now, max(target, 1))
+
+    def take(self, *, evaluation: bool) -> Batch:
+        """Takes a batch of one role; its slots stay taken until `answered`."""
+        pending = self._batchers[evaluation].take()
+        slots = np.concatenate([item.group.slots for item in pending])
+        streams = np.concatenate([item.group.streams for item in pending])
+        positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
+        self.slots.rows[slots] += 1
+        for item in pending:
+            item.group.queued, item.group.dispatched = False, True
+        return Batch(pending, slots, streams, positions, evaluation, pending[0].arrival)
+
+    def answered(self, batch: Batch) -> list[Group]:
+        """The batch has been computed: releases its slots; returns the groups whose lease is open."""
+        rows = len(batch.slots)
+        self.ledger["answered"] += rows
+        if batch.evaluation:
+            self.ledger["evaluation"] += rows
+        else:
+            stored = int((batch.positions == self.page_steps - 1).sum()) * self.page_steps
+            self.ledger["stored"] += stored
+            self.ledger["partial"] += rows - stored
+        for item in batch.pending:
+            if item.group.lease.ended and not batch.evaluation:
+                self._discard_partial(item.group)
+            self.slots.release(item.group)
+        return [item.group for item in batch.pending if not item.group.lease.ended]

@@ -1,0 +1,72 @@
+"""How the per-device programs are laid over devices: the one place that says pmap."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from learner.learn_step import AXIS, LearnPrograms
+from seedrl.types import Tree
+
+
+class MappedPrograms(NamedTuple):
+    """The learning thread's programs over n devices.
+
+    Attributes:
+      insert: `(replay [n, ...], pages [I, ...], plan [n, I]) -> replay`. Consumes `replay`. Every
+        device sees all pages and keeps those that its plan names.
+      learn: `(state, replay [n, ...], is_enabled) -> (state, replay, metrics)`. Consumes `state` and
+        `replay`. State and metrics are replicated.
+    """
+
+    insert: Callable[..., Any]
+    learn: Callable[..., Any]
+
+
+def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> MappedPrograms:
+    """Maps the programs over `devices`.
+
+    `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes these two
+    expressions only. Its `pmean` after the gradient is what makes n devices equal to one.
+    """
+    return MappedPrograms(
+        insert=jax.pmap(
+            programs.insert,
+            axis_name=AXIS,
+            in_axes=(0, None, 0),
+            devices=devices,
+            donate_argnums=(0,),
+        ),
+        learn=jax.pmap(
+            programs.learn,
+            axis_name=AXIS,
+            in_axes=(None, 0, None),
+            out_axes=(None, 0, None),
+            devices=devices,
+            donate_argnums=(0, 1),
+        ),
+    )
+
+
+def stack_shards(init: Callable[[], Tree], devices: Sequence[jax.Device]) -> Tree:
+    """One shard per device, as arrays with a leading device axis, built in place on each device."""
+    return jax.pmap(lambda _: init(), axis_name=AXIS, devices=devices)(jnp.arange(len(devices)))
+
+
+@jax.jit
+def _copy(tree: Tree) -> Tree:
+    return jax.tree.map(jnp.copy, tree)
+
+
+def publish(params: Tree, device: jax.Device) -> Tree:
+    """A copy of replicated parameters on one device.
+
+    A copy, because acting reads it while the next learning step consumes the original: sharing the
+    buffer raised errors on one device and crashed the process on four.
+    """
+    return jax.device_put(_copy(jax.tree.map(_first_shard, params)), device)
+
+
+def _first_shard(leaf: Any) -> Any:
+    return leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf

@@ -1,0 +1,128 @@
+"""Slots as leases: which environment of which stream may use which row of the device's tables."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seedrl.types import StepType
+
+
+class NoFreeSlotError(Exception):
+    """Every slot is leased: the env server should come back later."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Environments that step together: one message each way.
+
+    Attributes:
+      slots: `[E] int32`.
+      streams: `[E] int64`, the identity of each slot's stream of experience under this lease.
+      evaluation: whether its experience only measures.
+      sequence: the sequence number that its next step must carry.
+      queued, dispatched: where its one step in flight is, if there is one.
+    """
+
+    lease: "Lease"
+    number: int
+    slots: np.ndarray
+    streams: np.ndarray
+    evaluation: bool
+    sequence: int = 0
+    queued: bool = False
+    dispatched: bool = False
+
+
+@dataclass(eq=False)
+class Lease:
+    """The slots of one env server's stream, for as long as it is open."""
+
+    number: int
+    peer: str
+    groups: list[Group] = field(default_factory=list)
+    ended: bool = False
+
+
+class SlotTable:
+    """All slots: training slots 0..N-1, then evaluation slots. Not thread-safe.
+
+    A slot's epoch counts its leases. Epochs only grow, also across restarts of the learner, because an
+    environment's seed is a hash of (run seed, slot, epoch): a reconnect never replays episodes.
+    """
+
+    def __init__(self, *, training: int, evaluation: int, seed: int, epochs: Sequence[int] = ()):
+        self.num_training = training
+        self.num_slots = training + evaluation
+        self.seed = seed
+        self.epochs = np.zeros(self.num_slots, np.int64)
+        self.epochs[: len(epochs)] = epochs[: self.num_slots]
+        self.rows = np.zeros(self.num_slots, np.int64)
+        self.last_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
+        self._leases = 0
+        # An env server of any size gets its fair share of evaluation slots: the two kinds alternate
+        # in proportion.
+        place = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in (training, evaluation)])
+        self._order = {
+            int(slot): rank for rank, slot in enumerate(np.argsort(place, kind="stable"))
+        }
+        self._free = sorted(range(self.num_slots), key=self._order.__getitem__)
+
+    @property
+    def num_free(self) -> int:
+        """Slots that can be leased now."""
+        return len(self._free)
+
+    def lease(self, num_envs: int, num_groups: int, peer: str) -> Lease:
+        """Leases at most `num_envs` free slots. Raises NoFreeSlotError if there is none."""
+        taken = sorted(self._free[:num_envs])
+        if not taken:
+            raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
+        self._free = self._free[num_envs:]
+        self._leases += 1
+        lease = Lease(self._leases, peer)
+        training = [slot for slot in taken if slot < self.num_training]
+        evaluation = taken[len(training) :]
+        parts = [part for part in np.array_split(training, max(num_groups, 1)) if len(part)]
+        parts += [np.array(evaluation)] if evaluation else []
+        for slots in parts:
+            lease.groups.append(self._open(lease, slots.astype(np.int32)))
+        return lease
+
+    def _open(self, lease: Lease, slots: np.ndarray) -> Group:
+        self.epochs[slots] += 1
+        self.rows[slots] = 0
+        # A stream begins as if an episode had just ended: its first row must be FIRST.
+        self.last_step_type[slots] = StepType.LAST
+        streams = self.epochs[slots] * self.num_slots + slots
+        is_evaluation = bool(slots[0] >= self.num_training)
+        return Group(lease, len(lease.groups), slots, streams, is_evaluation)
+
+    def seeds(self, group: Group) -> list[int]:
+        """A seed below 2^31 per environment of the group, never given before in this run."""
+        return [
+            environment_seed(self.seed, int(slot), int(self.epochs[slot])) for slot in group.slots
+        ]
+
+    def end(self, lease: Lease) -> None:
+        """Ends a lease. Slots whose step is being computed stay taken until `release`."""
+        lease.ended = True
+        for group in lease.groups:
+            if not group.dispatched:
+                self._free_group(group)
+
+    def release(self, group: Group) -> None:
+        """The group's step has been computed; frees its slots if its lease has ended meanwhile."""
+        group.dispatched = False
+        if group.lease.ended:
+            self._free_group(group)
+
+    def _free_group(self, group: Group) -> None:
+        self._free = sorted([*self._free, *map(int, group.slots)], key=self._order.__getitem__)
+
+
+def environment_seed(run_seed: int, slot: int, epoch: int) -> int:
+    """A seed in [0, 2^31) that differs for every run seed, slot and epoch, up to hash collisions."""
+    digest = hashlib.sha256(f"{run_seed}/{slot}/{epoch}".encode()).digest()
+    return int.from_bytes(digest[:4], "little") >> 1

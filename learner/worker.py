@@ -1,0 +1,43 @@
+"""A thread that repeats one piece of work, and whose death nobody can overlook."""
+
+import threading
+from collections.abc import Callable
+
+from learner.channel import ClosedError
+
+
+class Worker:
+    """Runs `body` again and again until `stop`, or until it raises.
+
+    Attributes:
+      failure: what it raised; `failed` is set then. The event is shared by all workers of a run, so
+        that whoever waits for one waits for all.
+    """
+
+    def __init__(self, name: str, body: Callable[[], None], failed: threading.Event):
+        self.failure: BaseException | None = None
+        self._body = body
+        self._failed = failed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Asks the thread to end after its present piece of work; whether it has in time."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._body()
+        except ClosedError:
+            pass  # A neighbour was closed first: the run is ending.
+        except BaseException as error:
+            self.failure = error
+            self._failed.set()

@@ -13,7 +13,7 @@ from seedrl.types import Array, Page, StoredStep, TimeStep, Tree
 
 
 class ActingState(NamedTuple):
-    """What lives on the device per slot. Consumed and returned by `act`; owned by the acting thread.
+    """What lives on the device per slot. `act` consumes it; the acting thread owns it.
 
     Attributes:
       carry: tree of `[S, ...]`, the agent's carry before the slot's next step.
@@ -31,8 +31,9 @@ class ActPrograms(NamedTuple):
 
     Attributes:
       init: `key -> ActingState`.
-      act: `(state, params, version, slots [B], positions [B], timestep [B]) -> (state, action [B])`.
-        Consumes `state`. Rows with slot S are padding: they read garbage and write nothing.
+      act: `(state, params, version, slots [B], positions [B], timestep [B])
+        -> (state, action [B])`. Consumes `state`. Rows with slot S are padding: they read garbage
+        and write nothing.
       take_pages: `(state, slots [I]) -> Page` with leaves `[I, ...]`, copies.
     """
 
@@ -95,8 +96,9 @@ def build_act_programs(
         timestep: TimeStep,
     ) -> tuple[ActingState, Array]:
         key, act_key = jax.random.split(state.key)
-        # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last slot
-        # and write nothing. Evaluation slots are out of range of the pages, which only training has.
+        # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
+        # slot and write nothing. Evaluation slots are out of range of the pages, so they are not
+        # stored.
         carry = jax.tree.map(lambda table: table[slots], state.carry)
         output = agent.act(params, carry, timestep, exploration_table[slots], act_key)
         step = StoredStep(

@@ -12,7 +12,7 @@ from learner.batch_ladder import BatchLadder
 from learner.channel import Channel, Mailbox
 from learner.episodes import EpisodeTracker
 from learner.evaluation import Evaluator, FrozenParams, Score
-from learner.metrics import Metrics
+from learner.metrics import Metrics, Role
 from learner.rate_limiter import RateLimiter
 from learner.service import Service
 from learner.serving import Batch
@@ -120,7 +120,7 @@ class Acting:
         end = time.monotonic()
         self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
         self._metrics.observe("inference_ms", 1e3 * (end - start))
-        self._account(batch, TimeStep(*(leaf[: len(batch.slots)] for leaf in timestep[:3]), ()))
+        self._account(batch, timestep)
         if not batch.evaluation:
             self._metrics.observe("batch_fill", len(batch.slots) / len(slots))
             self._metrics.observe(
@@ -129,17 +129,17 @@ class Acting:
             self._take_pages(batch)
 
     def _account(self, batch: Batch, timestep: TimeStep) -> None:
-        ended = self._episodes.observe(batch.slots, timestep)
-        role = "evaluation" if batch.evaluation else "training"
+        rows = slice(len(batch.slots))
+        step_type = timestep.step_type[rows]
+        ended = self._episodes.observe(batch.slots, step_type, timestep.reward[rows])
+        role: Role = "evaluation" if batch.evaluation else "training"
         for episode in ended:
             self._metrics.episode(role, episode.episode_return, episode.length_steps)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
-        steps = int((timestep.step_type != StepType.FIRST).sum())
+        steps = int((step_type != StepType.FIRST).sum())
         if batch.evaluation:
             self._metrics.count("evaluation_steps", steps)
-            result = self._evaluator.observe(
-                time.monotonic(), batch.slots, timestep.step_type, ended
-            )
+            result = self._evaluator.observe(time.monotonic(), batch.slots, step_type, ended)
             if result is not None:
                 self._report(*result)
             return

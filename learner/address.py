@@ -8,7 +8,7 @@ from seedrl.errors import AddressInUseError
 
 
 class AddressLock:
-    """Holds `<socket path>.lock` for a `unix:` address; does nothing for others (the port is the lock).
+    """Holds `<socket path>.lock` for a `unix:` address; for others the port itself is the lock.
 
     Raises AddressInUseError if another process holds it.
     """

@@ -19,8 +19,8 @@ class Pending(NamedTuple):
 class Batcher:
     """First-in-first-out queue of one role's steps. The clock is the caller's. Not thread-safe.
 
-    A batch is due when `target_rows` rows wait, or when the oldest has waited `deadline_seconds`: one
-    slow env server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever).
+    A batch is due when `target_rows` rows wait, or when the oldest has waited `deadline_seconds`:
+    one slow env server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever).
     """
 
     def __init__(self, *, deadline_seconds: float, max_rows: int):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seedrl.types import StepType, TimeStep
+from seedrl.types import StepType
 
 
 class Episode(NamedTuple):
@@ -22,13 +22,15 @@ class EpisodeTracker:
         self._returns = np.zeros(num_slots, np.float64)
         self._lengths = np.zeros(num_slots, np.int64)
 
-    def observe(self, slots: np.ndarray, timestep: TimeStep) -> list[Episode]:
+    def observe(
+        self, slots: np.ndarray, step_type: np.ndarray, reward: np.ndarray
+    ) -> list[Episode]:
         """Takes rows `[B]` of distinct slots; returns the episodes that end in them."""
-        is_first = timestep.step_type == StepType.FIRST
+        is_first = step_type == StepType.FIRST
         # FIRST also drops what a cut stream left behind.
-        self._returns[slots] = np.where(is_first, 0.0, self._returns[slots] + timestep.reward)
+        self._returns[slots] = np.where(is_first, 0.0, self._returns[slots] + reward)
         self._lengths[slots] = np.where(is_first, 0, self._lengths[slots] + 1)
         return [
             Episode(int(slot), float(self._returns[slot]), int(self._lengths[slot]))
-            for slot in slots[timestep.step_type == StepType.LAST]
+            for slot in slots[step_type == StepType.LAST]
         ]

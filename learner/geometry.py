@@ -1,4 +1,4 @@
-"""Sizes that follow from a configuration and the devices at hand, checked before anything starts."""
+"""Sizes that follow from a configuration and the devices at hand, checked before a start."""
 
 import os
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ def plan_geometry(config: Config) -> Geometry:
     num_devices = config.learning.num_devices or len(local)
     if num_devices > len(local):
         raise ConfigError(
-            f"learning.num_devices: expected at most {len(local)} on this machine, got {num_devices}"
+            f"learning.num_devices: expected at most {len(local)}, the devices of this machine, "
+            f"got {num_devices}"
         )
     batch = config.learning.batch_sequences
     if batch % num_devices:

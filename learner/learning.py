@@ -1,7 +1,7 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -93,7 +93,7 @@ class Learning:
         """
         for rows in page_rows:
             pages = jax.tree.map(lambda x, n=rows: jnp.zeros((n, *x.shape), x.dtype), page)
-            self._replay = self._programs.insert(self._replay, pages, self._plan([-1] * rows, []))
+            self._replay = self._programs.insert(self._replay, pages, self._plan([], [], rows))
         self._state, self._replay, metrics = self._programs.learn(
             self._state, self._replay, np.bool_(False)
         )
@@ -119,18 +119,18 @@ class Learning:
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
-            padding = [-1] * (rows - len(item.streams))
-            plan = self._plan([*item.streams, *padding], item.slots)
+            plan = self._plan(item.streams, item.slots, rows)
             self._replay = self._programs.insert(self._replay, item.pages, plan)
         for stream in item.ended:
             for index in self._indices:
                 index.end_stream(stream)
 
-    def _plan(self, streams: list[int], slots: list[int] | tuple[int, ...] | object) -> InsertPlan:
-        """A plan per shard, `[n, I]`."""
+    def _plan(self, streams: Sequence[int], slots: Sequence[int], rows: int) -> InsertPlan:
+        """A plan per shard, `[n, I]`, for I = `rows` pages of which the last may be padding."""
         num_shards = len(self._indices)
-        owners = [slot % num_shards for slot in slots]  # type: ignore[attr-defined]
-        owners += [-1] * (len(streams) - len(owners))
+        padding = [-1] * (rows - len(streams))
+        streams = [*streams, *padding]
+        owners = [*(slot % num_shards for slot in slots), *padding]
         plans = [
             index.plan(
                 [

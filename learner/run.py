@@ -92,8 +92,8 @@ def train(
             return _summary(None, None, {}, start, folder.path)
         session = Session(config, geometry, service, spec, metrics, checkpoint)
         progress.log(
-            f"replay: {config.replay.capacity_steps} steps, {session.replay_bytes / 2**20:.0f} MiB on "
-            f"each device; compiling"
+            f"replay: {config.replay.capacity_steps} steps, "
+            f"{session.replay_bytes / 2**20:.0f} MiB on each device; compiling"
         )
         session.start()
         saver = Saver(folder.checkpoints, config.checkpoint.keep)
@@ -128,11 +128,11 @@ def _on_sigterm(stop: threading.Event) -> None:
 
 
 def _tune_process() -> None:
-    # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would be
-    # most of a step's latency whenever two threads have something to do.
+    # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would
+    # be most of a step's latency whenever two threads have something to do.
     sys.setswitchinterval(0.0005)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
-    if jax.config.jax_compilation_cache_dir is None:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 

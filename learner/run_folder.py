@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from seedrl import checkpoints
+from seedrl.checkpoints import Checkpoint, latest
 from seedrl.config import Config
 from seedrl.config_file import to_json
 from seedrl.errors import AddressInUseError, CheckpointError
@@ -43,9 +43,9 @@ class RunFolder:
         """The metrics of all sessions of the run, one JSON object a line."""
         return self.path / "metrics.jsonl"
 
-    def checkpoint(self, resume: Resume) -> checkpoints.Checkpoint | None:
+    def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from. Raises CheckpointError if there must be something and is not."""
-        found = None if resume == "never" else checkpoints.latest(self.checkpoints)
+        found = None if resume == "never" else latest(self.checkpoints)
         if found is None and resume == "must":
             raise CheckpointError(
                 f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "

@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Saver:
-    """Writes snapshots to `directory` one at a time, in the background. Owned by the main thread."""
+    """Writes snapshots in the background, one at a time. The main thread owns it."""
 
     def __init__(self, directory: Path, keep: int):
         self._directory = directory
@@ -86,8 +86,8 @@ def restore_state(
         if not fields:
             raise
         raise CheckpointError(
-            f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir or "
-            "restore the config"
+            f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir "
+            "or restore the config"
         ) from error
 
 
@@ -99,10 +99,10 @@ def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) ->
     for name, leaf in _named_leaves(abstract).items():
         found = saved.get("replay." + name)
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
+            got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise CheckpointError(
                 f"replay {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
-                f"{'nothing' if found is None else f'{found.dtype}{list(found.shape)}'}; restore the "
-                "config or start a new workdir"
+                f"{got}; restore the config or start a new workdir"
             )
     names = list(_named_leaves(abstract))
     return jax.tree.unflatten(

@@ -16,7 +16,7 @@ from learner.stream import Lobby, Stream, StreamError
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.specs import EnvSpec
-from seedrl.wire import channel, framing, seedrl_pb2
+from seedrl.wire import channel, seedrl_pb2
 from seedrl.wire.payload import pack_actions
 
 # From opening a stream to Ready. Building hundreds of environments takes its time.
@@ -163,8 +163,8 @@ class Service:
             self._lock.release()
 
     def _connect(
-        self, requests: Iterator[object], context: grpc.ServicerContext
-    ) -> Iterator[object]:
+        self, requests: Iterator[channel.Received], context: grpc.ServicerContext
+    ) -> Iterator[channel.Answer]:
         """One stream, on its own gRPC thread."""
         stream = Stream(self._lobby, context.peer(), self._clock)
         context.add_callback(lambda: stream.outbox.put(None))
@@ -177,7 +177,7 @@ class Service:
             _logger.warning("env server %s: %s", stream.peer, error.details)
             context.abort(error.code, error.details)
 
-    def _outgoing(self, stream: Stream) -> Iterator[object]:
+    def _outgoing(self, stream: Stream) -> Iterator[channel.Answer]:
         deadline = self._clock() + _HANDSHAKE_SECONDS
         while True:
             timeout = None if stream.is_ready.is_set() else max(0.0, deadline - self._clock())

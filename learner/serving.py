@@ -1,4 +1,4 @@
-"""The serving core: leases, fencing, batching and page positions, without threads, clock or network."""
+"""The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -115,8 +115,8 @@ class Serving:
         if header.sequence != group.sequence:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
-                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was lost, "
-                "doubled or reordered"
+                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
+                "lost, doubled or reordered"
             )
         expected_first = self.slots.last_step_type[group.slots] == StepType.LAST
         wrong = np.flatnonzero((step_type == StepType.FIRST) != expected_first)
@@ -131,7 +131,7 @@ class Serving:
     def seconds_until_due(self, now: float, *, evaluation: bool) -> float | None:
         """0 if a batch of this role is due, else the seconds until one is; None if nothing waits.
 
-        Training batches aim at half of the live environments, so that the other half steps meanwhile.
+        Training batches aim at half of the live environments: the other half steps meanwhile.
         """
         target = -(-self._live_rows[evaluation] // self._lookahead[evaluation])
         return self._batchers[evaluation].seconds_until_due(now, max(target, 1))
@@ -148,7 +148,7 @@ class Serving:
         return Batch(pending, slots, streams, positions, evaluation, pending[0].arrival)
 
     def answered(self, batch: Batch) -> list[Group]:
-        """The batch has been computed: releases its slots; returns the groups whose lease is open."""
+        """The batch has been computed: frees its slots; returns the groups whose lease is open."""
         rows = len(batch.slots)
         self.ledger["answered"] += rows
         if batch.evaluation:

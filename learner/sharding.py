@@ -16,8 +16,8 @@ class MappedPrograms(NamedTuple):
     Attributes:
       insert: `(replay [n, ...], pages [I, ...], plan [n, I]) -> replay`. Consumes `replay`. Every
         device sees all pages and keeps those that its plan names.
-      learn: `(state, replay [n, ...], is_enabled) -> (state, replay, metrics)`. Consumes `state` and
-        `replay`. State and metrics are replicated.
+      learn: `(state, replay [n, ...], is_enabled) -> (state, replay, metrics)`. Consumes `state`
+        and `replay`. State and metrics are replicated.
     """
 
     insert: Callable[..., Any]

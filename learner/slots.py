@@ -48,8 +48,8 @@ class Lease:
 class SlotTable:
     """All slots: training slots 0..N-1, then evaluation slots. Not thread-safe.
 
-    A slot's epoch counts its leases. Epochs only grow, also across restarts of the learner, because an
-    environment's seed is a hash of (run seed, slot, epoch): a reconnect never replays episodes.
+    A slot's epoch counts its leases. Epochs only grow, also across restarts of the learner, because
+    an environment's seed is a hash of (run seed, slot, epoch): a reconnect replays no episodes.
     """
 
     def __init__(self, *, training: int, evaluation: int, seed: int, epochs: Sequence[int] = ()):
@@ -123,6 +123,6 @@ class SlotTable:
 
 
 def environment_seed(run_seed: int, slot: int, epoch: int) -> int:
-    """A seed in [0, 2^31) that differs for every run seed, slot and epoch, up to hash collisions."""
+    """A seed in [0, 2^31), different for each run seed, slot and epoch up to hash collisions."""
     digest = hashlib.sha256(f"{run_seed}/{slot}/{epoch}".encode()).digest()
     return int.from_bytes(digest[:4], "little") >> 1

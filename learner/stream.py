@@ -12,6 +12,7 @@ from learner.slots import Lease, NoFreeSlotError
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
 from seedrl.wire.payload import StepLayout, read_header
 
@@ -60,16 +61,16 @@ class Stream:
 
     def __init__(self, lobby: Lobby, peer: str, clock: Callable[[], float]):
         self.peer = peer
-        # A FromLearner or ActionsPayload to send, a StreamError to end with, or None: end quietly.
-        self.outbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        # What to send, a StreamError to end with, or None: end quietly.
+        self.outbox: queue.SimpleQueue[Answer | StreamError | None] = queue.SimpleQueue()
         self.is_ready = threading.Event()
         self._lobby = lobby
         self._clock = clock
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
-        self._expected = ("hello",)
+        self._expected: tuple[str, ...] = ("hello",)
 
-    def read(self, requests: Iterable[object]) -> None:
+    def read(self, requests: Iterable[Received]) -> None:
         """Handles messages until the stream ends; whatever ends it, the lease ends too."""
         end: StreamError | None = None
         try:
@@ -89,14 +90,13 @@ class Stream:
             self._close()
             self.outbox.put(end)
 
-    def _handle(self, message: object) -> None:
+    def _handle(self, message: Received) -> None:
         if isinstance(message, WireError):
             raise message
         if isinstance(message, StepPayload):
             self._require("step")
             self._step(message)
             return
-        assert isinstance(message, seedrl_pb2.FromEnvServer)
         kind = message.WhichOneof("content")
         self._require(kind or "an empty message")
         if kind == "hello":

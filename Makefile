@@ -10,6 +10,13 @@ UV ?= uv
 LOCK := requirements.lock
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
+LOCKING := $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-emit-find-links --python-version 3.11
+# The stubs' generator has an environment of its own: it would hold protobuf below the one we run on.
+PROTO_VENV := .venv-proto
+PROTO_LOCK := requirements-proto.lock
+PROTO_STAMP := $(PROTO_VENV)/.installed
+PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help train test check format lock proto
@@ -21,8 +28,13 @@ $(STAMP): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
 	  "seedrl needs Python 3.11 to 3.13, but $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % v)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(PIP) --require-hashes -r $(LOCK)
+	$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(PROTO_STAMP): $(PROTO_LOCK)
+	test -x $(PROTO_VENV)/bin/python || $(PYTHON) -m venv $(PROTO_VENV)
+	$(PROTO_VENV)/bin/python $(PIP) --require-hashes -r $(PROTO_LOCK)
 	@touch $@
 
 # Not phony on purpose: `make .venv` and `make .venv312 VENV=.venv312` name the folder that they make.
@@ -46,9 +58,8 @@ format: $(STAMP) ## Format, and repair what lint can repair
 
 # No index address and no path enters the lock: it must install from wherever pip is told to look.
 lock: ## Pin all versions again (needs uv)
-	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra learner --extra atari --extra dev \
-	  --output-file $(LOCK) --quiet pyproject.toml
+	$(LOCKING) --extra learner --extra atari --extra dev --output-file $(LOCK) pyproject.toml
+	echo 'grpcio-tools==1.76.0' | $(LOCKING) --output-file $(PROTO_LOCK) -
 
-proto: $(STAMP) ## Generate the wire's stubs again from proto/
-	$(BIN)/python proto/generate.py
+proto: $(PROTO_STAMP) ## Generate the wire's stubs again from proto/
+	$(PROTO_VENV)/bin/python proto/generate.py

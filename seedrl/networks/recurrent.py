@@ -1,6 +1,6 @@
 """Recurrent cores over rows of experience, reset at the start of every episode."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -23,36 +23,45 @@ class LSTM(nn.Module):
     """A long short-term memory whose state is zeroed before a FIRST row is consumed.
 
       i, f, g, o = W x_t + U h_{t-1} + b
-      c_t = σ(f + 1) c_{t-1} + σ(i) tanh(g),  h_t = σ(o) tanh(c_t)
+      c_t = σ(f) c_{t-1} + σ(i) tanh(g),  h_t = σ(o) tanh(c_t)
 
     W x is computed for all rows at once, outside the scan. The state and the gates are float32 at
-    any `dtype`; only the matrix products use it.
+    any `dtype`; only the matrix products use it. The scan is not unrolled: 4 rows at a time made
+    compiling 4 times and gradients 1.4 times as long (64 units, two cores).
 
-    Source: Hochreiter and Schmidhuber 1997; the forget gate's 1 is from Jozefowicz et al. 2015.
+    Source: Hochreiter and Schmidhuber 1997; the forget gate's bias starts at 1 as in Jozefowicz et
+    al. 2015.
     """
 
     size: int
     dtype: str = "float32"
-    unroll: int = 1
 
     @nn.compact
     def __call__(self, carry: LSTMCarry, inputs: Array, is_first: Array) -> tuple[Array, LSTMCarry]:
         """`inputs [T, B, D]`, `is_first [T, B] bool` -> outputs `[T, B, H] float32`, carry."""
         chex.assert_rank([inputs, is_first], [3, 2])
-        projected = nn.Dense(4 * self.size, dtype=self.dtype, name="input")(inputs)
+        project = nn.Dense(
+            4 * self.size, dtype=self.dtype, bias_init=_forget_gate_of_one, name="input"
+        )
+        projected = project(inputs)
         kernel = self.param("recurrent_kernel", _KERNEL_INIT, (self.size, 4 * self.size))
         kernel = kernel.astype(self.dtype)
+        # σ(x) = tanh(x/2)/2 + 1/2: one tanh over all four gates takes a third of the time that
+        # four separate activations take on a CPU.
+        quarter = (1, self.size)
+        slope = jnp.concatenate([jnp.full(quarter, s) for s in (0.5, 0.5, 1.0, 0.5)], axis=-1)
+        offset = 1 - slope
 
         def step(carry: LSTMCarry, row: tuple[Array, Array]) -> tuple[LSTMCarry, Array]:
             projected_t, is_first_t = row
             hidden, cell = _reset(carry, is_first_t)
             gates = projected_t.astype(jnp.float32) + _product(hidden, kernel)
-            i, f, g, o = jnp.split(gates, 4, axis=-1)
-            cell = nn.sigmoid(f + 1) * cell + nn.sigmoid(i) * jnp.tanh(g)
-            hidden = nn.sigmoid(o) * jnp.tanh(cell)
+            i, f, g, o = jnp.split(jnp.tanh(gates * slope) * slope + offset, 4, axis=-1)
+            cell = f * cell + i * g
+            hidden = o * jnp.tanh(cell)
             return LSTMCarry(hidden, cell), hidden
 
-        carry, outputs = jax.lax.scan(step, carry, (projected, is_first), unroll=self.unroll)
+        carry, outputs = jax.lax.scan(step, carry, (projected, is_first))
         return outputs, carry
 
     @staticmethod
@@ -75,7 +84,6 @@ class GRU(nn.Module):
 
     size: int
     dtype: str = "float32"
-    unroll: int = 1
 
     @nn.compact
     def __call__(self, carry: Array, inputs: Array, is_first: Array) -> tuple[Array, Array]:
@@ -89,20 +97,27 @@ class GRU(nn.Module):
         def step(carry: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
             projected_t, is_first_t = row
             hidden = _reset(carry, is_first_t)
-            x_r, x_z, x_n = jnp.split(projected_t.astype(jnp.float32), 3, axis=-1)
-            h_r, h_z, h_n = jnp.split(_product(hidden, kernel), 3, axis=-1)
-            reset, update = nn.sigmoid(x_r + h_r), nn.sigmoid(x_z + h_z)
+            x_rz, x_n = jnp.split(projected_t.astype(jnp.float32), [2 * self.size], axis=-1)
+            h_rz, h_n = jnp.split(_product(hidden, kernel), [2 * self.size], axis=-1)
+            # σ by tanh, for the reason given in `LSTM`.
+            reset, update = jnp.split(jnp.tanh((x_rz + h_rz) * 0.5) * 0.5 + 0.5, 2, axis=-1)
             candidate = jnp.tanh(x_n + reset * (h_n + bias))
             hidden = (1 - update) * candidate + update * hidden
             return hidden, hidden
 
-        carry, outputs = jax.lax.scan(step, carry, (projected, is_first), unroll=self.unroll)
+        carry, outputs = jax.lax.scan(step, carry, (projected, is_first))
         return outputs, carry
 
     @staticmethod
     def initial_carry(size: int, batch_size: int) -> Array:
         """Zeros."""
         return jnp.zeros((batch_size, size), jnp.float32)
+
+
+def _forget_gate_of_one(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    del key
+    quarter = (shape[0] // 4,)
+    return jnp.concatenate([jnp.full(quarter, b, dtype) for b in (0.0, 1.0, 0.0, 0.0)])
 
 
 def _reset(carry: Tree, is_first: Array) -> Tree:

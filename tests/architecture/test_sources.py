@@ -29,7 +29,10 @@ UNSAFE_ATTRIBUTES = {("yaml", "load"), ("yaml", "unsafe_load"), ("os", "system")
 # Assembled from parts, so that this file does not contain what it looks for.
 REGISTRIES = ("pypi" + ".org", "python" + "hosted", "pytorch" + ".org/whl", "anaconda" + ".org")
 OPTIONS = ("index-url", "extra-index-url", "find-links", "trusted-host")
-MACHINE_PATH = re.compile(r"(?<![\w./$}])/(?:work|root|home/(?!seedrl\b)\w+|Users/\w+|opt/pypi|tmp/v\d+)\b")
+# The user of the container images has a home; nobody else's is known.
+MACHINE_PATH = re.compile(
+    r"(?<![\w./$}])/(?:work|root|home/(?!seedrl\b)\w+|Users/\w+|opt/pypi|tmp/v\d+)\b"
+)
 
 
 def files() -> list[Path]:

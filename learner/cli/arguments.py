@@ -61,9 +61,10 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
 def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
     """A dataclass from flags alone. Raises as `parse` does."""
     message = io.StringIO()
-    parsed: Options
     try:
         with contextlib.redirect_stderr(message):
+            parsed: Options
+            unknown: list[str]
             parsed, unknown = tyro.cli(kind, args=argv, prog=prog, return_unknown_args=True)
     except SystemExit as end:
         if end.code in (0, None):

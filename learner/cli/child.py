@@ -1,0 +1,88 @@
+"""A child process that cannot outlive this one."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from learner.cli import tie
+
+_LOG_TAIL_BYTES = 4096
+
+
+class Command(NamedTuple):
+    """What to start.
+
+    Attributes:
+      name: for messages, e.g. `env server 0`.
+      arguments: the command line; its first element is the path of a program.
+      environment: all of its environment variables.
+      log: file that its output is appended to; None inherits stdout and stderr.
+      ending: signal that it gets if this process, or the thread that started it, dies.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path | None
+    ending: signal.Signals
+
+
+class Child:
+    """Owns one process and its group. `on_exit(child, exit code)` is called by a thread of its own.
+
+    The exit code of a process that was killed by signal n is 128 + n, as in a shell.
+    """
+
+    def __init__(self, command: Command, on_exit: Callable[["Child", int], None]):
+        self.command = command
+        ending = (str(os.getpid()), str(int(command.ending)))
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(command.log.open("ab")) if command.log else None
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", tie.__file__, *ending, *command.arguments],
+                env=dict(command.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # So that Ctrl-C reaches only this process, which decides what to do.
+                process_group=0,
+            )
+        self._watch = threading.Thread(target=self._wait, args=(on_exit,), daemon=True)
+        self._watch.start()
+
+    def send(self, signal_number: signal.Signals) -> None:
+        """Sends a signal to the process; does nothing if it has ended."""
+        self._process.send_signal(signal_number)
+
+    def end(self, seconds: float) -> None:
+        """Waits that long for the process to end by itself, then kills it and its group."""
+        self._watch.join(max(seconds, 0))
+        if self._watch.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._watch.join()
+
+    def last_line(self) -> str:
+        """The last line of its log that is not empty."""
+        if self.command.log is None:
+            return ""
+        with self.command.log.open("rb") as log:
+            log.seek(max(0, self.command.log.stat().st_size - _LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def _wait(self, on_exit: Callable[["Child", int], None]) -> None:
+        pid = self._process.pid
+        if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+            # Not reaped: its number, which is its group's number too, cannot be another's yet.
+            with contextlib.suppress(OSError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                os.killpg(pid, signal.SIGKILL)
+        code = self._process.wait()
+        on_exit(self, code if code >= 0 else 128 - code)

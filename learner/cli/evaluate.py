@@ -1,0 +1,118 @@
+"""`seedrl evaluate WORKDIR`: plays the newest checkpoint of a run through the same service."""
+
+import contextlib
+import dataclasses
+import json
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from learner.cli import fleet
+from learner.cli.arguments import parse_flags
+from learner.cli.supervisor import Supervisor
+from seedrl.config import Config
+from seedrl.config_checks import check
+from seedrl.config_file import from_json
+from seedrl.errors import ConfigError, ExitCode
+
+if TYPE_CHECKING:  # imports jax
+    from learner.run import Evaluation
+
+PROG = "seedrl evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Plays the newest checkpoint of a run, with learning off.
+
+    Attributes:
+      workdir: folder of the run.
+      episodes: number of episodes to play.
+      env_servers: number of env-server processes; by default as in the run.
+      json: print one JSON object instead of a line.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional]
+    episodes: int = 100
+    env_servers: int | None = None
+    json: bool = False
+
+
+def run(argv: Sequence[str]) -> int:
+    """Evaluates and prints the result; returns the exit code."""
+    options = parse_flags(EvaluateOptions, argv, prog=PROG)
+    if options.episodes < 1:
+        raise ConfigError(f"--episodes: expected at least 1, got {options.episodes}")
+    config = _saved_config(options.workdir)
+    with fleet.socket_address() as address:
+        serving = dataclasses.replace(config.serving, bind=address)
+        # Whatever the number of env servers, the slots are those of the run.
+        launch = dataclasses.replace(config.launch, envs_per_server=0)
+        config, planned = fleet.plan(
+            dataclasses.replace(config, serving=serving, launch=launch),
+            env_servers=options.env_servers,
+        )
+        check(config)
+        env_servers = fleet.commands(
+            planned, config.environment, address=address, logs=options.workdir / "logs"
+        )
+        supervisor = Supervisor(env_servers, restarts=config.launch.restarts)
+        evaluation = _play(supervisor, config, options)
+    if not isinstance(evaluation, tuple):
+        return evaluation
+    print(_text(evaluation, as_json=options.json))
+    return ExitCode.OK
+
+
+def _saved_config(workdir: Path) -> Config:
+    path = workdir / "config.json"
+    try:
+        return from_json(path.read_text())
+    except OSError as error:
+        raise ConfigError(
+            f"expected the folder of a run with its config.json, got {workdir} ({error.strerror})"
+        ) from error
+
+
+def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "Evaluation | int":
+    """The evaluation, or the exit code if the env servers cannot go on (and said why)."""
+    ended: list[int] = []
+
+    def watch() -> None:
+        code = supervisor.wait()
+        if code != ExitCode.OK:
+            ended.append(code)
+            # A real signal: it also wakes a main thread that waits for a lock.
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+    watcher = threading.Thread(target=watch, name="env servers", daemon=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(supervisor)
+        stack.callback(watcher.join)
+        stack.callback(supervisor.stop)
+        watcher.start()
+        try:
+            from learner.run import evaluate
+
+            evaluation = evaluate(config, workdir=options.workdir, episodes=options.episodes)
+        except (Exception, KeyboardInterrupt):
+            if not ended:
+                raise
+        return ended[0] if ended else evaluation
+
+
+def _text(evaluation: "Evaluation", *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps(evaluation._asdict())
+    return (
+        f"return {evaluation.mean:.2f} ± {evaluation.standard_error:.2f} (standard error), "
+        f"minimum {evaluation.minimum:g}, maximum {evaluation.maximum:g}, "
+        f"{evaluation.episodes} episodes, after {evaluation.updates} updates"
+    )

@@ -1,0 +1,127 @@
+"""The env servers of a run on this machine: how many, of what size, and their command lines."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from learner.cli.child import Command
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.config_file import import_folders
+from seedrl.errors import ConfigError
+
+# Many env servers share few cores: each steps its environments in one thread.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
+
+
+class Fleet(NamedTuple):
+    """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups."""
+
+    num_servers: int
+    num_envs: int
+    num_groups: int
+
+
+def plan(
+    config: Config,
+    *,
+    env_servers: int | None = None,
+    envs_per_server: int | None = None,
+    groups: int | None = None,
+) -> tuple[Config, Fleet]:
+    """Fits env servers and slots to each other.
+
+    By default the slots are shared out evenly. Where the environments of a server are given, they
+    decide: training gets all but the evaluation slots.
+
+    Args:
+      config: the run; its `launch` holds for what is None.
+      env_servers: number of env-server processes.
+      envs_per_server: environments of each; 0 shares the slots out evenly.
+      groups: groups that an env server steps in turn.
+
+    Returns:
+      The configuration with its training slots and `launch` set accordingly, and the fleet.
+
+    Raises:
+      ConfigError: a number is too small, or no environment is left for training.
+    """
+    launch, serving = config.launch, config.serving
+    num_servers = launch.env_servers if env_servers is None else env_servers
+    num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
+    num_groups = launch.groups if groups is None else groups
+    for name, number, least in (
+        ("env-servers", num_servers, 1),
+        ("envs-per-server", num_envs, 0),
+        ("groups", num_groups, 1),
+    ):
+        if number < least:
+            raise ConfigError(f"--{name}: expected at least {least}, got {number}")
+    overridden = env_servers is not None or envs_per_server is not None
+    if num_envs and overridden:
+        training = num_servers * num_envs - serving.evaluation_slots
+        if training < 1:
+            raise ConfigError(
+                f"--env-servers {num_servers} times --envs-per-server {num_envs} leaves no "
+                f"environment for training beside {serving.evaluation_slots} evaluation slots; "
+                "start more environments or set --serving.evaluation-slots"
+            )
+        serving = dataclasses.replace(serving, training_slots=training)
+    slots = serving.training_slots + serving.evaluation_slots
+    launch = dataclasses.replace(
+        launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
+    )
+    num_envs = num_envs or math.ceil(slots / num_servers)
+    fitted = dataclasses.replace(config, serving=serving, launch=launch)
+    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
+
+
+def commands(
+    fleet: Fleet, environment: EnvironmentConfig, *, address: str, logs: Path
+) -> list[Command]:
+    """The env servers' command lines; their output goes to `logs`, which is made."""
+    logs.mkdir(parents=True, exist_ok=True)
+    # Beside a factory its module may have one of vectors of environments.
+    names = (environment.id, f"{environment.id}_vec", *environment.wrappers)
+    factories = [name for name in names if ":" in name]
+    arguments = [sys.executable, "-m", "envs_server", "--learner", address]
+    arguments += ["--num-envs", str(fleet.num_envs), "--groups", str(fleet.num_groups)]
+    for name in dict.fromkeys(factories):
+        arguments += ["--allow-env", name]
+    variables = {**child_environment(), **dict.fromkeys(_ONE_THREAD, "1")}
+    return [
+        Command(
+            name=f"env server {index}",
+            arguments=tuple(arguments),
+            environment=variables,
+            log=logs / f"env_server_{index}.log",
+            ending=signal.SIGKILL,
+        )
+        for index in range(fleet.num_servers)
+    ]
+
+
+def child_environment() -> Mapping[str, str]:
+    """This process's environment variables, with the folders of config files on Python's path."""
+    folders = [*import_folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    path = {"PYTHONPATH": os.pathsep.join(folders)} if folders else {}
+    return {**os.environ, **path}
+
+
+@contextlib.contextmanager
+def socket_address() -> Iterator[str]:
+    """A unix socket's address in a folder that only this user can enter, removed at the end."""
+    folder = tempfile.gettempdir()
+    # The path of a socket is short by law of the kernel, whatever TMPDIR says.
+    parent = folder if len(os.fsencode(folder)) <= _LONGEST_FOLDER else "/tmp"
+    with tempfile.TemporaryDirectory(
+        prefix="seedrl-", dir=parent, ignore_cleanup_errors=True
+    ) as own:
+        yield f"unix:{own}/learner"

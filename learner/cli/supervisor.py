@@ -1,0 +1,175 @@
+"""Keeps the processes of a run alive, and ends them together."""
+
+import contextlib
+import queue
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import NamedTuple, Self
+
+from learner.cli.child import Child, Command
+from seedrl.errors import ExitCode
+
+_MINUTE_SECONDS = 60.0
+_ENV_SERVER_GRACE_SECONDS = 5.0
+_LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
+
+
+class _Exit(NamedTuple):
+    child: Child
+    code: int
+
+
+class _Signal(NamedTuple):
+    number: int
+
+
+class _Stop(NamedTuple):
+    pass
+
+
+class Supervisor:
+    """Owns a learner (or none, if it is this process) and its env servers; used by one thread.
+
+    Entering starts them. An env server that dies is started again, at most `restarts` times a
+    minute each; one that ends with 0 was told that the run is over; one that ends with 2 refuses
+    what it is asked for, which ends the run. Leaving ends whatever still runs. If this process is
+    killed, the kernel ends them.
+    """
+
+    def __init__(
+        self,
+        env_servers: Sequence[Command],
+        *,
+        learner: Command | None = None,
+        restarts: int,
+        clock: Callable[[], float] = time.monotonic,
+        say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+    ):
+        self._commands = env_servers
+        self._learner_command = learner
+        self._restarts, self._clock, self._say = restarts, clock, say
+        # A SimpleQueue may be filled from a signal handler that interrupts its own reader.
+        self._events: queue.SimpleQueue[_Exit | _Signal | _Stop] = queue.SimpleQueue()
+        self._learner: Child | None = None
+        self._env_servers: list[Child] = []
+        self._restarted: dict[str, deque[float]] = {}
+        self._outcome: int | None = (
+            None  # set when the run ends for another reason than the learner
+        )
+        self._deadline: float | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            if self._learner_command is not None:
+                self._learner = self._start(self._learner_command)
+            self._env_servers = [self._start(command) for command in self._commands]
+        except BaseException:
+            self._end_all()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_all()
+
+    def signal(self, number: int) -> None:
+        """Reports a SIGTERM or SIGINT: the first asks the learner to save, a second kills."""
+        self._events.put(_Signal(number))
+
+    def stop(self) -> None:
+        """Lets `wait` return."""
+        self._events.put(_Stop())
+
+    def wait(self) -> int:
+        """Supervises until the run is over; returns its exit code (`seedrl.errors.ExitCode`)."""
+        while True:
+            try:
+                event = self._events.get(timeout=self._seconds_left())
+            except queue.Empty:
+                self._say("the learner did not end in time and is killed")
+                return ExitCode.INTERNAL if self._outcome is None else self._outcome
+            code = self._react(event)
+            if code is not None:
+                return code
+
+    def _react(self, event: _Exit | _Signal | _Stop) -> int | None:
+        """The exit code if the run is over, else None."""
+        match event:
+            case _Stop():
+                return ExitCode.OK
+            case _Signal():
+                if self._is_ending or self._learner is None:
+                    return ExitCode.KILLED
+                self._is_ending = True
+                self._learner.send(signal.SIGTERM)
+            case _Exit(child, code) if child is self._learner:
+                return code if self._outcome is None else self._outcome
+            case _Exit(child, code) if not self._is_ending and self._outcome is None:
+                self._replace(child, code)
+                if self._learner is None:
+                    return self._outcome
+        return None
+
+    def _start(self, command: Command) -> Child:
+        return Child(command, lambda child, code: self._events.put(_Exit(child, code)))
+
+    def _replace(self, child: Child, code: int) -> None:
+        if code == ExitCode.OK:
+            return
+        name, last_line = child.command.name, child.last_line()
+        if code == ExitCode.USAGE:
+            self._fail(ExitCode.USAGE, f"{name} cannot run: {last_line}")
+            return
+        times = self._restarted.setdefault(name, deque())
+        now = self._clock()
+        while times and now - times[0] >= _MINUTE_SECONDS:
+            times.popleft()
+        if len(times) >= self._restarts:
+            self._fail(
+                ExitCode.INTERNAL,
+                f"{name} ended with {code} and was started again {len(times)} times within a "
+                f"minute (launch.restarts); its log, {child.command.log}, ends: {last_line}",
+            )
+            return
+        times.append(now)
+        self._say(f"{name} ended with {code} and is started again; its log: {child.command.log}")
+        self._env_servers[self._env_servers.index(child)] = self._start(child.command)
+
+    def _fail(self, outcome: int, line: str) -> None:
+        self._say(line)
+        self._outcome = outcome
+        if self._learner is not None:
+            self._deadline = self._clock() + _LEARNER_GRACE_SECONDS
+            self._learner.send(signal.SIGTERM)
+
+    def _seconds_left(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - self._clock())
+
+    def _end_all(self) -> None:
+        # It has ended, or had its time in `wait`.
+        if self._learner is not None:
+            self._learner.end(0)
+        for child in self._env_servers:
+            child.send(signal.SIGTERM)
+        deadline = time.monotonic() + _ENV_SERVER_GRACE_SECONDS
+        for child in self._env_servers:
+            child.end(deadline - time.monotonic())
+
+
+@contextlib.contextmanager
+def forward_signals(receiver: Callable[[int], None]) -> Iterator[None]:
+    """Inside, SIGTERM and SIGINT of this process go to `receiver`. For the main thread only."""
+
+    def forward(number: int, _: FrameType | None) -> None:
+        receiver(number)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, forward) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

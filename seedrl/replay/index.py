@@ -119,7 +119,7 @@ class PageIndex:
         """Pages inserted so far, evicted ones included."""
         return self._num_inserted
 
-    def plan(self, streams: Sequence[int]) -> InsertPlan:
+    def plan(self, streams: Sequence[int] | np.ndarray) -> InsertPlan:
         """Decides where pages go, in order, and takes that as done.
 
         The plan of a call is carried out as a whole: links first, then completions. So what a later
@@ -133,7 +133,7 @@ class PageIndex:
         Raises:
           ValueError: more pages than the replay holds.
         """
-        num_pages = sum(stream >= 0 for stream in streams)
+        num_pages = sum(int(stream >= 0) for stream in streams)
         if num_pages > self._capacity:
             raise ValueError(
                 f"expected at most {self._capacity} pages in one insertion, which is the replay's "

@@ -1,0 +1,141 @@
+"""The ring order of pages, worked by hand."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import WindowSpec
+from seedrl.replay.index import InsertPlan, PageIndex, check_geometry, replay_bytes
+from seedrl.types import Page, StoredStep, TimeStep
+
+# Five rows in pages of two: three pages, and a start on every second page.
+WINDOW = WindowSpec(burn_in=1, unroll=3, bootstrap=1, stride=4)
+
+
+def index_of(capacity_pages: int) -> PageIndex:
+    return PageIndex(capacity_pages=capacity_pages, window=WINDOW, page_steps=2)
+
+
+def rows(plan: InsertPlan) -> list[list[int]]:
+    return [column.tolist() for column in plan]
+
+
+def test_pages_of_two_streams_are_linked_and_completed() -> None:
+    index = index_of(10)
+    # Stream 7 gets pages 0, 1, 3, 4 and 5; stream 9 gets page 2; -1 is not of this shard.
+    plan = index.plan([7, 7, 9, -1, 7, 7, 7])
+    assert rows(plan) == [
+        [0, 1, 2, 10, 3, 4, 5],
+        [10, 0, 10, 10, 1, 3, 4],
+        [10, 10, 10, 10, 0, 10, 3],
+    ]
+    assert all(column.dtype == np.int32 for column in plan)
+    assert (index.num_sequences, index.num_pages, index.num_inserted) == (2, 6, 6)
+
+
+def test_the_ring_wraps_and_evicts_the_sequence_that_starts_in_the_page() -> None:
+    index = index_of(4)
+    index.plan([7, 7, 7, 7])
+    assert index.num_sequences == 1
+    # Page 0 is overwritten by the page that completes the start at page 2.
+    assert rows(index.plan([7])) == [[0], [3], [2]]
+    assert (index.num_sequences, index.num_pages, index.num_inserted) == (1, 4, 5)
+
+
+def test_a_start_that_is_evicted_before_its_last_page_never_completes() -> None:
+    index = index_of(4)
+    index.plan([7, 7, 1, 1])
+    assert rows(index.plan([2])) == [[0], [4], [4]]
+    # The third page of stream 7: its start, page 0, is gone; its predecessor is evicted right now.
+    assert rows(index.plan([7])) == [[1], [4], [4]]
+    assert index.num_sequences == 0
+
+
+def test_what_the_same_call_evicts_is_neither_linked_nor_completed() -> None:
+    index = index_of(4)
+    index.plan([7, 7])
+    plan = index.plan([7, 1, 1, 1])
+    # The first of these completes page 0, the third and fourth overwrite pages 0 and 1.
+    assert rows(plan) == [[2, 3, 0, 1], [4, 4, 3, 0], [4, 4, 4, 3]]
+    assert index.num_sequences == 1
+
+
+def test_a_cut_stream_starts_anew_under_the_same_number() -> None:
+    index = index_of(10)
+    index.plan([7, 7])
+    index.end_stream(7)
+    plan = index.plan([7, 7, 7])
+    assert rows(plan) == [[2, 3, 4], [10, 2, 3], [10, 10, 2]]
+
+
+def test_ending_an_unknown_stream_does_nothing() -> None:
+    index_of(4).end_stream(3)
+
+
+def test_ended_streams_leave_nothing_behind() -> None:
+    index = index_of(4)
+    for stream in range(100):
+        index.plan([stream])
+        index.end_stream(stream)
+    assert index.state()["streams"] == []
+
+
+def test_a_page_may_be_a_whole_sequence() -> None:
+    index = PageIndex(capacity_pages=2, window=WindowSpec(0, 1, 0, 1), page_steps=1)
+    assert rows(index.plan([5, 5])) == [[0, 1], [2, 0], [0, 1]]
+    assert index.num_sequences == 2
+
+
+def test_more_pages_than_the_ring_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"at most 4 pages.*got 5; raise replay.capacity_steps"):
+        index_of(4).plan([1, 2, 3, -1, 4, 5])
+
+
+def test_geometries_that_cannot_work_are_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match=r"at least 3 pages of 2 steps.*got 2 pages"):
+        index_of(2)
+    with pytest.raises(ValueError, match="page_steps to divide the agent's stride 4, got 3"):
+        check_geometry(WINDOW, 3, 10)
+    with pytest.raises(ValueError, match="page_steps 0"):
+        check_geometry(WINDOW, 0, 10)
+    with pytest.raises(ValueError, match="burn_in=-1"):
+        check_geometry(WINDOW._replace(burn_in=-1), 2, 10)
+
+
+def test_a_restored_index_goes_on_exactly() -> None:
+    rng = np.random.default_rng(0)
+    original = index_of(6)
+    for _ in range(20):
+        original.plan(rng.integers(-1, 3, size=3))
+    copy = index_of(6)
+    copy.restore(json.loads(json.dumps(original.state())))
+    assert copy.num_sequences == original.num_sequences
+    for _ in range(20):
+        streams = rng.integers(-1, 3, size=3)
+        assert rows(copy.plan(streams)) == rows(original.plan(streams))
+        assert copy.state() == original.state()
+        assert copy.num_sequences == original.num_sequences
+
+
+def test_a_state_of_another_geometry_is_refused() -> None:
+    state = index_of(6).state()
+    with pytest.raises(
+        ValueError, match="capacity_pages is 8 but the checkpoint was written with 6"
+    ):
+        index_of(8).restore(state)
+
+
+def test_bytes_count_every_leaf_links_and_masses() -> None:
+    zeros = np.zeros(2, np.float32)
+    timestep = TimeStep(np.zeros(2, np.uint8), zeros, zeros, {"image": np.zeros((2, 3), np.uint8)})
+    page = Page(StoredStep(timestep, zeros, zeros, ()), carry=(np.zeros(5, np.float32),))
+    # 2 + 8 + 8 + 6 + 8 + 8 + 20 for the page, 8 for its link and mass.
+    assert replay_bytes(page, 10) == 10 * 68
+
+
+def test_the_index_does_not_import_jax() -> None:
+    code = "import sys, seedrl.replay.index; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,224 @@
+"""The device functions: a literal example, coverage, bias over shards, donation."""
+
+import functools
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import WindowSpec
+from seedrl.replay.index import InsertPlan, PageIndex, replay_bytes
+from seedrl.replay.replay import Replay, ReplayState, paged_replay
+from seedrl.rl.priorities import importance_weights, shard_probability
+from seedrl.types import Array, Page, StoredStep, TimeStep
+
+WINDOW = WindowSpec(burn_in=1, unroll=4, bootstrap=1, stride=2)
+
+
+def first_reward(steps: StoredStep) -> Array:
+    return steps.timestep.reward[0]
+
+
+@functools.cache
+def build(capacity: int) -> Replay:
+    """A compiled replay of pages of two rows; the same for all tests, which saves compiling it."""
+    replay = paged_replay(
+        window=WINDOW,
+        page_steps=2,
+        capacity_pages=capacity,
+        priority_exponent=1.0,
+        initial_priorities=first_reward,
+    )
+    return replay._replace(
+        init=jax.jit(replay.init),
+        insert=jax.jit(replay.insert, donate_argnums=0),
+        sample=jax.jit(replay.sample, static_argnums=2),
+        update_priorities=jax.jit(replay.update_priorities),
+    )
+
+
+def pages_of(steps: list[int]) -> Page:
+    """Pages of two rows whose observation is the step number and reward 1 + the step number."""
+    step = np.asarray(steps, np.int32)[:, None] + np.arange(2, dtype=np.int32)
+    timestep = TimeStep(
+        step_type=np.ones(step.shape, np.uint8),
+        reward=1 + step.astype(np.float32),
+        discount=np.ones(step.shape, np.float32),
+        observation=step,
+    )
+    return Page(StoredStep(timestep, step, step, ()), carry=(step[:, 0] * 10,))
+
+
+def example() -> Page:
+    return jax.tree.map(lambda leaf: leaf[0], pages_of([0]))
+
+
+def filled(num_pages: int) -> tuple[Replay, ReplayState, PageIndex]:
+    """A replay of 16 pages with the first pages of one stream."""
+    replay = build(16)
+    index = PageIndex(capacity_pages=16, window=WINDOW, page_steps=2)
+    state = replay.init(example())
+    for number in range(num_pages):
+        state = replay.insert(state, pages_of([2 * number]), index.plan([0]))
+    return replay, state, index
+
+
+def masses(*first: float) -> np.ndarray:
+    return np.pad(np.array(first, np.float32), (0, 16 - len(first)))
+
+
+def test_a_chain_of_pages_worked_by_hand() -> None:
+    # Sequences have 6 rows, three pages of 2. Stream A is pages 0, 2, 3, 4; page 1 is of stream B.
+    replay = build(6)
+    plan = InsertPlan(
+        index=np.asarray([0, 1, 2, 3, 4, 6], np.int32),
+        previous=np.asarray([6, 6, 0, 2, 3, 6], np.int32),
+        completed=np.asarray([6, 6, 6, 0, 2, 6], np.int32),
+    )
+    state = replay.insert(replay.init(example()), pages_of([0, 50, 2, 4, 6, 99]), plan)
+    np.testing.assert_array_equal(state.next, [2, 6, 3, 4, 6, 6])
+    np.testing.assert_array_equal(state.mass, [1, 0, 3, 0, 0, 0])
+    np.testing.assert_array_equal(state.pages.steps.action[5], [0, 0])
+
+    sample = replay.sample(state, jax.random.key(0), 4)
+    np.testing.assert_array_equal(sample.index, [0, 2, 2, 2])
+    np.testing.assert_array_equal(sample.probability, np.float32([0.25, 0.75, 0.75, 0.75]))
+    assert sample.num_sequences == 2
+    wanted = np.asarray([[0, 2, 2, 2]]) + np.arange(6)[:, None]
+    np.testing.assert_array_equal(sample.sequence.steps.timestep.observation, wanted)
+    np.testing.assert_array_equal(sample.sequence.carry[0], [0, 20, 20, 20])
+
+    # The next page of stream A falls on page 5, then one of stream B evicts page 0.
+    none = [6, 6, 6, 6]
+    plan = InsertPlan(*np.asarray([[5, 0, *none], [4, 1, *none], [3, 6, *none]], np.int32))
+    state = replay.insert(state, pages_of([8, 52, 99, 99, 99, 99]), plan)
+    np.testing.assert_array_equal(state.next, [6, 0, 3, 4, 5, 6])
+    np.testing.assert_array_equal(state.mass, [0, 0, 3, 5, 0, 0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 0.0, -1.0])
+def test_a_refused_update_keeps_the_mass(bad: float) -> None:
+    replay, state, _ = filled(5)
+    np.testing.assert_array_equal(state.mass, masses(1, 3, 5))
+    priorities = np.asarray([bad, 7.0], np.float32)
+    state = replay.update_priorities(state, np.asarray([0, 1], np.int32), priorities)
+    np.testing.assert_array_equal(state.mass, masses(1, 7, 5))
+
+
+def test_an_update_does_not_revive_what_is_not_sampleable() -> None:
+    replay, state, _ = filled(5)
+    index = np.asarray([4, 5], np.int32)
+    state = replay.update_priorities(state, index, np.ones(2, np.float32))
+    np.testing.assert_array_equal(state.mass, masses(1, 3, 5))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
+def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
+    replay, state, index = filled(5)
+    plan = index.plan([0])
+    priority = np.float32(bad)
+    steps = state.pages.steps
+    reward = steps.timestep.reward.at[3, 0].set(priority)
+    steps = steps._replace(timestep=steps.timestep._replace(reward=reward))
+    state = state._replace(pages=state.pages._replace(steps=steps))
+    state = replay.insert(state, pages_of([10]), plan)
+    np.testing.assert_array_equal(state.mass, masses(1, 3, 5, 3))
+
+
+def test_the_first_refused_initial_priority_becomes_one() -> None:
+    replay, state, index = filled(2)
+    steps = state.pages.steps
+    timestep = steps.timestep._replace(reward=jnp.full_like(steps.timestep.reward, jnp.nan))
+    state = state._replace(pages=state.pages._replace(steps=steps._replace(timestep=timestep)))
+    state = replay.insert(state, pages_of([4]), index.plan([0]))
+    np.testing.assert_array_equal(state.mass, masses(1))
+
+
+def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:
+    replay, state, _ = filled(12)  # rows 0 to 23
+    state = state._replace(mass=jnp.where(state.mass > 0, 1.0, 0.0))
+    sample = replay.sample(state, jax.random.key(0), 10)
+    assert sorted(sample.index.tolist()) == list(range(10))
+    trained = np.asarray(sample.sequence.steps.timestep.observation)[1:5]
+    counts = Counter(trained.reshape(-1).tolist())
+    edges = {1: 1, 2: 1, 21: 1, 22: 1}
+    assert counts == {**dict.fromkeys(range(3, 21), 2), **edges}
+
+
+@pytest.mark.parametrize("num_shards", [1, 4])
+def test_draw_frequency_times_weight_is_alike_for_all_sequences(num_shards: int) -> None:
+    names, probabilities = [], []
+    num_stored = 0
+    for shard in range(num_shards):
+        replay, state, index = filled(5 + 3 * shard)
+        # Shards differ in size and in scale; within one, masses differ up to 25 times.
+        state = state._replace(mass=state.mass * (1 + shard) ** 2)
+        num_stored += index.num_sequences
+        for batch in range(20):
+            drawn = replay.sample(state, jax.random.key(100 * shard + batch), 256)
+            names += [(shard, page) for page in np.asarray(drawn.index).tolist()]
+            probabilities.append(shard_probability(drawn.probability, num_shards))
+    weights = importance_weights(jnp.concatenate(probabilities), 1.0)
+    total: Counter[tuple[int, int]] = Counter()
+    for name, weight in zip(names, np.asarray(weights).tolist(), strict=True):
+        total[name] += weight
+    assert len(total) == num_stored
+    share = np.asarray(list(total.values())) / np.mean(list(total.values()))
+    # The rarest sequence expects about 38 draws; strata keep its count within 5 of that.
+    np.testing.assert_allclose(share, 1.0, atol=0.15)
+
+
+def test_insertion_under_donation_keeps_its_buffers_and_its_program() -> None:
+    replay = build(6)
+    index = PageIndex(capacity_pages=6, window=WINDOW, page_steps=2)
+    traces = []
+
+    def traced(state: ReplayState, pages: Page, plan: InsertPlan) -> ReplayState:
+        traces.append(1)
+        return replay.insert(state, pages, plan)
+
+    insert = jax.jit(traced, donate_argnums=0)
+    state = replay.init(example())
+    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)]
+    for start in range(0, 40, 4):
+        state = insert(state, pages_of([start, start + 2]), index.plan([0, 0]))
+        assert [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)] == pointers
+    assert len(traces) == 1
+
+
+def test_an_empty_replay_is_zeros_of_the_announced_size() -> None:
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), example())
+    state = paged_replay(
+        window=WINDOW,
+        page_steps=2,
+        capacity_pages=6,
+        priority_exponent=1.0,
+        initial_priorities=first_reward,
+    ).init(shapes)
+    sizes = [leaf.nbytes for leaf in jax.tree.leaves(state)]
+    assert sum(sizes) == replay_bytes(example(), 6)
+    assert all(not np.any(leaf) for leaf in jax.tree.leaves(state._replace(next=())))
+    np.testing.assert_array_equal(state.next, np.full(6, 6))
+
+
+def test_the_functions_run_under_pmap_one_shard_per_device() -> None:
+    replay, state, _ = filled(5)
+    devices = jax.local_devices()
+    shards = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), state)
+    keys = jax.random.split(jax.random.key(0), len(devices))
+
+    def step(state: ReplayState, key: Array) -> tuple[ReplayState, Array]:
+        sample = replay.sample(state, key, 3)
+        priorities = jnp.full((3,), 2.0)
+        return replay.update_priorities(state, sample.index, priorities), sample.index
+
+    state, index = jax.pmap(step, axis_name="core", donate_argnums=0)(shards, keys)
+    for shard in range(len(devices)):
+        assert np.all(np.asarray(state.mass)[shard][np.asarray(index)[shard]] == 2.0)
+
+
+def test_geometry_is_checked_where_the_replay_is_built() -> None:
+    with pytest.raises(ValueError, match="at least 3 pages of 2 steps"):
+        build(2)

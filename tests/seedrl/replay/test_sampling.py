@@ -1,0 +1,118 @@
+"""The stratified draw: frequencies, strata, and what must never be drawn."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.replay.sampling import Draw, stratified_draw
+from seedrl.types import Array
+
+_draw = jax.jit(stratified_draw, static_argnums=2)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _draw_batches(mass: Array, batch_size: int, num_batches: int) -> Draw:
+    keys = jax.random.split(jax.random.key(3), num_batches)
+    return jax.lax.map(lambda key: stratified_draw(mass, key, batch_size), keys)
+
+
+def draw_many(mass: np.ndarray, batch_size: int, num_batches: int) -> tuple[np.ndarray, np.ndarray]:
+    """`[num_batches, batch_size]` indices and probabilities."""
+    draw = _draw_batches(jnp.asarray(mass, jnp.float32), batch_size, num_batches)
+    return np.asarray(draw.index), np.asarray(draw.probability)
+
+
+def test_frequencies_follow_the_masses() -> None:
+    mass = np.random.default_rng(0).gamma(0.5, size=53).astype(np.float32)
+    mass[[0, 7, 8, 30, 52]] = 0.0
+    index, probability = draw_many(mass, 64, 500)
+    expected = mass / mass.sum(dtype=np.float64) * index.size
+    counts = np.bincount(index.reshape(-1), minlength=mass.size)
+    assert counts[mass == 0].sum() == 0
+    alive = expected > 5
+    chi_squared = np.sum((counts[alive] - expected[alive]) ** 2 / expected[alive])
+    # 99.9th percentile of chi-squared with 50 degrees of freedom; strata only lower it.
+    assert chi_squared < 86.7
+    np.testing.assert_allclose(probability, (mass / mass.sum())[index], rtol=1e-5)
+
+
+def test_every_stratum_is_drawn_from_once() -> None:
+    mass = np.random.default_rng(1).uniform(0.5, 2.0, size=200)
+    edges = np.concatenate([[0], np.cumsum(mass)]) / mass.sum() * 16
+    for index in draw_many(mass, 16, 50)[0]:
+        stratum = np.arange(16)
+        # Item i spans [edges[i], edges[i + 1]] and must meet [b, b + 1].
+        assert np.all(edges[index] <= stratum + 1 + 1e-4)
+        assert np.all(edges[index + 1] >= stratum - 1e-4)
+
+
+def test_equal_masses_are_all_drawn_by_as_many_draws() -> None:
+    index, _ = draw_many(np.ones(96), 96, 20)
+    np.testing.assert_array_equal(index, np.tile(np.arange(96), (20, 1)))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("size", [1, 3, 1000, 2**17])
+def test_zero_mass_is_never_drawn(size: int, scale: float) -> None:
+    rng = np.random.default_rng(size)
+    mass = rng.exponential(size=size) * scale
+    mass[rng.random(size) < 0.7] = 0.0
+    mass[size // 2] = scale
+    mass[-1] = 0.0 if size > 1 else scale
+    mass = np.minimum(mass, 1e30)
+    index, probability = draw_many(mass, 64, 8)
+    assert np.all(mass[index] > 0)
+    assert np.all((probability > 0) & (probability <= 1))
+
+
+def test_a_single_tiny_mass_at_either_end_is_always_drawn() -> None:
+    for position in (0, 2**17 - 1):
+        mass = np.zeros(2**17)
+        mass[position] = 1e-30
+        index, probability = draw_many(mass, 64, 2)
+        assert np.all(index == position)
+        np.testing.assert_allclose(probability, 1.0)
+
+
+def test_tiny_masses_beside_huge_ones_do_not_draw_zeros() -> None:
+    mass = np.zeros(2**17)
+    mass[::3] = 1e-30
+    mass[300] = 1e30
+    index, _ = draw_many(mass, 64, 8)
+    assert np.all(index == 300)
+
+
+def test_the_extremes_of_the_uniform_stay_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    mass = jnp.asarray([0, 1e-3, 0, 1e3, 0, 0, 7e-7, 0, 0, 0, 0], jnp.float32)
+    # In place of a key comes the number that every draw is to get.
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.full(shape, key))
+    draw = jax.jit(lambda uniform: stratified_draw(mass, uniform, 7))
+    for uniform in (0.0, 1.0, np.nextafter(np.float32(1), np.float32(0))):
+        assert np.all(np.asarray(mass)[draw(jnp.float32(uniform)).index] > 0)
+
+
+def test_each_of_a_million_masses_has_its_exact_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sweeps the uniform finely: the share of its values that lead to an item is that item's share.
+    # A flat float32 prefix sum misses it by several counts: it cannot place 1 next to a million.
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.full(shape, key))
+    mass = np.random.default_rng(2).uniform(0.2, 2.0, size=2**20).astype(np.float32)
+    sweep = np.float32(0.5) + np.arange(512, dtype=np.float32) * np.float32(2.0**-20)
+    draw = jax.jit(
+        lambda uniforms: jax.lax.map(lambda u: stratified_draw(jnp.asarray(mass), u, 64), uniforms)
+    )
+    index = np.asarray(draw(sweep).index)
+    for stratum in range(64):
+        items, counts = np.unique(index[:, stratum], return_counts=True)
+        np.testing.assert_array_equal(np.diff(items), 1)
+        expected = mass[items] / mass.sum(dtype=np.float64) * 64 * 2.0**20
+        # The sweep begins and ends amid an item.
+        assert np.all(np.abs(counts - expected)[1:-1] <= 1.0 + 0.01 * expected[1:-1])
+
+
+def test_nothing_to_draw_gives_probability_zero() -> None:
+    draw = _draw(jnp.zeros(10), jax.random.key(0), 4)
+    np.testing.assert_array_equal(draw.index, [0, 0, 0, 0])
+    np.testing.assert_array_equal(draw.probability, [0, 0, 0, 0])

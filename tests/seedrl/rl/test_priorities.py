@@ -1,0 +1,70 @@
+"""Worked examples and failure values of the priority equations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.rl.priorities import MAX_MASS, importance_weights, shard_probability, stored_mass
+
+
+def test_mass_is_the_priority_to_the_exponent() -> None:
+    mass = stored_mass(jnp.asarray([1.0, 4.0, 0.25], jnp.float32), 0.5)
+    np.testing.assert_allclose(mass, [1.0, 2.0, 0.5], rtol=1e-6)
+
+
+def test_exponent_zero_samples_uniformly() -> None:
+    mass = stored_mass(jnp.asarray([1e-3, 1.0, 1e3], jnp.float32), 0.0)
+    np.testing.assert_array_equal(mass, [1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
+def test_priorities_that_are_not_finite_and_positive_are_refused(exponent: float) -> None:
+    refused = jnp.asarray([np.nan, np.inf, -np.inf, 0.0, -1.0], jnp.float32)
+    np.testing.assert_array_equal(stored_mass(refused, exponent), np.zeros(5))
+
+
+def test_extreme_priorities_keep_a_positive_mass_with_a_finite_sum() -> None:
+    mass = np.asarray(stored_mass(jnp.asarray([1e-37, 3e38], jnp.float32), 2.0))
+    assert mass[0] > 0
+    assert mass[1] == np.float32(MAX_MASS)
+    assert np.isfinite(np.float32(mass[1] * 2.0**20))
+
+
+def test_weights_of_a_worked_example() -> None:
+    # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
+    weights = importance_weights(jnp.asarray([0.1, 0.2, 0.4], jnp.float32), 0.5)
+    np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
+
+
+def test_exponent_zero_weighs_everything_alike() -> None:
+    weights = importance_weights(jnp.asarray([0.1, 0.9], jnp.float32), 0.0)
+    np.testing.assert_array_equal(weights, [1.0, 1.0])
+
+
+def test_exponent_one_cancels_the_probability() -> None:
+    probability = jnp.asarray([1e-30, 1e-3, 0.5], jnp.float32)
+    weights = importance_weights(probability, 1.0)
+    np.testing.assert_allclose(weights * probability, np.full(3, 1e-30), rtol=1e-4)
+
+
+def test_draws_of_an_empty_shard_weigh_nothing() -> None:
+    weights = importance_weights(jnp.asarray([0.0, 0.5], jnp.float32), 0.6)
+    np.testing.assert_array_equal(weights, [0.0, 1.0])
+    np.testing.assert_array_equal(importance_weights(jnp.zeros(2), 0.6), [0.0, 0.0])
+
+
+def test_the_maximum_is_taken_over_all_shards() -> None:
+    probability = jnp.asarray([[0.1, 0.2], [0.4, 0.8]], jnp.float32)
+    sharded = jax.vmap(lambda p: importance_weights(p, 1.0, "core"), axis_name="core")(probability)
+    whole = importance_weights(probability.reshape(-1), 1.0)
+    np.testing.assert_allclose(sharded.reshape(-1), whole, rtol=1e-6)
+    np.testing.assert_allclose(whole, [1.0, 0.5, 0.25, 0.125], rtol=1e-6)
+
+
+def test_the_probability_really_drawn_divides_by_the_number_of_shards() -> None:
+    # Masses [1, 3] and [4, 12]: each shard gives one of two draws, so 1 and 4 are drawn alike.
+    poor = shard_probability(jnp.asarray([0.25, 0.75], jnp.float32), 2)
+    rich = shard_probability(jnp.asarray([4 / 16, 12 / 16], jnp.float32), 2)
+    np.testing.assert_allclose(poor, [0.125, 0.375])
+    np.testing.assert_allclose(rich, poor)

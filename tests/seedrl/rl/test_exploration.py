@@ -1,0 +1,45 @@
+"""Epsilons of slots and epsilon-greedy actions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from seedrl.rl.exploration import epsilon_greedy, epsilons
+
+
+def test_the_epsilons_of_ten_slots_are_those_of_seed_rl() -> None:
+    found = epsilons(10)
+    assert found.dtype == np.float32
+    # ε_i = 0.4 ** linspace(1, 8, 10)[i]
+    exponents = [1 + 7 * i / 9 for i in range(10)]
+    np.testing.assert_allclose(found, [0.4**x for x in exponents], rtol=1e-6)
+    np.testing.assert_allclose(found[[0, 9]], [0.4, 0.4**8], rtol=1e-6)
+
+
+def test_the_epsilons_of_one_two_and_no_slots() -> None:
+    np.testing.assert_allclose(epsilons(1), [0.4], rtol=1e-6)
+    np.testing.assert_allclose(epsilons(2), [0.4, 0.4**8], rtol=1e-6)
+    assert epsilons(0).shape == (0,)
+
+
+def test_base_and_alpha_are_settings() -> None:
+    np.testing.assert_allclose(epsilons(2, base=0.5, alpha=3), [0.5, 0.0625], rtol=1e-6)
+
+
+def test_epsilon_zero_is_greedy_and_takes_the_first_of_equals() -> None:
+    q_values = jnp.array([[1.0, 3.0, 3.0], [5.0, 0.0, 2.0]])
+    for seed in range(5):
+        actions = epsilon_greedy(jax.random.key(seed), q_values, jnp.zeros(2))
+        assert actions.dtype == jnp.int32
+        np.testing.assert_array_equal(actions, [1, 0])
+
+
+def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
+    num_rows, num_actions = 30_000, 3
+    q_values = jnp.tile(jnp.array([[0.0, 1.0, 0.0]]), (num_rows, 1))
+    epsilon = jnp.where(jnp.arange(num_rows) < num_rows // 2, 0.9, 0.3)
+    actions = np.asarray(epsilon_greedy(jax.random.key(3), q_values, epsilon))
+    for rows, expected in ((actions[: num_rows // 2], 0.9), (actions[num_rows // 2 :], 0.3)):
+        shares = np.bincount(rows, minlength=num_actions) / len(rows)
+        # Half of the explored third each; 0.015 is four standard deviations.
+        np.testing.assert_allclose(shares[[0, 2]], expected / num_actions, atol=0.015)

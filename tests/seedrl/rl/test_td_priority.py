@@ -1,0 +1,32 @@
+"""Sequence priorities: worked examples and masks."""
+
+import numpy as np
+import pytest
+
+from seedrl.rl.td_priority import sequence_priority
+
+
+def test_a_worked_example() -> None:
+    errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
+    priority = sequence_priority(errors, np.ones((3, 1), bool))
+    np.testing.assert_allclose(priority, [0.9 * 4 + 0.1 * 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("mix", "expected"), [(0.0, 2.0), (0.5, 3.0), (1.0, 4.0)])
+def test_the_mix_goes_from_mean_to_maximum(mix: float, expected: float) -> None:
+    errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
+    np.testing.assert_allclose(
+        sequence_priority(errors, np.ones((3, 1), bool), mix=mix), [expected], rtol=1e-6
+    )
+
+
+def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
+    errors = np.array([[2.0, 1e9], [1e9, 3.0], [4.0, 1e9]], np.float32)
+    is_trained = np.array([[True, False], [False, True], [True, False]])
+    expected = [0.9 * 4 + 0.1 * 3, 3.0]
+    np.testing.assert_allclose(sequence_priority(errors, is_trained), expected, rtol=1e-6)
+
+
+def test_a_sequence_without_a_trained_row_has_priority_zero() -> None:
+    priority = sequence_priority(np.full((2, 1), 1e9, np.float32), np.zeros((2, 1), bool))
+    np.testing.assert_array_equal(priority, [0.0])

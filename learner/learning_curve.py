@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 _ROLES = ("training", "evaluation")
 
@@ -58,5 +58,5 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)

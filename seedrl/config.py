@@ -11,8 +11,8 @@ class EnvironmentConfig:
     """What env servers build.
 
     Attributes:
-      id: a registered gymnasium id, or `package.module:factory` (which env servers must
-        `--allow-env`).
+      id: a registered gymnasium id, or `package.module:factory`, which env servers must admit
+        with `--allow-env`.
       arguments: keyword arguments of the environment, as a JSON object.
       wrappers: `package.module:factory` wrappers, innermost first.
       vectorization: `sync` steps gymnasium environments in turn, `native` uses the environment's

@@ -63,16 +63,17 @@ def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Optio
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
-            parsed: Options
-            unknown: list[str]
-            parsed, unknown = tyro.cli(kind, args=argv, prog=prog, return_unknown_args=True)
+            parsed: tuple[Options, list[str]] = tyro.cli(
+                kind, args=argv, prog=prog, return_unknown_args=True
+            )
     except SystemExit as end:
         if end.code in (0, None):
             raise
         raise ConfigError(f"{_first_paragraph(message.getvalue())} (see {prog} --help)") from None
+    result, unknown = parsed
     if unknown:
         raise ConfigError(f"{_unknown(unknown, _flags(kind))} (see {prog} --help)")
-    return parsed
+    return result
 
 
 def _explain(argv: Sequence[str], prog: str) -> None:

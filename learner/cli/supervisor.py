@@ -57,9 +57,9 @@ class Supervisor:
         self._learner: Child | None = None
         self._env_servers: list[Child] = []
         self._restarted: dict[str, deque[float]] = {}
-        self._outcome: int | None = (
-            None  # set when the run ends for another reason than the learner
-        )
+        self._is_ending = False  # after the first signal
+        # Set when the run ends for another reason than the learner's end.
+        self._outcome: int | None = None
         self._deadline: float | None = None
 
     def __enter__(self) -> Self:

@@ -33,9 +33,9 @@ class TrainOptions(LearnerOptions):
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
       env_servers: number of env-server processes; by default `--launch.env-servers`.
-      envs_per_server: environments of each; all but the evaluation slots then train. By default
+      envs_per_server: environments of each; all but the evaluation slots then train; by default as
         `--launch.envs-per-server`.
-      groups: groups of environments that an env server steps in turn; by default
+      groups: groups of environments that an env server steps in turn; by default as
         `--launch.groups`.
     """
 

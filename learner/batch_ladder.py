@@ -9,14 +9,9 @@ from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep
 
 
-def ladder(largest: int, smallest: int) -> tuple[int, ...]:
-    """Batch sizes by doubling from `smallest` on, ending with `largest` itself."""
-    sizes = [largest]
-    size = smallest
-    while size < largest:
-        sizes.append(size)
-        size *= 2
-    return tuple(sorted(sizes))
+def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
+    """At most `rungs` sizes, each `factor` times the one before, ending with `largest`."""
+    return tuple(sorted({-(-largest // factor**rung) for rung in range(rungs)}))
 
 
 class BatchLadder:
@@ -29,12 +24,10 @@ class BatchLadder:
 
     def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int):
         self.padding_slot = num_training + num_evaluation
-        largest = max(num_training, num_evaluation, 1)
-        sizes = set(ladder(largest, max(1, -(-largest // 8))))
-        self.act_rows = tuple(
-            sorted(sizes | {size for size in (num_training, num_evaluation) if size})
-        )
-        self.page_rows = ladder(max(num_training, 1), 1)
+        sizes = {size for size in (num_training, num_evaluation) if size}
+        self.act_rows = tuple(sorted(sizes | set(ladder(max(sizes), factor=2, rungs=3))))
+        # Pages of one group fill up together, so few sizes are enough: each costs two compilations.
+        self.page_rows = ladder(max(num_training, 1), factor=4, rungs=3)
         self._example = example_timestep(spec)
 
     def padding_batch(self, rows: int) -> tuple[np.ndarray, np.ndarray, TimeStep]:

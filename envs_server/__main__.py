@@ -1,0 +1,32 @@
+"""Entry point of an env server: `python -m envs_server --learner ADDRESS --num-envs E`.
+
+Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
+this env server, or the environment cannot be built here; 3 the environment failed too often.
+"""
+
+import logging
+import sys
+
+from envs_server.client import Client
+from envs_server.lease import Offer
+from envs_server.options import read_options
+from envs_server.stop import Stop
+
+
+def main() -> None:
+    """Runs an env server until its work is over, and exits the process with its code."""
+    options = read_options()
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format="%(asctime)s env server %(process)d: %(message)s",
+        stream=sys.stderr,
+    )
+    stop = Stop()
+    stop.install()
+    offer = Offer(options.num_envs, options.num_groups, options.allowed)
+    client = Client(options.learner, offer, stop, options.max_message_bytes)
+    sys.exit(int(client.run()))
+
+
+if __name__ == "__main__":
+    main()

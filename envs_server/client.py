@@ -1,0 +1,158 @@
+"""Keeps an env server attached to its learner: connects, serves, comes back."""
+
+import enum
+import logging
+import random
+import threading
+from typing import Any, NamedTuple
+
+import grpc
+
+from envs_server.group import EnvironmentFailedError
+from envs_server.lease import Finished, Lease, Offer, Outbox
+from envs_server.stop import Stop
+from envs_server.vector import BuildError
+from seedrl.wire.channel import connect, connect_method
+from seedrl.wire.framing import WireError
+
+_log = logging.getLogger("envs_server")
+
+# The learner will answer the same next time: coming back is of no use.
+_FATAL_CODES = frozenset(
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
+# All slots are leased: there is no hurry.
+_LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
+_FAILURE_BUDGET = 10
+_REFUSAL_SECONDS = 5.0
+# While there is no learner, say so this often.
+_REMINDER_PAUSES = 60
+
+
+class ExitCode(enum.IntEnum):
+    """How an env server ends."""
+
+    FINISHED = 0
+    REFUSED = 2
+    FAILING_ENVIRONMENT = 3
+
+
+class _Return(NamedTuple):
+    """The stream is over, but there should be another; and the longest pause before it."""
+
+    reason: str
+    longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
+
+
+class Client:
+    """Serves one learner for ever, over one stream at a time. Used by one thread.
+
+    After a stream ended it waits a random time below a bound that doubles from 0.1 to 1 second (5
+    if the learner has no slot free), so that a fleet does not return all at once. Environments are
+    built anew for every stream.
+    """
+
+    def __init__(self, address: str, offer: Offer, stop: Stop, max_message_bytes: int) -> None:
+        self._address = address
+        self._offer = offer
+        self._stop = stop
+        self._max_message_bytes = max_message_bytes
+        self._failures = 0
+        self._attempts = 0
+        self._random = random.Random()
+
+    def run(self) -> ExitCode:
+        """Serves until training is over, a stop is asked for, or going on is of no use."""
+        while not self._stop.is_requested:
+            outbox = Outbox()
+            lease = Lease(self._offer, outbox)
+            try:
+                outcome = self._serve(lease, outbox)
+            finally:
+                lease.close()
+            if isinstance(outcome, ExitCode):
+                return outcome
+            self._pause(outcome, lease.is_serving)
+        _log.info("stopped")
+        return ExitCode.FINISHED
+
+    def _serve(self, lease: Lease, outbox: Outbox) -> ExitCode | _Return:
+        """One stream, and what its end means."""
+        try:
+            finished = self._stream(lease, outbox)
+        except grpc.RpcError as error:
+            return self._after_status(error.code(), " ".join((error.details() or "").split()))
+        except (BuildError, WireError) as error:
+            _log.error("%s", error)
+            return ExitCode.REFUSED
+        except EnvironmentFailedError as error:
+            return self._after_failure(error)
+        if finished is None:
+            return _Return("the learner ended the stream")
+        _log.info("finished: %s", finished.reason)
+        return ExitCode.FINISHED
+
+    def _stream(self, lease: Lease, outbox: Outbox) -> Finished | None:
+        with connect(self._address, max_message_bytes=self._max_message_bytes) as channel:
+            call: Any = connect_method(channel)(iter(outbox))
+            self._stop.on_request(call.cancel)
+            try:
+                return lease.serve(call)
+            except BuildError:
+                _await_end(call, outbox)
+                raise
+            finally:
+                self._stop.on_request(None)
+                outbox.close()
+                call.cancel()
+
+    def _after_status(self, code: grpc.StatusCode, details: str) -> ExitCode | _Return:
+        if code in _FATAL_CODES:
+            _log.error("the learner at %s refused: %s", self._address, details)
+            return ExitCode.REFUSED
+        is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED
+        longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS
+        return _Return(f"{code.name}: {details}", longest_pause)
+
+    def _after_failure(self, error: EnvironmentFailedError) -> ExitCode | _Return:
+        self._failures += 1
+        _log.error("%s (failure %d of %d)", error, self._failures, _FAILURE_BUDGET)
+        if self._failures >= _FAILURE_BUDGET:
+            return ExitCode.FAILING_ENVIRONMENT
+        return _Return("an environment failed")
+
+    def _pause(self, outcome: _Return, was_serving: bool) -> None:
+        if self._stop.is_requested:
+            return
+        if was_serving:
+            self._attempts = 0
+        if was_serving or self._attempts % _REMINDER_PAUSES == 0:
+            state = "disconnected from" if was_serving else "waiting for"
+            _log.warning(
+                "%s the learner at %s (%s); coming back", state, self._address, outcome.reason
+            )
+        bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
+        self._attempts += 1
+        self._stop.wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))
+
+
+def _await_end(call: Any, outbox: Outbox) -> None:
+    """Lets a Refusal reach the learner, which then ends the stream."""
+    outbox.close()
+    deadline = threading.Timer(_REFUSAL_SECONDS, call.cancel)
+    deadline.start()
+    try:
+        for _ in call:
+            pass
+    except grpc.RpcError:
+        pass
+    finally:
+        deadline.cancel()

@@ -1,0 +1,61 @@
+"""Catch: a ball falls down a board, a paddle on the bottom row must be under it.
+
+As in bsuite (Osband et al. 2020, "Behaviour Suite for Reinforcement Learning"): the ball starts in
+a random column of the top row and falls one row per step; actions 0, 1, 2 move the paddle left, not
+at all, right. The last step of an episode, in which the ball reaches the bottom row, pays 1 if the
+paddle is under it, else -1. Episodes terminate after `rows - 1` steps.
+"""
+
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+
+class Catch(gymnasium.Env[np.ndarray, np.int64]):
+    """Observations are `[rows, columns]` images: ball and paddle at full brightness, else 0."""
+
+    def __init__(
+        self, *, rows: int = 10, columns: int = 5, dtype: Literal["float32", "uint8"] = "float32"
+    ) -> None:
+        if rows < 2 or columns < 1:
+            raise ValueError(
+                f"expected at least 2 rows and 1 column, got {rows} rows and {columns} columns"
+            )
+        self._rows, self._columns, self._dtype = rows, columns, np.dtype(dtype)
+        self._bright = 255 if dtype == "uint8" else 1
+        self.observation_space = Box(0, self._bright, (rows, columns), self._dtype.type)
+        self.action_space = Discrete(3)
+        self._ball_row = self._ball_column = self._paddle_column = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Drops the next ball; the paddle starts in the middle."""
+        super().reset(seed=seed)
+        self._ball_row = 0
+        self._ball_column = int(self.np_random.integers(self._columns))
+        self._paddle_column = self._columns // 2
+        return self._board(), {}
+
+    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Moves the paddle, then lets the ball fall by one row."""
+        column = self._paddle_column + int(action) - 1
+        self._paddle_column = min(max(column, 0), self._columns - 1)
+        self._ball_row += 1
+        terminated = self._ball_row == self._rows - 1
+        is_caught = self._paddle_column == self._ball_column
+        reward = (1.0 if is_caught else -1.0) if terminated else 0.0
+        return self._board(), reward, terminated, False, {}
+
+    def _board(self) -> np.ndarray:
+        board = np.zeros((self._rows, self._columns), self._dtype)
+        board[self._ball_row, self._ball_column] = self._bright
+        board[self._rows - 1, self._paddle_column] = self._bright
+        return board
+
+
+def make(**arguments: Any) -> Catch:
+    """A Catch environment; `arguments` are those of the class."""
+    return Catch(**arguments)

@@ -1,0 +1,99 @@
+"""An environment that says where it is, so that whoever mixes up its steps is found out.
+
+Its observation is (environment, incarnation, episode, step), and its reward is a hash of those and
+of the action received: any step, reward or action that is swapped, shifted, repeated or lost shows.
+The seed holds the first two: `seed = incarnation << 16 | environment`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+_MASK = 0xFFFF_FFFF
+_IMAGE_SIDE = 84
+
+
+def reward_of(environment: Any, incarnation: Any, episode: Any, step: Any, action: Any) -> Any:
+    """The reward that comes with the observation (environment, incarnation, episode, step).
+
+    `action` is the one that led there from step `step - 1`. An integer from 0 to 65,535, exact in
+    float32, for ints; `[...] uint64` for integer arrays that broadcast.
+    """
+    fields: list[Any] = [environment, incarnation, episode, step, action]
+    if any(isinstance(field, (np.ndarray, np.generic)) for field in fields):
+        fields = [np.atleast_1d(np.asarray(field).astype(np.uint64)) for field in fields]
+    mixed: Any = 0x811C_9DC5
+    for field in fields:
+        # A product of two 32-bit numbers fits into uint64: no overflow before the mask.
+        mixed = (mixed ^ field) * 0x9E37_79B1 & _MASK
+        mixed = mixed ^ mixed >> 15
+    return mixed & 0xFFFF
+
+
+def image_of(observation: np.ndarray) -> np.ndarray:
+    """`[84, 84] uint8`: the 16 little-endian bytes of `observation [4] uint32`, over and over."""
+    octets = observation.astype("<u4").view(np.uint8)
+    repeats = _IMAGE_SIDE * _IMAGE_SIDE // len(octets)
+    return np.tile(octets, repeats).reshape(_IMAGE_SIDE, _IMAGE_SIDE)
+
+
+class Counting(gymnasium.Env[np.ndarray, np.int64]):
+    """Counts episodes and steps.
+
+    Args:
+      lengths: steps of the episodes, used in turn, at least 1 each. Episodes 0, 2, 4... terminate,
+        the others are truncated.
+      num_actions: number of actions; all of them only matter to the reward.
+      image: observations are `image_of` the four numbers instead of `[4] uint32`.
+    """
+
+    def __init__(
+        self, *, lengths: Sequence[int] = (7,), num_actions: int = 5, image: bool = False
+    ) -> None:
+        if not lengths or min(lengths) < 1:
+            raise ValueError(f"expected lengths of at least one step, got {list(lengths)}")
+        self._lengths = tuple(lengths)
+        self._image = image
+        self.action_space = Discrete(num_actions)
+        self.observation_space = (
+            Box(0, 255, (_IMAGE_SIDE, _IMAGE_SIDE), np.uint8)
+            if image
+            else Box(0, _MASK, (4,), np.uint32)
+        )
+        self._environment = self._incarnation = self._step = 0
+        self._episode = -1
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts the next episode, with a seed the first one."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self._environment, self._incarnation = seed & 0xFFFF, seed >> 16
+            self._episode = -1
+        self._episode += 1
+        self._step = 0
+        return self._observation(), {}
+
+    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Counts on."""
+        self._step += 1
+        reward = reward_of(
+            self._environment, self._incarnation, self._episode, self._step, int(action)
+        )
+        is_over = self._step == self._lengths[self._episode % len(self._lengths)]
+        is_even = self._episode % 2 == 0
+        return self._observation(), float(reward), is_over and is_even, is_over and not is_even, {}
+
+    def _observation(self) -> np.ndarray:
+        fields = (self._environment, self._incarnation, self._episode, self._step)
+        observation = np.array(fields, np.uint32)
+        return image_of(observation) if self._image else observation
+
+
+def make(**arguments: Any) -> Counting:
+    """A counting environment; `arguments` are those of the class."""
+    return Counting(**arguments)

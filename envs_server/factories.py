@@ -1,0 +1,79 @@
+"""Which Python callables a learner may name: `package.module:factory`, checked against patterns."""
+
+import fnmatch
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from envs_server.vector import BuildError
+
+# What ships with the env server is always allowed.
+OWN_PATTERN = "envs_server.envs.*"
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+def is_factory(name: str) -> bool:
+    """Whether `name` means a factory rather than a registered gymnasium id."""
+    return ":" in name
+
+
+def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
+    """The callable that `name` (`package.module:factory`) stands for.
+
+    `allowed` are shell patterns (`*`, `?`, `[a-z]`) for the whole name; nothing is imported before
+    one matches. The name under which the callable was defined must match too, so that a module that
+    is allowed does not lend out what it merely imported.
+
+    Raises BuildError.
+    """
+    if not _NAME.fullmatch(name):
+        raise BuildError(
+            f"expected a registered gymnasium id or package.module:factory, got {name!r}; "
+            "gymnasium's own module:id is not supported"
+        )
+    _check(name, name, allowed)
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        reason = one_line(error)
+        raise BuildError(f"cannot import {module_name} for environment {name}: {reason}") from error
+    factory = getattr(module, attribute, None)
+    if not callable(factory):
+        raise BuildError(f"expected a callable {attribute} in {module_name}, there is none")
+    defined_in = getattr(factory, "__module__", None)
+    if defined_in != module_name:
+        defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"
+        _check(name, defined_as, allowed)
+    return factory
+
+
+def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any] | None:
+    """The factory `package.module:factory_vec` beside a factory, if its module has one.
+
+    It takes `num_envs` and the factory's own arguments, and returns a gymnasium VectorEnv. Call
+    this only after `load_factory(name)`.
+    """
+    module_name, _, attribute = name.partition(":")
+    if not hasattr(importlib.import_module(module_name), f"{attribute}_vec"):
+        return None
+    return load_factory(f"{name}_vec", allowed)
+
+
+def one_line(error: BaseException) -> str:
+    """The type and text of an exception, on one line of at most 300 characters."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+
+
+def _check(name: str, candidate: str, allowed: Sequence[str]) -> None:
+    patterns = (OWN_PATTERN, *allowed)
+    if any(fnmatch.fnmatchcase(candidate, pattern) for pattern in patterns):
+        return
+    origin = "" if candidate == name else f" (defined as {candidate})"
+    raise BuildError(
+        f"{name}{origin} is not among the factories that this env server may build "
+        f"({', '.join(patterns)}); start it with --allow-env '{candidate}'"
+    )

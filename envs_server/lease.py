@@ -1,0 +1,151 @@
+"""One stream to the learner: the handshake, then groups stepped in turn until the stream ends."""
+
+import logging
+import os
+import queue
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from envs_server.building import build
+from envs_server.factories import one_line
+from envs_server.group import EnvGroup
+from envs_server.recipe import read_recipe
+from envs_server.vector import BuildError
+from seedrl.wire.framing import ActionsPayload, ToLearner, WireError
+from seedrl.wire.payload import read_header
+from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Group, Hello, Ready, Refusal
+from seedrl.wire.version import MAJOR, MINOR
+
+_log = logging.getLogger("envs_server")
+
+
+class Offer(NamedTuple):
+    """What this env server offers: how much, and which factories may be named (patterns)."""
+
+    num_envs: int
+    num_groups: int
+    allowed: tuple[str, ...]
+
+
+class Finished(NamedTuple):
+    """The learner said that training is over, and why."""
+
+    reason: str
+
+
+class Outbox:
+    """Messages on their way out; gRPC reads them in a thread of its own. Safe to share."""
+
+    def __init__(self) -> None:
+        self._messages: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+
+    def put(self, message: ToLearner) -> None:
+        """Sends `message` after those before it."""
+        self._messages.put(message)
+
+    def close(self) -> None:
+        """Ends the outgoing half of the stream after what was put."""
+        self._messages.put(None)
+
+    def __iter__(self) -> Iterator[ToLearner]:
+        return iter(self._messages.get, None)
+
+
+class Lease:
+    """A stream's environments, owned from Assign until `close`. Used by one thread."""
+
+    def __init__(self, offer: Offer, outbox: Outbox) -> None:
+        self._offer = offer
+        self._outbox = outbox
+        self._groups: list[EnvGroup] = []
+        self.is_serving = False
+
+    def serve(self, messages: Iterator[Any]) -> Finished | None:
+        """Serves `messages`, what the learner sends, until they end.
+
+        Returns Finished if the learner says so, None if the stream just ended. Raises WireError if
+        the learner breaks the contract, BuildError (after a Refusal was put) if the environment
+        cannot be built, EnvironmentFailedError if one fails, and what `messages` raises.
+        """
+        self._outbox.put(self._hello())
+        for message in messages:
+            if isinstance(message, ActionsPayload):
+                self._outbox.put(self._group_of(message).step(message))
+            elif isinstance(message, WireError):
+                raise message
+            elif message.WhichOneof("content") == "finish":
+                return Finished(message.finish.reason)
+            else:
+                self._start(message.assign)
+        return None
+
+    def close(self) -> None:
+        """Closes all environments, whatever they say to it."""
+        for group in self._groups:
+            try:
+                group.close()
+            except Exception as error:
+                _log.warning("closing environments: %s", one_line(error))
+        self._groups = []
+
+    def _hello(self) -> FromEnvServer:
+        return FromEnvServer(
+            hello=Hello(
+                major=MAJOR,
+                minor=MINOR,
+                num_envs=self._offer.num_envs,
+                num_groups=self._offer.num_groups,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+            )
+        )
+
+    def _start(self, assign: Assign) -> None:
+        if self._groups:
+            raise WireError("expected actions or Finish after the handshake, got another Assign")
+        _check_groups(assign.groups, self._offer.num_envs)
+        try:
+            self._build(assign)
+        except BuildError as error:
+            self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
+            raise
+        self._outbox.put(FromEnvServer(ready=Ready(spec=self._groups[0].spec.to_json())))
+        for group in self._groups:
+            self._outbox.put(group.first())
+        self.is_serving = True
+        _log.info(
+            "connected: %d x %s in %d groups",
+            sum(len(group.slots) for group in assign.groups),
+            assign.environment.id,
+            len(assign.groups),
+        )
+
+    def _build(self, assign: Assign) -> None:
+        recipe = read_recipe(assign.environment, self._offer.allowed)
+        for index, group in enumerate(assign.groups):
+            seeds = [int(seed) for seed in group.seeds]
+            environment = build(recipe, assign.environment.vectorization, len(seeds))
+            try:
+                self._groups.append(EnvGroup(index, environment, seeds))
+            except BuildError:
+                environment.close()
+                raise
+
+    def _group_of(self, payload: ActionsPayload) -> EnvGroup:
+        index = read_header(payload.data).group
+        if index >= len(self._groups):
+            raise WireError(
+                f"expected actions for a group below {len(self._groups)}, got group {index}"
+            )
+        return self._groups[index]
+
+
+def _check_groups(groups: Sequence[Group], num_envs: int) -> None:
+    sizes = [len(group.slots) for group in groups]
+    if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
+        raise WireError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
+    if [len(group.seeds) for group in groups] != sizes:
+        raise WireError("expected one seed for each slot of a group in Assign")
+    if any(seed >= 2**31 for group in groups for seed in group.seeds):
+        raise WireError("expected seeds below 2^31 in Assign")

@@ -1,0 +1,63 @@
+"""The command line of an env server."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Step environments on this machine's CPUs for a learner.
+
+    Which environment, and with which seeds, the learner says; this side only decides which
+    factories may be built. It comes back for ever if the learner goes away, and ends when training
+    is over.
+
+    Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
+    this env server, or the environment cannot be built here; 3 the environment failed too often.
+    """
+
+    learner: str
+    """Address of the learner: host:port or unix:/path."""
+
+    num_envs: int
+    """Environments on offer, over all groups; the learner may take fewer."""
+
+    groups: int = 2
+    """Groups that are stepped in turn: one steps while the others wait for actions. No more than
+    there are environments."""
+
+    allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
+    """Shell patterns of factories (package.module:factory), for environments and wrappers, that the
+    learner may name beside envs_server.envs.*; registered gymnasium ids are always allowed."""
+
+    max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
+    """Longest message sent; the learner has its own limit."""
+
+    log_level: LogLevel = "info"
+    """What to report on stderr."""
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or self.num_envs < 1:
+            raise ValueError(
+                "expected at least one environment and one group, "
+                f"got --num-envs {self.num_envs} --groups {self.groups}"
+            )
+
+    @property
+    def num_groups(self) -> int:
+        """Groups that are asked for: none is empty."""
+        return min(self.groups, self.num_envs)
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """All patterns of `allow_env`."""
+        return tuple(pattern for patterns in self.allow_env for pattern in patterns)
+
+
+def read_options(arguments: list[str] | None = None) -> Options:
+    """Parses a command line, by default this process's own. Exits with code 2 if it is wrong."""
+    return tyro.cli(Options, prog="seedrl-env-server", args=arguments)

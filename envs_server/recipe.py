@@ -1,0 +1,55 @@
+"""What a learner asks to be built, checked and with its factories loaded."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from envs_server.factories import is_factory, load_factory, load_vector_factory
+from envs_server.vector import BuildError
+from seedrl.wire.seedrl_pb2 import Environment
+
+# Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
+_RESERVED = frozenset(
+    {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "disable_env_checker"}
+)
+
+
+class Recipe(NamedTuple):
+    """An environment to build.
+
+    Attributes:
+      id: a registered gymnasium id, or the name of `factory`.
+      arguments: keyword arguments of the environment.
+      wrappers: each takes an environment and returns one; innermost first.
+      factory: builds one environment; None for a registered id.
+      vector_factory: builds a vector of them from `num_envs` and `arguments`; None without one.
+    """
+
+    id: str
+    arguments: dict[str, Any]
+    wrappers: tuple[Callable[[Any], Any], ...] = ()
+    factory: Callable[..., Any] | None = None
+    vector_factory: Callable[..., Any] | None = None
+
+
+def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
+    """Checks `environment` and loads what it names, if `allowed` admits it. Raises BuildError."""
+    factory = vector_factory = None
+    if is_factory(environment.id):
+        factory = load_factory(environment.id, allowed)
+        vector_factory = load_vector_factory(environment.id, allowed)
+    wrappers = tuple(load_factory(name, allowed) for name in environment.wrappers)
+    arguments = _read_arguments(environment.arguments)
+    return Recipe(environment.id, arguments, wrappers, factory, vector_factory)
+
+
+def _read_arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text or "{}")
+    except ValueError as error:
+        raise BuildError(f"expected a JSON object in environment.arguments: {error}") from error
+    if not isinstance(arguments, dict):
+        raise BuildError(f"expected a JSON object in environment.arguments, got {text[:100]!r}")
+    if reserved := _RESERVED & arguments.keys():
+        raise BuildError(f"environment.arguments must not contain {', '.join(sorted(reserved))}")
+    return arguments

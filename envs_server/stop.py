@@ -1,0 +1,58 @@
+"""The wish to stop, from a signal to whoever blocks."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+
+class Stop:
+    """A stop request that a signal handler may make. Owns a pipe and a thread that reads it.
+
+    A signal handler runs in the middle of whatever the main thread does, maybe while that holds the
+    lock which setting an event or cancelling a stream needs. So the handler only writes a byte, and
+    the thread does the rest.
+    """
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._cancel: Callable[[], object] | None = None
+        self._read_end, self._write_end = os.pipe()
+        threading.Thread(target=self._watch, name="stop", daemon=True).start()
+
+    def install(self) -> None:
+        """Makes SIGTERM and SIGINT stop requests. Call it in the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def request(self) -> None:
+        """Asks to stop. Safe in a signal handler, and more than once."""
+        os.write(self._write_end, b"x")
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the request has been made."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleeps for that long at most; True, at once, if asked to stop."""
+        return self._event.wait(seconds)
+
+    def on_request(self, cancel: Callable[[], object] | None) -> None:
+        """Calls `cancel` when asked to stop, or now if already asked; None forgets the last one."""
+        with self._lock:
+            self._cancel = cancel
+            if cancel and self._event.is_set():
+                cancel()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.request()
+
+    def _watch(self) -> None:
+        os.read(self._read_end, 1)
+        self._event.set()
+        with self._lock:
+            if self._cancel:
+                self._cancel()

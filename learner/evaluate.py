@@ -1,0 +1,157 @@
+"""Playing a checkpoint through the service, with learning off."""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learner.act_step import ActingState, ActPrograms, build_act_programs, example_page
+from learner.batch_ladder import BatchLadder
+from learner.episodes import EpisodeTracker
+from learner.evaluation import FrozenParams, Round, Score
+from learner.service import Service
+from learner.serving import Batch, Serving
+from learner.slots import SlotTable
+from seedrl import checkpoints
+from seedrl.agents.agent import Agent
+from seedrl.config import Config
+from seedrl.errors import CheckpointError, EnvironmentRefusedError
+from seedrl.specs import EnvSpec
+
+_POLL_SECONDS = 0.2
+
+
+class Evaluation(NamedTuple):
+    """Undiscounted returns of a checkpoint's policy.
+
+    Attributes:
+      mean, standard_error, minimum, maximum: of the returns.
+      episodes: how many were played; the same number on every slot.
+      updates: the version of the parameters.
+      returns: each episode's.
+    """
+
+    mean: float
+    standard_error: float
+    minimum: float
+    maximum: float
+    episodes: int
+    updates: int
+    returns: tuple[float, ...]
+
+
+def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
+    """Serves until env servers have played `episodes` of the newest checkpoint; blocks.
+
+    Every slot evaluates. As many slots are used as share the episodes evenly, so that exactly
+    `episodes` are played; the round starts once all of them are leased.
+
+    Raises CheckpointError if there is no readable checkpoint, EnvironmentRefusedError if no env
+    server can build the environment.
+    """
+    checkpoint = checkpoints.latest(workdir / "checkpoints")
+    if checkpoint is None:
+        raise CheckpointError(f"expected a checkpoint in {workdir / 'checkpoints'}, found none")
+    most = config.serving.training_slots + config.serving.evaluation_slots
+    num_slots = next(n for n in range(min(most, episodes), 0, -1) if episodes % n == 0)
+    slots = SlotTable(
+        training=0, evaluation=num_slots, seed=config.seed, epochs=checkpoint.meta["epochs"]
+    )
+    serving = Serving(slots, page_steps=1, deadline_seconds=config.serving.batch_deadline_seconds)
+    spec = EnvSpec.from_json(checkpoint.meta["env_spec"])
+    service = Service(serving, config.environment, config.serving, spec=spec)
+    service.start()
+    try:
+        player = _Player(config, checkpoint, spec, service, num_slots)
+        score = player.play(episodes)
+    except BaseException:
+        service.stop(grace_seconds=0.0)
+        raise
+    service.finish("the evaluation is over", grace_seconds=1.0)
+    returns = np.asarray(score.returns)
+    return Evaluation(
+        mean=float(returns.mean()),
+        standard_error=float(returns.std(ddof=min(1, len(returns) - 1)) / np.sqrt(len(returns))),
+        minimum=float(returns.min()),
+        maximum=float(returns.max()),
+        episodes=len(returns),
+        updates=score.frozen.version,
+        returns=score.returns,
+    )
+
+
+class _Player:
+    """Acts for evaluation slots only, in the caller's thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        checkpoint: checkpoints.Checkpoint,
+        spec: EnvSpec,
+        service: Service,
+        num_slots: int,
+    ):
+        agent: Agent = config.agent.build(spec)
+        key = jax.random.PRNGKey(config.seed)
+        abstract = {"params": jax.eval_shape(agent.init, key), "updates": np.int32(0)}
+        restored = checkpoints.restore(checkpoint, abstract)
+        self._frozen = FrozenParams(
+            jax.device_put(restored["params"], jax.local_devices()[0]), int(restored["updates"])
+        )
+        self._service = service
+        self._num_slots = num_slots
+        self._ladder = BatchLadder(spec, num_training=0, num_evaluation=num_slots)
+        self._episodes = EpisodeTracker(num_slots)
+        self._programs: ActPrograms = build_act_programs(
+            agent,
+            example_page(agent, spec, 1),
+            num_training=0,
+            num_slots=num_slots,
+            exploration=np.full(num_slots, agent.evaluation_exploration, np.float32),
+        )
+        self._state: ActingState = self._programs.init(key)
+
+    def play(self, episodes: int) -> Score:
+        """Plays a round; starts it anew if env servers come or go."""
+        round_: Round | None = None
+        next_look = 0.0
+        while True:
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + _POLL_SECONDS
+                round_ = self._current_round(round_, episodes)
+            batch = self._service.next_batch(
+                is_training_allowed=False,
+                is_evaluation_allowed=round_ is not None,
+                timeout=_POLL_SECONDS,
+            )
+            if batch is not None and round_ is not None:
+                self._act(batch, round_)
+                if round_.score is not None:
+                    return round_.score
+
+    def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
+        if self._service.refusal is not None:
+            raise EnvironmentRefusedError(self._service.refusal)
+        live = self._service.live_slots(evaluation=True)
+        if len(live) < self._num_slots:
+            return None
+        return round_ or Round(self._frozen, live, episodes)
+
+    def _act(self, batch: Batch, round_: Round) -> None:
+        slots, positions, timestep = self._ladder.stage(batch)
+        self._state, action = self._programs.act(
+            self._state,
+            self._frozen.params,
+            np.int32(self._frozen.version),
+            slots,
+            positions,
+            timestep,
+        )
+        rows = len(batch.slots)
+        self._service.answer(batch, np.asarray(action)[:rows])
+        step_type = timestep.step_type[:rows]
+        ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:rows])
+        round_.observe(batch.slots, step_type, ended)

@@ -89,7 +89,7 @@ def save(
     target = directory / f"{step:012d}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _writing(directory):
+        with _writing(directory, timeout_seconds=_LOCK_SECONDS):
             _remove_temporary(directory)
             state = jax.tree.map(np.asarray, arrays)
             _require_space(directory, [*jax.tree.leaves(state), *(extra or {}).values()])
@@ -205,9 +205,7 @@ def _remove_temporary(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _writing(
-    directory: Path, *, timeout_seconds: float = _LOCK_SECONDS, create: bool = True
-) -> Iterator[None]:
+def _writing(directory: Path, *, timeout_seconds: float, create: bool = True) -> Iterator[None]:
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     descriptor = os.open(directory / ".lock", flags, 0o600)
     deadline = time.monotonic() + timeout_seconds

@@ -1,9 +1,9 @@
 """n-step returns: SEED RL's table in our convention, worked examples and a loop in float64.
 
-SEED RL has one row where an episode ends: its reward and `done` arrive with the first observation of
-the next episode. We have two rows there: LAST, then FIRST. SEED RL's target y_t belongs to the action
-that led to row t, ours to the row on which the action was taken, so y_t is our G of the row before.
-Where SEED RL's sequence ends, it shortens the sums; we get the same from a truncated LAST row.
+SEED RL has one row where an episode ends: its reward and `done` arrive with the first observation
+of the next episode. We have two rows there: LAST, then FIRST. SEED RL's target y_t belongs to the
+action that led to row t, ours to the row on which the action was taken, so y_t is our G of the row
+before. Where SEED RL's sequence ends, it shortens the sums; we get the same from a truncated LAST.
 """
 
 import functools

@@ -1,0 +1,31 @@
+"""Heads: the dueling identity and layouts."""
+
+import jax
+import numpy as np
+
+from seedrl.networks.heads import DuelingHead, QHead
+
+FEATURES = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+
+
+def test_dueling_adds_the_value_to_centred_advantages() -> None:
+    head = DuelingHead(num_actions=3, hidden_sizes=())
+    params = head.init(jax.random.key(0), FEATURES)
+    q_values = head.apply(params, FEATURES)
+    weights = params["params"]
+    value = FEATURES @ weights["value"]["kernel"] + weights["value"]["bias"][None, None]
+    advantage = FEATURES @ weights["advantage"]["kernel"]
+    expected = value + advantage - np.mean(advantage, axis=-1, keepdims=True)
+    np.testing.assert_allclose(q_values, expected, atol=1e-5)
+    np.testing.assert_allclose(np.mean(q_values, axis=-1, keepdims=True), value, atol=1e-5)
+    assert "bias" not in weights["advantage"]
+
+
+def test_heads_have_hidden_layers_of_their_own() -> None:
+    sizes = {"hidden_sizes": (5, 6), "num_actions": 2}
+    dueling = jax.eval_shape(DuelingHead(**sizes).init, jax.random.key(0), FEATURES)["params"]
+    assert set(dueling) == {"value_hidden", "value", "advantage_hidden", "advantage"}
+    assert dueling["value_hidden"]["Dense_1"]["kernel"].shape == (5, 6)
+    plain = jax.eval_shape(QHead(**sizes).init, jax.random.key(0), FEATURES)["params"]
+    assert set(plain) == {"hidden", "q"}
+    assert plain["q"]["kernel"].shape == (6, 2)

@@ -1,0 +1,152 @@
+"""The Q-network: what the core sees, carries, dtypes and refusals."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.q_network import QNetworkCarry, QNetworkConfig
+from seedrl.networks.recurrent import LSTMCarry
+from seedrl.specs import ArraySpec, EnvSpec
+
+T, B = 5, 2
+SPEC = EnvSpec({"image": ArraySpec((4, 4), "uint8"), "speed": (ArraySpec((2,), "float32"),)}, 3)
+SMALL = functools.partial(QNetworkConfig, torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=())
+
+
+@functools.cache
+def built(core: str = "lstm", frame_stack: int = 3, dtype: str = "float32") -> tuple[Network, Any]:
+    network = SMALL(core=core, frame_stack=frame_stack, dtype=dtype).build(SPEC)
+    params = jax.jit(network.init)(jax.random.key(0))
+    return network._replace(unroll=jax.jit(network.unroll)), params
+
+
+def random_inputs(seed: int = 0) -> NetworkInput:
+    random = np.random.default_rng(seed)
+    is_first = np.zeros((T, B), bool)
+    is_first[3, 1] = True
+    return NetworkInput(
+        observation={
+            "image": random.integers(0, 256, (T, B, 4, 4), dtype=np.uint8),
+            "speed": (random.normal(size=(T, B, 2)).astype(np.float32),),
+        },
+        previous_action=random.integers(0, 3, (T, B)).astype(np.int32),
+        reward=random.normal(size=(T, B)).astype(np.float32),
+        is_first=is_first,
+    )
+
+
+def changed_rows(network: Network, params: Any, inputs: NetworkInput, other: NetworkInput) -> Any:
+    carry = network.initial_carry(B)
+    q_values, _ = network.unroll(params, carry, inputs)
+    others, _ = network.unroll(params, carry, other)
+    return np.any(np.asarray(q_values != others), axis=-1)
+
+
+def test_defaults_are_those_of_r2d2() -> None:
+    config = QNetworkConfig()
+    assert (config.torso, config.torso_sizes, config.core, config.core_size) == (
+        "nature",
+        (512,),
+        "lstm",
+        512,
+    )
+    assert (config.head_sizes, config.dueling, config.frame_stack) == ((512,), True, 4)
+    spec = EnvSpec(ArraySpec((84, 84), "uint8"), 18)
+    params = jax.eval_shape(config.build(spec).init, jax.random.key(0))["params"]
+    # SEED RL's check of the core's input, which it never runs: 512 + A + 1.
+    assert params["LSTM_0"]["input"]["kernel"].shape == (512 + 18 + 1, 4 * 512)
+
+
+@pytest.mark.parametrize("core", ["lstm", "gru", "none"])
+def test_unrolling_row_by_row_equals_unrolling_at_once(core: str) -> None:
+    network, params = built(core)
+    inputs = random_inputs()
+    at_once, last_carry = network.unroll(params, network.initial_carry(B), inputs)
+    carry, rows = network.initial_carry(B), []
+    for t in range(T):
+        row = jax.tree.map(lambda leaf, t=t: leaf[t : t + 1], inputs)
+        q_values, carry = network.unroll(params, carry, row)
+        rows.append(q_values)
+    np.testing.assert_allclose(np.concatenate(rows), at_once, atol=1e-6)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-6), carry, last_carry)
+    assert at_once.shape == (T, B, 3)
+
+
+def test_an_episode_forgets_the_one_before() -> None:
+    network, params = built()
+    inputs = random_inputs()
+    image = inputs.observation["image"].copy()
+    image[:3] = 255 - image[:3]
+    other = inputs._replace(observation={**inputs.observation, "image": image})
+    expected = np.ones((T, B), bool)
+    expected[3:, 1] = False  # FIRST on row 3 of stream 1
+    np.testing.assert_array_equal(changed_rows(network, params, inputs, other), expected)
+
+
+@pytest.mark.parametrize("name", ["previous_action", "reward"])
+def test_the_core_sees_action_and_reward_except_on_first(name: str) -> None:
+    network, params = built()
+    inputs = random_inputs()
+    values = getattr(inputs, name).copy()
+    values[3] = (values[3] + 1) % 3
+    expected = np.zeros((T, B), bool)
+    expected[3:, 0] = True  # stream 1 starts an episode on row 3
+    changed = changed_rows(network, params, inputs, inputs._replace(**{name: values}))
+    np.testing.assert_array_equal(changed, expected)
+
+
+def test_a_feed_forward_network_has_no_carry_and_sees_the_observation_alone() -> None:
+    network, params = built("none", 1)
+    assert jax.tree.leaves(network.initial_carry(B)) == []
+    inputs = random_inputs()
+    other = inputs._replace(reward=inputs.reward + 1, previous_action=inputs.previous_action * 0)
+    assert not changed_rows(network, params, inputs, other).any()
+
+
+def test_a_carry_is_state_and_previous_images() -> None:
+    network, _ = built()
+    carry = network.initial_carry(B)
+    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), carry)
+    state = ((B, 5), "float32")
+    expected = QNetworkCarry(LSTMCarry(state, state), (((B, 2, 4, 4), "uint8"),))
+    assert shapes == expected
+
+
+def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() -> None:
+    network, params = built(dtype="bfloat16")
+    exact, _ = built()
+    inputs = random_inputs()
+    q_values, carry = network.unroll(params, network.initial_carry(B), inputs)
+    expected, _ = exact.unroll(params, exact.initial_carry(B), inputs)
+    assert {leaf.dtype for leaf in jax.tree.leaves((params, q_values, carry.core))} == {
+        jnp.dtype("float32")
+    }
+    np.testing.assert_allclose(q_values, expected, atol=0.05)
+    assert np.any(np.asarray(q_values) != np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"core": "rnn"}, r"network.core: expected lstm, gru, none; got 'rnn'"),
+        ({"torso": "vgg"}, r"network.torso: expected mlp, nature, impala; got 'vgg'"),
+        ({"dtype": "float16"}, r"network.dtype: expected float32, bfloat16; got 'float16'"),
+        ({"frame_stack": 0}, r"network.frame_stack: expected at least 1, got 0"),
+        ({"head_sizes": (0,)}, r"network.head_sizes: expected sizes >= 1, got \(0,\)"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        QNetworkConfig(**arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"torso": "nature", "frame_stack": 1}, {"frame_stack": 4}])
+def test_an_observation_without_an_image_is_refused(arguments: dict[str, Any]) -> None:
+    spec = EnvSpec(ArraySpec((4,), "float32"), 2)
+    with pytest.raises(ValueError, match=r"the observation has observation float32\[4\]"):
+        QNetworkConfig(**{"torso": "mlp", **arguments}).build(spec)

@@ -1,0 +1,70 @@
+"""Torsos: shapes of the published networks, scaling and mixed observations."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.networks.torsos import ImpalaEncoder, NatureEncoder, ObservationTorso, is_image
+from seedrl.specs import ArraySpec
+
+IMAGE = ArraySpec((6, 6, 3), "uint8")
+VECTOR = ArraySpec((4,), "float32")
+
+
+def shapes(module: Any, *inputs: Any) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """Kernel shapes in order of the layers, and the output's shape, without computing anything."""
+    params = jax.eval_shape(module.init, jax.random.key(0), *inputs)
+    output = jax.eval_shape(module.apply, params, *inputs)
+    layers = sorted(params["params"].items(), key=lambda item: int(item[0].split("_")[1]))
+    return [layer["kernel"].shape for _, layer in layers], output.shape
+
+
+def test_the_nature_network_is_that_of_the_paper() -> None:
+    kernels, output = shapes(NatureEncoder(), jnp.zeros((1, 84, 84, 4)))
+    assert kernels == [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
+    assert output == (1, 7 * 7 * 64)
+
+
+def test_the_impala_network_is_that_of_the_paper() -> None:
+    kernels, output = shapes(ImpalaEncoder(), jnp.zeros((1, 72, 96, 3)))
+    sections = [
+        [(3, 3, depth, size)] + 4 * [(3, 3, size, size)]
+        for depth, size in [(3, 16), (16, 32), (32, 32)]
+    ]
+    assert kernels == [shape for section in sections for shape in section]
+    assert output == (1, 9 * 12 * 32)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (ArraySpec((84, 84), "uint8"), True),
+        (IMAGE, True),
+        (ArraySpec((128,), "uint8"), False),
+        (ArraySpec((84, 84), "float32"), False),
+    ],
+)
+def test_an_image_is_uint8_of_rank_two_or_three(spec: ArraySpec, expected: bool) -> None:
+    assert is_image(spec) is expected
+
+
+def test_without_layers_an_mlp_torso_is_the_scaled_flat_observation() -> None:
+    specs = (IMAGE, VECTOR, ArraySpec((), "int64"), ArraySpec((2,), "bool"))
+    torso = ObservationTorso("mlp", (), specs)
+    image = np.arange(108, dtype=np.uint8).reshape(1, 6, 6, 3) + 100
+    leaves = [image, np.full((1, 4), -2.5, np.float32), np.array([7]), np.array([[True, False]])]
+    features = torso.apply({}, leaves)
+    np.testing.assert_allclose(features[0, :108], np.arange(100, 208) / 255, rtol=1e-6)
+    np.testing.assert_array_equal(features[0, 108:], [-2.5, -2.5, -2.5, -2.5, 7, 1, 0])
+
+
+def test_stacked_frames_become_channels_and_vectors_join_after_the_encoder() -> None:
+    specs = (ArraySpec((36, 36, 3), "uint8"), VECTOR)
+    torso = ObservationTorso("nature", (10,), specs)
+    leaves = [jnp.zeros((2, 36, 36, 3, 4), jnp.uint8), jnp.zeros((2, 4))]
+    params = jax.eval_shape(torso.init, jax.random.key(0), leaves)["params"]
+    assert params["NatureEncoder_0"]["Conv_0"]["kernel"].shape == (8, 8, 3 * 4, 32)
+    assert params["dense"]["Dense_0"]["kernel"].shape == (64 + 4, 10)

@@ -84,7 +84,9 @@ class SlotTable:
         lease = Lease(self._leases, peer)
         training = [slot for slot in taken if slot < self.num_training]
         evaluation = taken[len(training) :]
-        parts = [part for part in np.array_split(training, max(num_groups, 1)) if len(part)]
+        # A peer may ask for any number of groups; none is empty.
+        num_parts = max(1, min(num_groups, len(training)))
+        parts = [part for part in np.array_split(training, num_parts) if len(part)]
         parts += [np.array(evaluation)] if evaluation else []
         for slots in parts:
             lease.groups.append(self._open(lease, slots.astype(np.int32)))

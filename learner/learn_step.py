@@ -37,8 +37,9 @@ class LearnPrograms(NamedTuple):
     Attributes:
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan [I]) -> replay`.
-      learn: `(state, replay, is_enabled) -> (state, replay, metrics)`. With `is_enabled` False
-        nothing changes: that compiles and warms up the program without learning from it.
+      learn: `(state, replay, is_enabled) -> (state, replay, metrics)`. An update that is not finite
+        is skipped: only the key moves on. With `is_enabled` False nothing changes: that compiles
+        and warms up the program without learning from it.
     """
 
     init: Callable[[Array], LearnerState]
@@ -89,8 +90,10 @@ def build_learn_programs(
         is_finite = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)
         is_applied = is_finite & is_enabled
 
-        new_state = _apply(agent, state, gradients)._replace(key=next_key)
+        new_state = _apply(agent, state, gradients)
         new_state = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new_state, state)
+        # With the key of a skipped update the same batch would be drawn again, for ever.
+        new_state = new_state._replace(key=jnp.where(is_enabled, next_key, state.key))
         new_memory = replay.update_priorities(
             memory, sample.index, jnp.where(is_applied, output.priorities, jnp.nan)
         )

@@ -158,7 +158,10 @@ class Learning:
             self._publish()
 
     def _observe(self, metrics: Mapping[str, Array]) -> None:
-        for name, value in jax.device_get(dict(metrics)).items():
+        values = jax.device_get(dict(metrics))
+        # The device does not count an update that it skipped; versions must be the device's.
+        self.updates -= int(values.get("skipped_updates", 0))
+        for name, value in values.items():
             self._metrics.observe(name, float(value))
 
     def _publish(self) -> None:

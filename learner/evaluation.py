@@ -100,6 +100,9 @@ class Evaluator:
         self._round = None
         if len(live_slots):
             self._round = Round(latest, live_slots, self._episodes)
+        else:
+            # The nomination ends with its parameters: those of the next round are others.
+            self._is_confirming = False
 
     @property
     def _episodes(self) -> int:

@@ -27,7 +27,7 @@ class Saver:
         self._directory = directory
         self._keep = keep
         self._thread: threading.Thread | None = None
-        self.failure: CheckpointError | None = None
+        self.failure: Exception | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -67,6 +67,10 @@ class Saver:
             # Training goes on: the disk may be freed. The end of the run reports what is missing.
             self.failure = error
             _logger.error("%s", error)
+        except Exception as error:
+            # A defect of ours. This thread must not die alone: the end of the run raises it.
+            self.failure = error
+            _logger.exception("saving failed")
 
 
 def _named_leaves(tree: Any) -> dict[str, np.ndarray]:

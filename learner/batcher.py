@@ -50,6 +50,11 @@ class Batcher:
             return 0.0
         return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)
 
+    @property
+    def oldest_arrival(self) -> float:
+        """When the oldest waiting step arrived."""
+        return self._queue[0].arrival
+
     def take(self) -> list[Pending]:
         """Takes whole steps, oldest first, up to `max_rows` rows; at least one."""
         taken: list[Pending] = []

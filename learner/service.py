@@ -98,7 +98,9 @@ class Service:
                 waits = [(serving.seconds_until_due(now, evaluation=role), role) for role in roles]
                 due = [role for wait, role in waits if wait == 0.0]
                 if due:
-                    return serving.take(evaluation=due[0])
+                    # First come, first served: neither role starves the other.
+                    role = min(due, key=lambda role: serving.oldest_arrival(evaluation=role))
+                    return serving.take(evaluation=role)
                 if now >= deadline:
                     return None
                 accepted = serving.ledger["accepted"]

@@ -136,6 +136,10 @@ class Serving:
         target = -(-self._live_rows[evaluation] // self._lookahead[evaluation])
         return self._batchers[evaluation].seconds_until_due(now, max(target, 1))
 
+    def oldest_arrival(self, *, evaluation: bool) -> float:
+        """When the role's oldest waiting step arrived; there must be one."""
+        return self._batchers[evaluation].oldest_arrival
+
     def take(self, *, evaluation: bool) -> Batch:
         """Takes a batch of one role; its slots stay taken until `answered`."""
         pending = self._batchers[evaluation].take()

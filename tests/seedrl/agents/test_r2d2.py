@@ -1,0 +1,382 @@
+"""R2D2: acting equals replaying, and the loss is that of the paper."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import Agent, WindowSpec
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.networks.network import NetworkInput
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.rl.q_learning import n_step_td_errors
+from seedrl.rl.value_scaling import signed_hyperbolic
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+SPEC = EnvSpec({"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, 3)
+NETWORK = QNetworkConfig(torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(), frame_stack=3)
+CONFIG = R2D2Config(network=NETWORK, burn_in=3, unroll=4, n_steps=2, stride=2, gamma=0.9)
+ROWS, B = 14, 3
+KEY = jax.random.key(9)
+
+
+@functools.cache
+def built() -> tuple[Agent, Any, Any]:
+    """The agent with jitted functions, and parameters of the online and the target network."""
+    agent = CONFIG.build(SPEC)
+    loss_and_gradient = jax.jit(jax.value_and_grad(agent.loss, has_aux=True))
+    agent = agent._replace(
+        act=jax.jit(agent.act),
+        loss=loss_and_gradient,
+        initial_priorities=jax.jit(agent.initial_priorities),
+    )
+    init = jax.jit(agent.init)
+    return agent, init(jax.random.key(0)), init(jax.random.key(1))
+
+
+def random_timesteps() -> TimeStep:
+    """Three streams: episodes that terminate and are truncated, and one that never ends."""
+    random = np.random.default_rng(5)
+    types = np.full((ROWS, B), MID, np.uint8)
+    types[0] = FIRST
+    discount = np.ones((ROWS, B), np.float32)
+    for row, stream, is_terminated in ((4, 0, True), (9, 0, False), (6, 1, False)):
+        types[row : row + 2, stream] = [LAST, FIRST]
+        discount[row, stream] = 1 - is_terminated
+    reward = np.where(types == FIRST, 0, random.normal(size=types.shape)).astype(np.float32)
+    observation = {
+        "image": random.integers(0, 256, (ROWS, B, 3, 3), dtype=np.uint8),
+        "speed": random.normal(size=(ROWS, B, 2)).astype(np.float32),
+    }
+    return TimeStep(types, reward, discount, observation)
+
+
+@functools.cache
+def acted() -> tuple[StoredStep, list[Any]]:
+    """A stream acted on step by step, and the carry before every row."""
+    agent, params, _ = built()
+    timesteps = random_timesteps()
+    carry, carries, actions, extras = agent.initial_carry(B), [], [], []
+    for row in range(ROWS):
+        carries.append(carry)
+        timestep = jax.tree.map(lambda leaf, row=row: leaf[row], timesteps)
+        output = agent.act(params, carry, timestep, jnp.full((B,), 0.8), jax.random.key(row))
+        carry = output.carry
+        actions.append(output.action)
+        extras.append(output.extras)
+    versions = np.zeros((ROWS, B), np.int32)
+    return StoredStep(timesteps, np.stack(actions), versions, np.stack(extras)), carries
+
+
+def window_at(start: int) -> Sequence:
+    steps, carries = acted()
+    rows = slice(start, start + CONFIG.window.length)
+    return Sequence(jax.tree.map(lambda leaf: leaf[rows], steps), carries[start])
+
+
+def with_rewards(sequence: Sequence, reward: np.ndarray) -> Sequence:
+    timestep = sequence.steps.timestep._replace(reward=reward)
+    return sequence._replace(steps=sequence.steps._replace(timestep=timestep))
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    config = R2D2Config()
+    assert config.window == WindowSpec(burn_in=40, unroll=80, bootstrap=5, stride=40)
+    assert (config.gamma, config.learning_rate, config.adam_epsilon) == (0.997, 1e-4, 1e-3)
+    assert (config.target_update_interval, config.priority_mix) == (2500, 0.9)
+    assert (config.value_scaling, config.value_scaling_epsilon) == (True, 1e-3)
+
+
+@pytest.mark.parametrize("start", range(ROWS - CONFIG.window.length + 1))
+def test_replaying_from_the_stored_carry_gives_the_acting_q_values(start: int) -> None:
+    """With unchanged parameters the loss sees what acting saw, at every row and across resets.
+
+    With both networks equal and all rows alike, initial priorities (from the stored Q-values) and
+    priorities of the loss (from the replayed ones) are the same function of the same numbers.
+    """
+    agent, params, _ = built()
+    sequence = window_at(start)
+    (_, output), _ = agent.loss(params, params, sequence, jnp.ones(B), KEY)
+    stored = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
+    np.testing.assert_allclose(output.priorities, agent.initial_priorities(stored), atol=1e-5)
+
+
+@functools.cache
+def jitted_unroll() -> Any:
+    return jax.jit(NETWORK.build(SPEC).unroll)
+
+
+def replayed_q_values(params: Any, sequence: Sequence) -> np.ndarray:
+    """Q-values of all rows of a window, each from an unroll of its own of one row."""
+    carry, steps = sequence.carry.network, sequence.steps
+    previous, q_values = sequence.carry.previous_action, []
+    for row in range(len(steps.action)):
+        timestep = jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], steps.timestep)
+        inputs = (timestep.observation, previous[None], timestep.reward)
+        q_value, carry = jitted_unroll()(
+            params, carry, NetworkInput(*inputs, timestep.step_type == FIRST)
+        )
+        previous = steps.action[row]
+        q_values.append(np.asarray(q_value[0]))
+    return np.stack(q_values)
+
+
+@pytest.mark.parametrize("start", [0, 2, 5])
+def test_acting_q_values_are_reproduced_row_by_row(start: int) -> None:
+    _, params, _ = built()
+    sequence = window_at(start)
+    np.testing.assert_allclose(
+        replayed_q_values(params, sequence), sequence.steps.extras, atol=1e-5
+    )
+
+
+def looped_loss(
+    q_online: np.ndarray, q_target: np.ndarray, steps: StoredStep, weights: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """The loss and priorities written out in float64 from the Q-values of all rows of a window."""
+
+    def h(x: float) -> float:
+        return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x
+
+    def h_inverse(y: float) -> float:
+        root = np.sqrt(1 + 4e-3 * (abs(y) + 1 + 1e-3))
+        return np.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
+
+    total, priorities, step = 0.0, [], steps.timestep
+    for b in range(B):
+        sizes = []
+        for t in range(CONFIG.burn_in, CONFIG.burn_in + CONFIG.unroll):
+            if step.step_type[t, b] == LAST:
+                continue
+            target, weight, end = 0.0, 1.0, t
+            while end < t + CONFIG.n_steps and (end == t or step.step_type[end, b] != LAST):
+                end += 1
+                target += weight * float(step.reward[end, b])
+                weight *= CONFIG.gamma * float(step.discount[end, b])
+            best = int(np.argmax(q_online[end, b]))
+            target = h(target + weight * h_inverse(float(q_target[end, b, best])))
+            sizes.append(abs(target - float(q_online[t, b, steps.action[t, b]])))
+        total += weights[b] * 0.5 * sum(size**2 for size in sizes) / B
+        priorities.append(0.9 * max(sizes) + 0.1 * float(np.mean(sizes)))
+    return total, np.array(priorities)
+
+
+@pytest.mark.parametrize("start", [0, 3, 5])
+def test_loss_and_priorities_agree_with_the_loop(start: int) -> None:
+    agent, params, target = built()
+    sequence, weights = window_at(start), np.array([1.0, 0.25, 0.5], np.float32)
+    (loss, output), _ = agent.loss(params, target, sequence, weights, KEY)
+    q_online, q_target = (replayed_q_values(p, sequence) for p in (params, target))
+    expected, priorities = looped_loss(q_online, q_target, sequence.steps, weights)
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+    np.testing.assert_allclose(output.priorities, priorities, rtol=1e-4)
+    assert float(output.metrics["loss"]) == float(loss)
+    assert all(np.isfinite(value) for value in output.metrics.values())
+
+
+def test_the_gradient_agrees_with_differences_of_the_loss() -> None:
+    """Also shows that burn-in and targets are constants: both are held while the rest moves."""
+    agent, params, target = built()
+    sequence, weights = window_at(2), jnp.ones(B)
+    (_, _), gradient = agent.loss(params, target, sequence, weights, KEY)
+    frozen = _constants(params, sequence)
+    for path in (["DuelingHead_0", "value", "kernel"], ["LSTM_0", "recurrent_kernel"]):
+        leaf = functools.reduce(lambda tree, name: tree[name], path, gradient["params"])
+        direction = np.sign(np.asarray(leaf))
+        size = 1e-3
+        up, down = (
+            float(_loss_with_constants(_moved(params, path, sign * size * direction), *frozen))
+            for sign in (1, -1)
+        )
+        expected = float(np.sum(np.abs(leaf)))
+        assert (up - down) / (2 * size) == pytest.approx(expected, rel=2e-2)
+
+
+def _moved(params: Any, path: list[str], change: np.ndarray) -> Any:
+    flat, tree = jax.tree_util.tree_flatten_with_path(params)
+    leaves = [
+        leaf + change if [key.key for key in keys[1:]] == path else leaf for keys, leaf in flat
+    ]
+    return jax.tree.unflatten(tree, leaves)
+
+
+def _constants(params: Any, sequence: Sequence) -> tuple[Any, ...]:
+    # What the gradient must not see: the carry after the burn-in, and the targets.
+    _, _, target = built()
+    carry, previous = sequence.carry.network, sequence.carry.previous_action
+    for row in range(CONFIG.burn_in):
+        timestep = jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], sequence.steps.timestep)
+        inputs = (timestep.observation, previous[None], timestep.reward)
+        first = timestep.step_type == FIRST
+        _, carry = jitted_unroll()(params, carry, NetworkInput(*inputs, first))
+        previous = sequence.steps.action[row]
+    q_online, q_target = (replayed_q_values(p, sequence) for p in (params, target))
+    td = _errors(q_online, q_target, sequence)
+    return carry, previous, td.targets, td.is_trained, sequence
+
+
+def _loss_with_constants(
+    params: Any, carry: Any, previous: Any, targets: Any, is_trained: Any, sequence: Sequence
+) -> jax.Array:
+    rows = slice(CONFIG.burn_in, CONFIG.burn_in + CONFIG.unroll)
+    steps = jax.tree.map(lambda leaf: leaf[rows], sequence.steps)
+    actions = np.concatenate([previous[None], steps.action[:-1]])
+    inputs = NetworkInput(
+        steps.timestep.observation,
+        actions,
+        steps.timestep.reward,
+        steps.timestep.step_type == FIRST,
+    )
+    q_values, _ = jitted_unroll()(params, carry, inputs)
+    q_values = np.take_along_axis(np.asarray(q_values), steps.action[..., None], -1)[..., 0]
+    errors = np.where(is_trained, np.asarray(targets, np.float64) - q_values, 0.0)
+    return 0.5 * np.sum(errors**2) / B
+
+
+def _errors(q_online: np.ndarray, q_target: np.ndarray, sequence: Sequence) -> Any:
+    after = jax.tree.map(lambda leaf: leaf[CONFIG.burn_in :], sequence.steps)
+    return n_step_td_errors(
+        q_online[CONFIG.burn_in :],
+        q_target[CONFIG.burn_in :],
+        steps=after,
+        n_steps=CONFIG.n_steps,
+        gamma=CONFIG.gamma,
+        scaling=signed_hyperbolic(1e-3),
+    )
+
+
+def test_no_gradient_flows_into_the_burn_in() -> None:
+    _, params, target = built()
+    loss = CONFIG.build(SPEC).loss
+    sequence = window_at(2)
+
+    def of_speeds(speed: jax.Array) -> jax.Array:
+        timestep = sequence.steps.timestep
+        timestep = timestep._replace(observation={**timestep.observation, "speed": speed})
+        moved = sequence._replace(steps=sequence.steps._replace(timestep=timestep))
+        return loss(params, target, moved, jnp.ones(B), KEY)[0]
+
+    gradient = np.abs(jax.jit(jax.grad(of_speeds))(sequence.steps.timestep.observation["speed"]))
+    reached = np.any(gradient > 0, axis=(1, 2))
+    trained = np.arange(CONFIG.window.length) >= CONFIG.burn_in
+    trained &= np.arange(CONFIG.window.length) < CONFIG.burn_in + CONFIG.unroll
+    np.testing.assert_array_equal(reached, trained)
+
+
+def test_what_must_be_ignored_may_be_huge() -> None:
+    """The reward of a FIRST row and the action on a LAST row reach neither loss nor gradient."""
+    agent, params, target = built()
+    sequence, weights = window_at(3), jnp.ones(B)
+    types = sequence.steps.timestep.step_type
+    assert (types[CONFIG.burn_in :] == LAST).any()
+    clean = agent.loss(params, target, sequence, weights, KEY)
+    poisoned = with_rewards(
+        sequence, np.where(types == FIRST, np.float32(1e9), sequence.steps.timestep.reward)
+    )
+    action = np.where(types == LAST, (sequence.steps.action + 1) % 3, sequence.steps.action)
+    poisoned = poisoned._replace(steps=poisoned.steps._replace(action=action))
+    found = agent.loss(params, target, poisoned, weights, KEY)
+    jax.tree.map(np.testing.assert_array_equal, found, clean)
+
+
+def test_the_previous_action_is_the_executed_one() -> None:
+    agent, params, _ = built()
+    timestep = jax.tree.map(lambda leaf: leaf[1], random_timesteps())
+    for seed in range(4):
+        output = agent.act(
+            params, agent.initial_carry(B), timestep, jnp.ones(B), jax.random.key(seed)
+        )
+        np.testing.assert_array_equal(output.carry.previous_action, output.action)
+    steps, _ = acted()
+    greedy = np.argmax(steps.extras, axis=-1)
+    assert np.any(greedy != steps.action)  # so that the tests above tell the two apart
+
+
+def test_initial_priorities_use_the_greedy_action_for_the_bootstrap() -> None:
+    agent, _, _ = built()
+    steps = window_at(0).steps
+    q_values = np.zeros((CONFIG.window.length, B, 3), np.float32)
+    q_values[..., 2] = 1.0  # greedy everywhere, executed nowhere
+    steps = StoredStep(
+        TimeStep(
+            np.full((CONFIG.window.length, B), MID, np.uint8),
+            np.zeros((CONFIG.window.length, B), np.float32),
+            np.ones((CONFIG.window.length, B), np.float32),
+            (),
+        ),
+        np.zeros((CONFIG.window.length, B), np.int32),
+        steps.version,
+        q_values,
+    )
+    # h⁻¹(1) = 2.9940..., discounted twice by 0.9, and h of that.
+    bootstrap = 0.81 * ((np.sqrt(1 + 4e-3 * 2.001) - 1) / 2e-3) ** 2 - 0.81
+    expected = np.sqrt(bootstrap + 1) - 1 + 1e-3 * bootstrap
+    np.testing.assert_allclose(agent.initial_priorities(steps), np.full(B, expected), rtol=1e-5)
+
+
+def test_the_target_is_a_copy_that_follows_every_interval() -> None:
+    agent, params, other = built()
+    target = agent.init_target(params)
+    for copied, original in zip(jax.tree.leaves(target), jax.tree.leaves(params), strict=True):
+        assert copied is not original
+        np.testing.assert_array_equal(copied, original)
+    interval = CONFIG.target_update_interval
+    for updates, expected in ((1, other), (interval - 1, other), (interval, params)):
+        found = agent.update_target(params, other, jnp.int32(updates))
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
+    config = R2D2Config(max_gradient_norm=1.0, learning_rate=0.5, adam_epsilon=1.0)
+    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), 2)).optimizer
+    gradient = {"w": jnp.array([30.0, 40.0])}
+    update, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
+    # Clipped to (0.6, 0.8); Adam's first step is g / (|g| + epsilon).
+    np.testing.assert_allclose(update["w"], [-0.5 * 0.6 / 1.6, -0.5 * 0.8 / 1.8], rtol=1e-5)
+
+
+def test_the_learning_rate_may_decay_to_zero() -> None:
+    config = R2D2Config(learning_rate=1.0, learning_rate_decay_updates=2, adam_epsilon=1e-8)
+    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), 2)).optimizer
+    gradient = {"w": jnp.array([1.0])}
+    state, sizes = optimizer.init(gradient), []
+    for _ in range(3):
+        update, state = optimizer.update(gradient, state, gradient)
+        sizes.append(float(update["w"][0]))
+    np.testing.assert_allclose(sizes, [-1.0, -0.5, 0.0], atol=1e-5)
+
+
+def test_without_burn_in_and_scaling_it_still_runs() -> None:
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), frame_stack=1, dueling=False
+    )
+    config = R2D2Config(
+        network=network, burn_in=0, unroll=2, n_steps=1, stride=1, value_scaling=False
+    )
+    agent = config.build(SPEC)
+    params = agent.init(KEY)
+    steps = jax.tree.map(lambda leaf: leaf[:3], acted()[0])
+    sequence = Sequence(steps, agent.initial_carry(B))
+    loss, output = jax.jit(agent.loss)(params, params, sequence, jnp.ones(B), KEY)
+    assert np.isfinite(loss)
+    assert output.priorities.shape == (B,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"burn_in": -1}, r"agent.burn_in: expected at least 0, got -1"),
+        ({"unroll": 0}, r"agent.unroll: expected at least 1, got 0"),
+        ({"gamma": 1.5}, r"agent.gamma: expected 0 to 1, got 1.5"),
+        ({"learning_rate": 0.0}, r"agent.learning_rate: expected more than 0, got 0.0"),
+        ({"gamma": float("nan")}, r"agent.gamma: expected 0 to 1, got nan"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        R2D2Config(**arguments)

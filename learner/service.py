@@ -41,6 +41,7 @@ class Service:
         self._lobby = Lobby(serving, environment, spec)
         self._clock = clock
         self._finish_reason: str | None = None
+        self._is_woken = False  # guarded by lobby.changed
         self._lock: AddressLock | None = None
         # Streams that find no slot are refused at once; without spare threads they would hang.
         max_streams = config.training_slots + config.evaluation_slots + 8
@@ -81,8 +82,12 @@ class Service:
             return self._lobby.refusal
 
     def wake(self) -> None:
-        """Makes `next_batch` return, so that its caller looks again at what it allows."""
+        """Makes `next_batch` return, so that its caller looks again at what it allows.
+
+        A call that comes before `next_batch` counts for the next one: none is lost.
+        """
         with self._lobby.changed:
+            self._is_woken = True
             self._lobby.changed.notify_all()
 
     def next_batch(
@@ -101,13 +106,11 @@ class Service:
                     # First come, first served: neither role starves the other.
                     role = min(due, key=lambda role: serving.oldest_arrival(evaluation=role))
                     return serving.take(evaluation=role)
-                if now >= deadline:
+                if now >= deadline or self._is_woken:
+                    self._is_woken = False
                     return None
-                accepted = serving.ledger["accepted"]
                 soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
-                is_notified = lobby.changed.wait(soonest - now)
-                if is_notified and serving.ledger["accepted"] == accepted:
-                    return None
+                lobby.changed.wait(soonest - now)
 
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B] int32` to whom they belong, and releases the batch's slots."""

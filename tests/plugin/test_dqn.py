@@ -1,0 +1,116 @@
+"""The plug-in package by itself: its loss by hand, and that its agent can learn its environment.
+
+It is imported as a user's package is: from a folder on the path, not from the repository.
+"""
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from seedrl.agents.agent import WindowSpec
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from seedrl_plugin.dqn import DQNConfig
+from seedrl_plugin.env import LEFT, RIGHT, make
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+SPEC = EnvSpec(ArraySpec((2,), "float32"), 2)
+KEY = jax.random.key(0)
+
+# Q(s, a) = relu(s) @ output, with s of non-negative numbers.
+ONLINE = {"hidden": jnp.eye(2), "bias": jnp.zeros((1, 2)), "output": jnp.array([[1.0, 2], [3, 4]])}
+TARGET = {**ONLINE, "output": 10 * ONLINE["output"]}
+
+
+def transitions() -> StoredStep:
+    """An ordinary transition, a termination, a truncation, and one from LAST to FIRST."""
+    types = np.array([[FIRST, MID, MID, LAST], [MID, LAST, LAST, FIRST]], np.uint8)
+    reward = np.array([[9, 9, 9, 9], [1, 1, 1, 0]], np.float32)
+    discount = np.array([[1, 1, 1, 0], [1, 0, 1, 1]], np.float32)
+    before = np.tile(np.array([1, 0], np.float32), (4, 1))
+    after = np.tile(np.array([0, 1], np.float32), (4, 1))
+    timestep = TimeStep(types, reward, discount, np.stack([before, after]))
+    action = np.array([[0, 1, 0, 1], [0, 0, 0, 0]], np.int32)
+    q_values = np.stack([before @ ONLINE["output"], after @ ONLINE["output"]])
+    return StoredStep(timestep, action, np.zeros((2, 4), np.int32), q_values)
+
+
+def test_the_loss_by_hand() -> None:
+    agent = DQNConfig(gamma=0.5).build(SPEC)
+    weights = jnp.array([1.0, 0.5, 1.0, 1.0])
+    loss, output = agent.loss(ONLINE, TARGET, Sequence(transitions(), ()), weights, KEY)
+    # Targets: 1 + 0.5 * 40; 1; 1 + 0.5 * 40. Predictions: 1, 2, 1. The last row is not trained.
+    np.testing.assert_allclose(output.priorities, [20, 1, 20, 0])
+    assert float(loss) == pytest.approx((200 + 0.5 * 0.5 + 200 + 0) / 4)
+
+
+def test_initial_priorities_come_from_the_stored_q_values() -> None:
+    agent = DQNConfig(gamma=0.5).build(SPEC)
+    # With the online network as target: 1 + 0.5 * 4 - 1, |1 - 2|, 1 + 0.5 * 4 - 1.
+    np.testing.assert_allclose(agent.initial_priorities(transitions()), [2, 1, 2, 0])
+
+
+def test_the_agent_has_no_carry_and_trains_single_transitions() -> None:
+    config = DQNConfig()
+    agent = config.build(SPEC)
+    assert agent.window == config.window == WindowSpec(0, 1, 1, 1)
+    assert agent.initial_carry(7) == ()
+
+
+def test_the_corridor_ends_on_the_right_and_in_time() -> None:
+    env = make(length=3, max_steps=4)
+    assert isinstance(env, gymnasium.Env)
+    observation, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(observation, [1, 0, 0])
+    outcomes = [env.step(action)[1:4] for action in (LEFT, RIGHT, RIGHT)]
+    assert outcomes == [(0.0, False, False), (0.0, False, False), (1.0, True, False)]
+    env.reset()
+    outcomes = [env.step(LEFT)[1:4] for _ in range(4)]
+    assert outcomes[-2:] == [(0.0, False, False), (0.0, False, True)]
+
+
+def test_the_loss_leads_to_walking_right() -> None:
+    length = 5
+    agent = DQNConfig(gamma=0.8).build(EnvSpec(ArraySpec((length,), "float32"), 2))
+    cells, actions = (grid.ravel() for grid in np.mgrid[0 : length - 1, 0:2])
+    reached = np.maximum(cells + 2 * actions - 1, 0)
+    is_end = reached == length - 1
+    steps = StoredStep(
+        TimeStep(
+            np.stack([np.full(8, MID), np.where(is_end, LAST, MID)]).astype(np.uint8),
+            np.stack([np.zeros(8), is_end]).astype(np.float32),
+            np.stack([np.ones(8), ~is_end]).astype(np.float32),
+            np.eye(length, dtype=np.float32)[np.stack([cells, reached])],
+        ),
+        np.stack([actions, actions]).astype(np.int32),
+        (),
+        (),
+    )
+
+    @jax.jit
+    def train(params, target):
+        def update(carry, _):
+            params, state = carry
+            gradient = jax.grad(lambda p: agent.loss(p, target, sequence, jnp.ones(8), KEY)[0])
+            change, state = agent.optimizer.update(gradient(params), state, params)
+            return (optax.apply_updates(params, change), state), ()
+
+        return jax.lax.scan(update, (params, agent.optimizer.init(params)), length=100)[0][0]
+
+    sequence = Sequence(steps, ())
+    params = agent.init(KEY)
+    for _ in range(8):
+        params = train(params, agent.init_target(params))
+    timestep = TimeStep((), (), (), jnp.eye(length)[: length - 1])
+    output = agent.act(params, (), timestep, jnp.zeros(length - 1), KEY)
+    np.testing.assert_array_equal(output.action, np.full(length - 1, RIGHT))
+    np.testing.assert_allclose(output.extras[:, RIGHT], [0.512, 0.64, 0.8, 1.0], atol=0.02)

@@ -70,7 +70,7 @@ class Policy:
         """The carry at an episode's start. Each one draws different random actions, if any."""
         key = jax.random.fold_in(self._key, self._num_episodes)
         self._num_episodes += 1
-        step_type = jnp.full((1,), StepType.FIRST, jnp.uint8)
+        step_type = np.full((1,), StepType.FIRST, np.uint8)
         return PolicyCarry(self._agent.initial_carry(1), step_type, key)
 
     def __call__(

@@ -1,0 +1,181 @@
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl import checkpoints, config_file, policy
+from seedrl.agents.agent import Agent
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.errors import CheckpointError, ConfigError
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+
+_SPEC = EnvSpec({"position": ArraySpec((2,), "float32"), "wall": ArraySpec((), "bool")}, 3)
+_OBSERVATION = {"position": np.asarray([0.5, -1.0], np.float32), "wall": np.asarray(True)}
+_CONFIG = Config(
+    environment=EnvironmentConfig(id="CartPole-v1"),
+    agent=R2D2Config(
+        network=QNetworkConfig(
+            torso="mlp", torso_sizes=(8,), core_size=4, head_sizes=(8,), frame_stack=1
+        )
+    ),
+)
+
+
+def _agent() -> Agent:
+    return _CONFIG.agent.build(_SPEC)
+
+
+def _params(seed: int) -> Any:
+    # Large and without an initializer's symmetries, so that one call's Q-values are not another's.
+    generator = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: generator.normal(size=leaf.shape).astype(leaf.dtype),
+        jax.eval_shape(_agent().init, jax.random.key(0)),
+    )
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "config.json").write_text(config_file.to_json(_CONFIG))
+    for step in (1, 2):
+        # A learner's checkpoint also holds a target and more, in which a policy has no interest.
+        arrays = {"params": _params(step), "target": (), "updates": np.int64(step)}
+        meta = {"env_spec": _SPEC.to_json(), "config": config_file.to_json(_CONFIG)}
+        checkpoints.save(folder / "checkpoints", step, arrays, meta, keep=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(workdir: Path) -> policy.Policy:
+    return policy.load(workdir)
+
+
+def _observation(index: int) -> dict[str, np.ndarray]:
+    position = np.asarray([np.sin(3.0 * index), np.cos(5.0 * index)], np.float32)
+    return {"position": 2.0 * position, "wall": np.asarray(index % 3 == 0)}
+
+
+def test_a_loaded_policy_acts_as_the_agent_did(loaded: policy.Policy) -> None:
+    agent, params = _agent(), _params(2)
+    act = jax.jit(agent.act)
+    assert loaded.step == 2
+    actions = []
+    for length in (6, 4):  # two episodes: the second starts afresh
+        carry, expected_carry = loaded.initial_carry(), agent.initial_carry(1)
+        for index in range(length):
+            reward = 0.0 if index == 0 else float(index)
+            result = loaded.act(_observation(index), carry, reward=reward)
+            action, called_carry = loaded(_observation(index), carry, reward=reward)
+            assert action == result.action
+            expected = act(
+                params,
+                expected_carry,
+                TimeStep(
+                    step_type=np.full(1, StepType.MID if index else StepType.FIRST, np.uint8),
+                    reward=np.full(1, reward, np.float32),
+                    discount=np.ones(1, np.float32),
+                    observation={name: leaf[None] for name, leaf in _observation(index).items()},
+                ),
+                jnp.zeros(1),
+                jax.random.key(0),
+            )
+            assert result.action == int(expected.action[0])
+            assert isinstance(result.action, int)
+            np.testing.assert_allclose(result.extras, expected.extras[0], rtol=1e-6, atol=1e-6)
+            carry, expected_carry = called_carry, expected.carry
+            actions.append(action)
+    assert len(set(actions)) > 1
+
+
+def test_the_reward_and_the_carry_are_seen(loaded: policy.Policy) -> None:
+    first = loaded.act(_OBSERVATION, loaded.initial_carry())
+    ignored = loaded.act(_OBSERVATION, loaded.initial_carry(), reward=9.0)
+    np.testing.assert_array_equal(first.extras, ignored.extras)
+    plain = loaded.act(_OBSERVATION, first.carry)
+    rewarded = loaded.act(_OBSERVATION, first.carry, reward=9.0)
+    assert not np.array_equal(first.extras, plain.extras)
+    assert not np.array_equal(plain.extras, rewarded.extras)
+
+
+def test_a_step_can_be_chosen(workdir: Path, loaded: policy.Policy) -> None:
+    older = policy.load(workdir, step=1)
+    assert (older.step, loaded.step) == (1, 2)
+    one = older.act(_OBSERVATION, older.initial_carry()).extras
+    other = loaded.act(_OBSERVATION, loaded.initial_carry()).extras
+    assert not np.array_equal(one, other)
+
+
+def test_random_actions_follow_the_seed(workdir: Path) -> None:
+    random = policy.load(workdir, seed=3, epsilon=1.0)
+    episodes = []
+    for _ in range(2):
+        carry, actions = random.initial_carry(), []
+        for _ in range(20):
+            action, carry = random(_OBSERVATION, carry)
+            actions.append(action)
+        episodes.append(actions)
+    assert episodes[0] != episodes[1]
+    assert set(episodes[0]) == {0, 1, 2}
+    keys = [
+        jax.random.key_data(policy.load(workdir, seed=seed).initial_carry().key).tolist()
+        for seed in (3, 3, 4)
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_it_is_compiled_once(loaded: policy.Policy) -> None:
+    for _ in range(2):
+        carry = loaded.initial_carry()
+        for index in range(3):
+            _, carry = loaded(_observation(index), carry, reward=1.0)
+    assert loaded._act._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (
+            {"position": np.zeros((1, 2), np.float32), "wall": False},
+            r"observation\.position: expected float32\[2\], got float32\[1, 2\]; .*batch axis",
+        ),
+        (
+            {"position": np.zeros(2), "wall": 0.5},
+            r"observation\.wall: expected bool\[\], got float64\[\]",
+        ),
+        (
+            {"position": np.zeros(2)},
+            r"expected an observation with observation\.position, observation\.wall, got dict",
+        ),
+    ],
+)
+def test_an_observation_of_another_shape_is_refused(
+    loaded: policy.Policy, observation: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        loaded(observation, loaded.initial_carry())
+
+
+def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected the folder of a run, got .*absent"):
+        policy.load(tmp_path / "absent")
+    (tmp_path / "config.json").write_text(config_file.to_json(_CONFIG))
+    with pytest.raises(CheckpointError, match="found none; train first"):
+        policy.load(tmp_path)
+
+
+def test_a_config_that_does_not_fit_is_refused_by_path(workdir: Path, tmp_path: Path) -> None:
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(8,), core_size=5, head_sizes=(8,), frame_stack=1
+    )
+    changed = Config(environment=_CONFIG.environment, agent=R2D2Config(network=network))
+    (tmp_path / "config.json").write_text(config_file.to_json(changed))
+    (tmp_path / "checkpoints").symlink_to(workdir / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"params/.*expected float32\[.*checkpoint has"):
+        policy.load(tmp_path)

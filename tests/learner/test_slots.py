@@ -1,0 +1,159 @@
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from learner.slots import Lease, NoFreeSlotError, SlotTable, environment_seed
+from seedrl.types import StepType
+
+
+def _table(training: int = 32, evaluation: int = 12, *, seed: int = 0) -> SlotTable:
+    return SlotTable(training=training, evaluation=evaluation, seed=seed)
+
+
+def _slots(lease: Lease) -> list[list[int]]:
+    return [group.slots.tolist() for group in lease.groups]
+
+
+@pytest.mark.parametrize(("num_servers", "training", "evaluation"), [(2, 32, 12), (4, 8, 4)])
+def test_each_env_server_gets_its_share_of_evaluation_slots(
+    num_servers: int, training: int, evaluation: int
+) -> None:
+    table = _table(training, evaluation)
+    for _ in range(num_servers):
+        lease = table.lease((training + evaluation) // num_servers, 1, "peer")
+        counts = [sum(len(g.slots) for g in lease.groups if g.evaluation == e) for e in (0, 1)]
+        assert counts == [training // num_servers, evaluation // num_servers]
+    assert table.num_free == 0
+
+
+def test_a_small_env_server_gets_training_slots_in_proportion() -> None:
+    lease = _table(9, 3).lease(4, 1, "peer")
+    assert [len(group.slots) for group in lease.groups] == [3, 1]
+
+
+def test_training_slots_are_split_into_the_groups_asked_for() -> None:
+    lease = _table(7, 0).lease(7, 3, "peer")
+    assert _slots(lease) == [[0, 1, 2], [3, 4], [5, 6]]
+    assert [group.number for group in lease.groups] == [0, 1, 2]
+    assert [group.evaluation for group in lease.groups] == [False] * 3
+
+
+def test_evaluation_slots_form_one_group_after_the_training_groups() -> None:
+    lease = _table(4, 2).lease(6, 2, "peer")
+    assert _slots(lease) == [[0, 1], [2, 3], [4, 5]]
+    assert [group.evaluation for group in lease.groups] == [False, False, True]
+
+
+def test_a_lease_of_evaluation_slots_only_is_one_group() -> None:
+    lease = _table(0, 3).lease(3, 2, "peer")
+    assert _slots(lease) == [[0, 1, 2]]
+    assert lease.groups[0].evaluation
+
+
+@pytest.mark.parametrize("num_groups", [0, 1, 5, 2**32 - 1])
+def test_no_group_is_empty_whatever_number_is_asked_for(num_groups: int) -> None:
+    lease = _table(3, 0).lease(3, num_groups, "peer")
+    assert len(lease.groups) == min(max(num_groups, 1), 3)
+    assert sorted(chain(*_slots(lease))) == [0, 1, 2]
+
+
+def test_a_lease_takes_no_more_than_is_free_and_then_there_is_none() -> None:
+    table = _table(3, 1)
+    first = table.lease(3, 1, "peer")
+    second = table.lease(100, 1, "peer")
+    assert sorted(chain(*_slots(first), *_slots(second))) == [0, 1, 2, 3]
+    with pytest.raises(NoFreeSlotError, match="all 4 slots are leased"):
+        table.lease(1, 1, "peer")
+
+
+def test_slots_of_a_dispatched_group_are_leased_again_only_after_its_return() -> None:
+    table = _table(4, 0)
+    lease = table.lease(4, 2, "peer")
+    lease.groups[0].dispatched = True
+    table.end(lease)
+    assert table.num_free == 2
+    again = table.lease(4, 1, "peer")
+    assert _slots(again) == [[2, 3]]
+    table.release(lease.groups[0])
+    assert table.num_free == 2
+    assert _slots(table.lease(4, 1, "peer")) == [[0, 1]]
+
+
+def test_the_return_of_a_group_whose_lease_is_open_frees_nothing() -> None:
+    table = _table(2, 0)
+    lease = table.lease(2, 1, "peer")
+    lease.groups[0].dispatched = True
+    table.release(lease.groups[0])
+    assert table.num_free == 0
+    assert not lease.groups[0].dispatched
+
+
+def test_the_share_of_evaluation_slots_is_the_same_after_any_order_of_leaving() -> None:
+    table = _table(8, 4)
+    leases = [table.lease(3, 1, "peer") for _ in range(4)]
+    for lease in [leases[2], leases[0], leases[3], leases[1]]:
+        table.end(lease)
+    for _ in range(4):
+        assert [len(group.slots) for group in table.lease(3, 1, "peer").groups] == [2, 1]
+
+
+def _lease_and_end(table: SlotTable) -> tuple[list[int], list[int]]:
+    lease = table.lease(table.num_slots, 2, "peer")
+    seeds = [seed for group in lease.groups for seed in table.seeds(group)]
+    streams = [int(stream) for group in lease.groups for stream in group.streams]
+    table.end(lease)
+    return seeds, streams
+
+
+def test_seeds_and_streams_are_never_given_twice() -> None:
+    table = _table(5, 2)
+    seeds, streams = zip(*(_lease_and_end(table) for _ in range(20)), strict=True)
+    assert len(set(chain(*seeds))) == 20 * 7
+    assert len(set(chain(*streams))) == 20 * 7
+    assert all(0 <= seed < 2**31 for seed in chain(*seeds))
+    assert all(stream >= 0 for stream in chain(*streams))
+
+
+def test_seeds_depend_on_the_run_seed_and_on_nothing_else() -> None:
+    first, again, other = (_lease_and_end(_table(5, 2, seed=seed)) for seed in (7, 7, 8))
+    assert first == again
+    assert not set(first[0]) & set(other[0])
+
+
+def test_the_seed_of_a_slot_and_epoch_is_the_same_on_every_machine() -> None:
+    # First four bytes of SHA-256 of b"1/2/3", little-endian, without the lowest bit.
+    assert environment_seed(1, 2, 3) == 1470002382
+
+
+def test_epochs_go_on_after_a_restart() -> None:
+    table = _table(3, 1)
+    before = [_lease_and_end(table) for _ in range(3)]
+    assert table.epochs.tolist() == [3, 3, 3, 3]
+    restored = SlotTable(training=3, evaluation=1, seed=0, epochs=table.epochs.tolist())
+    after = _lease_and_end(restored)
+    assert restored.epochs.tolist() == [4, 4, 4, 4]
+    for seeds, streams in before:
+        assert not set(seeds) & set(after[0])
+        assert not set(streams) & set(after[1])
+    assert after == _lease_and_end(table)
+
+
+@pytest.mark.parametrize(("saved", "expected"), [([4], [4, 0, 0]), ([1, 2, 3, 4], [1, 2, 3])])
+def test_epochs_of_another_number_of_slots_are_taken_as_far_as_they_go(
+    saved: list[int], expected: list[int]
+) -> None:
+    assert SlotTable(training=2, evaluation=1, seed=0, epochs=saved).epochs.tolist() == expected
+
+
+def test_a_new_lease_starts_a_page_and_an_episode() -> None:
+    table = _table(3, 0)
+    lease = table.lease(3, 1, "peer")
+    table.rows[:] = 5
+    table.last_step_type[:] = StepType.MID
+    table.end(lease)
+    table.lease(2, 1, "peer")
+    np.testing.assert_array_equal(table.rows, [0, 0, 5])
+    np.testing.assert_array_equal(
+        table.last_step_type, [StepType.LAST, StepType.LAST, StepType.MID]
+    )

@@ -1,0 +1,149 @@
+"""A scripted learner on a real unix socket, and an env server's client in a thread."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import numpy as np
+import pytest
+
+from envs_server.client import Client, ExitCode
+from envs_server.lease import Offer
+from envs_server.stop import Stop
+from seedrl.specs import EnvSpec
+from seedrl.types import TimeStep
+from seedrl.wire.channel import learner_handler, server_options
+from seedrl.wire.framing import ActionsPayload
+from seedrl.wire.payload import StepLayout, pack_actions, read_header
+from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
+from seedrl.wire.version import MAJOR
+
+_COUNTING = Environment(id="envs_server.envs.counting:make", arguments='{"lengths": [3, 2]}')
+_FINISH = FromLearner(finish=Finish(reason="enough"))
+
+Messages = Iterator[Any]
+Script = Callable[[Messages, grpc.ServicerContext], Iterator[Any]]
+
+
+class Answered(NamedTuple):
+    """A step that a scripted learner received, and what it answered."""
+
+    group: int
+    sequence: int
+    timestep: TimeStep
+    actions: np.ndarray
+
+
+class Run:
+    """An env server's client in a thread, and how it ended."""
+
+    def __init__(self, address: str, num_envs: int, num_groups: int) -> None:
+        self.stop = Stop()
+        self._code: ExitCode | None = None
+        offer = Offer(num_envs, num_groups, ())
+        self._client = Client(address, offer, self.stop, 2**20)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> ExitCode | None:
+        """How it ended, or None if it did not within 20 seconds."""
+        self._thread.join(20)
+        return self._code
+
+    def _run(self) -> None:
+        self._code = self._client.run()
+
+
+class ScriptedLearner:
+    """Learners at `address`, one after the other; the n-th stream of each runs its n-th script.
+
+    `seen` collects the steps that `play` answered, in order of arrival.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.seen: list[Answered] = []
+        self.errors: list[BaseException] = []
+        self._server: grpc.Server | None = None
+
+    def serve(self, *scripts: Script) -> None:
+        """Starts a learner with these scripts; any further stream is refused as UNAVAILABLE."""
+        remaining = iter(scripts)
+
+        def handle(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
+            script = next(remaining, None)
+            if script is None:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "no script is left")
+            try:
+                yield from script(messages, context)
+            except AssertionError as error:
+                self.errors.append(error)
+                yield _FINISH
+
+        self._server = grpc.server(ThreadPoolExecutor(4), options=server_options(2**20))
+        self._server.add_generic_rpc_handlers((learner_handler(handle),))
+        self._server.add_insecure_port(self.address)
+        self._server.start()
+
+    def close(self) -> None:
+        """Kills the learner that is running, if any."""
+        if self._server:
+            self._server.stop(None).wait(10)
+            self._server = None
+
+    def run(self, num_envs: int, num_groups: int = 1) -> Run:
+        """Starts an env server's client."""
+        return Run(self.address, num_envs, num_groups)
+
+    def assign(self, *groups: list[int], environment: Environment = _COUNTING) -> FromLearner:
+        """Assign with a group for each list of seeds; slots are numbered through."""
+        wire_groups, slot = [], 0
+        for seeds in groups:
+            wire_groups.append(Group(slots=range(slot, slot + len(seeds)), seeds=seeds))
+            slot += len(seeds)
+        return FromLearner(assign=Assign(environment=environment, groups=wire_groups))
+
+    def play(
+        self, assign: FromLearner, num_steps: int, last: FromLearner | None = _FINISH
+    ) -> Script:
+        """Shakes hands, answers `num_steps` steps at random as they come, then sends `last`."""
+
+        def script(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
+            assert next(messages).hello.major == MAJOR
+            yield assign
+            spec = EnvSpec.from_json(next(messages).ready.spec)
+            layouts = [StepLayout(spec, len(group.seeds)) for group in assign.assign.groups]
+            random = np.random.default_rng(0)
+            for _ in range(num_steps):
+                data = next(messages).data
+                header = read_header(data)
+                timestep = layouts[header.group].unpack(data)
+                actions = random.integers(spec.num_actions, size=header.num_envs, dtype=np.int32)
+                self.seen.append(Answered(header.group, header.sequence, timestep, actions))
+                yield ActionsPayload(pack_actions(header.group, header.sequence, actions))
+            if last:
+                yield last
+
+        return script
+
+    def abort(self, code: grpc.StatusCode, details: str) -> Script:
+        """Answers Hello with an error."""
+
+        def script(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
+            next(messages)
+            context.abort(code, details)
+            yield
+
+        return script
+
+
+@pytest.fixture
+def learner(tmp_path: Path) -> Iterator[ScriptedLearner]:
+    """A scripted learner, not yet serving."""
+    scripted = ScriptedLearner(f"unix:{tmp_path}/learner")
+    yield scripted
+    scripted.close()
+    assert not scripted.errors, scripted.errors

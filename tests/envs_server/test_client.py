@@ -1,0 +1,130 @@
+"""When an env server comes back to its learner, and when it gives up."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import gymnasium
+import numpy as np
+import pytest
+
+from envs_server.client import Client, ExitCode
+from envs_server.lease import Offer
+from envs_server.stop import Stop
+from seedrl.wire.seedrl_pb2 import Environment
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INTERNAL])
+def test_it_gives_up_only_when_the_learner_will_never_want_it(
+    learner: Any,
+    caplog: pytest.LogCaptureFixture,
+    code: grpc.StatusCode,
+) -> None:
+    learner.serve(
+        learner.abort(code, "observation: expected uint8[4]"), learner.play(learner.assign([1]), 1)
+    )
+    ended = learner.run(1, 1).wait()
+    is_fatal = code is grpc.StatusCode.FAILED_PRECONDITION
+    assert ended is (ExitCode.REFUSED if is_fatal else ExitCode.FINISHED)
+    assert "observation: expected uint8[4]" in caplog.text
+
+
+def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
+    learner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = learner.run(1, 1)
+    learner.serve(
+        learner.abort(grpc.StatusCode.UNAVAILABLE, "stopping"),
+        learner.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are leased"),
+        learner.play(learner.assign([1 << 16]), 4, last=None),
+        learner.play(learner.assign([2 << 16]), 4),
+    )
+    assert run.wait() is ExitCode.FINISHED
+    incarnations = [int(step.timestep.observation[0, 1]) for step in learner.seen]
+    assert incarnations == [1] * 4 + [2] * 4
+    assert "waiting for the learner" in caplog.messages[0]
+    assert "the learner ended the stream" in caplog.messages[-1]
+
+
+class Failing(gymnasium.Env[np.ndarray, int]):
+    """Raises at its third step."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._left = 3
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        self._left -= 1
+        if not self._left:
+            raise RuntimeError("the emulator\nhas crashed")
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
+    learner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    gymnasium.register("Failing-v0", Failing)
+    environment = Environment(id="Failing-v0")
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        # The env server ends the stream when its environment raises.
+        with contextlib.suppress(grpc.RpcError):
+            yield from learner.play(learner.assign([1], environment=environment), 4)(
+                messages, context
+            )
+
+    try:
+        learner.serve(*[play] * 20)
+        client = Client(learner.address, Offer(1, 1, ()), Stop(), 2**20)
+        client._random.uniform = lambda low, high: 0.0  # type: ignore[method-assign]
+        assert client.run() is ExitCode.FAILING_ENVIRONMENT
+    finally:
+        del gymnasium.registry["Failing-v0"]
+    failures = [line for line in caplog.messages if "failure" in line]
+    assert failures == [
+        f"step 3 of group 0: RuntimeError: the emulator has crashed (failure {number} of 10)"
+        for number in range(1, 11)
+    ]
+    assert [step.sequence for step in learner.seen] == [0, 1, 2] * 10
+
+
+def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:
+    attached = threading.Event()
+
+    def hang(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([7])
+        attached.set()
+        list(messages)
+
+    learner.serve(hang)
+    run = learner.run(1, 1)
+    assert attached.wait(10)
+    learner.close()
+    learner.serve(learner.play(learner.assign([8]), 3))
+    assert run.wait() is ExitCode.FINISHED
+    assert [step.sequence for step in learner.seen] == [0, 1, 2]
+    assert learner.seen[0].timestep.observation.tolist() == [[8, 0, 0, 0]]
+
+
+def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
+    attached = threading.Event()
+
+    def hang(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([7])
+        next(messages)
+        attached.set()
+        with contextlib.suppress(grpc.RpcError):
+            list(messages)
+
+    learner.serve(hang)
+    run = learner.run(1, 1)
+    assert attached.wait(10)
+    run.stop.request()
+    assert run.wait() is ExitCode.FINISHED

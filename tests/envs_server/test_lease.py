@@ -1,0 +1,142 @@
+"""The handshake and the lock step of an env server, against a scripted learner."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs_server.client import ExitCode
+from envs_server.envs.counting import reward_of
+from seedrl.types import StepType
+from seedrl.wire.framing import ActionsPayload
+from seedrl.wire.payload import pack_actions, read_header
+from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
+from seedrl.wire.version import MAJOR
+
+_FINISH = FromLearner(finish=Finish(reason="enough"))
+
+
+def test_hello_says_what_is_on_offer(learner: Any) -> None:
+    hellos = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        hellos.append(next(messages).hello)
+        yield _FINISH
+
+    learner.serve(script)
+    assert learner.run(6, 3).wait() is ExitCode.FINISHED
+    (hello,) = hellos
+    assert (hello.major, hello.num_envs, hello.num_groups) == (MAJOR, 6, 3)
+    assert hello.pid and hello.host
+
+
+def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(learner: Any) -> None:
+    learner.serve(learner.play(learner.assign([1, 2], [3, 4, 5]), 60))
+    assert learner.run(5, 2).wait() is ExitCode.FINISHED
+    for group, seeds in ((0, [1, 2]), (1, [3, 4, 5])):
+        steps = [step for step in learner.seen if step.group == group]
+        assert [step.sequence for step in steps] == list(range(len(steps)))
+        assert len(steps) > 20
+        # Episodes of 3 and 2 steps, the first terminated, the second truncated.
+        expected = [(0, 0, 0), (1, 0, 1), (1, 0, 2), (2, 0, 3), (0, 1, 0), (1, 1, 1), (2, 1, 2)]
+        for index, step in enumerate(steps):
+            kind, odd, count = expected[index % 7]
+            timestep = step.timestep
+            assert timestep.step_type.tolist() == [kind] * len(seeds)
+            assert timestep.discount.tolist() == [float((kind, odd) != (2, 0))] * len(seeds)
+            episode = 2 * (index // 7) + odd
+            assert timestep.observation.tolist() == [[s, 0, episode, count] for s in seeds]
+            if kind == StepType.FIRST:
+                assert not timestep.reward.any()
+            else:
+                fields = (np.array(seeds), 0, episode, count, steps[index - 1].actions)
+                np.testing.assert_array_equal(timestep.reward, reward_of(*fields))
+
+
+def test_one_group_steps_while_the_other_waits(learner: Any) -> None:
+    """Group 0 gets 20 answers while group 1 gets none."""
+    sequences: list[int] = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1], [2])
+        next(messages)
+        headers = sorted(read_header(next(messages).data) for _ in range(2))
+        assert [header.group for header in headers] == [0, 1]
+        for sequence in range(20):
+            yield ActionsPayload(pack_actions(0, sequence, np.zeros(1, np.int32)))
+            header = read_header(next(messages).data)
+            assert header.group == 0
+            sequences.append(header.sequence)
+        yield _FINISH
+
+    learner.serve(script)
+    assert learner.run(2, 2).wait() is ExitCode.FINISHED
+    assert sequences == list(range(1, 21))
+
+
+@pytest.mark.parametrize(
+    ("group", "sequence", "actions", "reason"),
+    [
+        (0, 0, [5], "expected actions 0 to 4 for group 0, got 5 for environment 0"),
+        (0, 0, [-1], "expected actions 0 to 4 for group 0, got -1"),
+        (0, 1, [0], "expected actions for step 0 of group 0, got them for step 1"),
+        (1, 0, [0], "expected actions for a group below 1, got group 1"),
+        (0, 0, [0, 0], "expected actions for 1 environments, got 2"),
+    ],
+)
+def test_actions_that_do_not_fit_never_reach_an_environment(
+    learner: Any,
+    caplog: pytest.LogCaptureFixture,
+    group: int,
+    sequence: int,
+    actions: list[int],
+    reason: str,
+) -> None:
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1])
+        next(messages)
+        next(messages)
+        yield ActionsPayload(pack_actions(group, sequence, np.array(actions, np.int32)))
+        assert next(messages, None) is None
+
+    learner.serve(script)
+    assert learner.run(1, 1).wait() is ExitCode.REFUSED
+    assert reason in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        ([], r"expected groups of at most 2 slots in all, got \[\]"),
+        ([Group(slots=[1, 2, 3], seeds=[1, 2, 3])], r"at most 2 slots in all, got \[3\]"),
+        ([Group(slots=[1], seeds=[1]), Group()], r"at most 2 slots in all, got \[1, 0\]"),
+        ([Group(slots=[1], seeds=[2**31])], r"expected seeds below 2\^31"),
+        ([Group(slots=[1, 2], seeds=[1])], "expected one seed for each slot"),
+    ],
+)
+def test_an_assignment_that_breaks_the_contract_ends_the_env_server(
+    learner: Any, caplog: pytest.LogCaptureFixture, groups: list[Group], reason: str
+) -> None:
+    environment = Environment(id="CartPole-v1")
+    assign = FromLearner(assign=Assign(environment=environment, groups=groups))
+    learner.serve(lambda messages, context: iter([assign]))
+    assert learner.run(2, 2).wait() is ExitCode.REFUSED
+    assert re.search(reason, caplog.messages[-1])
+
+
+def test_what_cannot_be_built_is_refused_with_its_reason(learner: Any) -> None:
+    refusals = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1], environment=Environment(id="os:system"))
+        refusals.append(next(messages).refusal.reason)
+
+    learner.serve(script)
+    assert learner.run(1, 1).wait() is ExitCode.REFUSED
+    (reason,) = refusals
+    assert reason.startswith("os:system is not among the factories that this env server may build")

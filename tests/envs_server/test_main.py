@@ -1,0 +1,59 @@
+"""The env server as a process: signals, exit codes, what it says and what it imports."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from seedrl.wire.seedrl_pb2 import Environment
+
+
+def _spawn(address: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "envs_server", "--learner", address, *arguments]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_process_cleanly(learner: Any, number: signal.Signals) -> None:
+    ready = threading.Event()
+
+    def endless(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        for answer in learner.play(learner.assign([1], [2]), 10**9)(messages, context):
+            ready.set()
+            yield answer
+
+    learner.serve(endless)
+    process = _spawn(learner.address, "--num-envs", "2")
+    assert ready.wait(20)
+    started = time.monotonic()
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert time.monotonic() - started < 5
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1].endswith("stopped")
+
+
+def test_a_signal_ends_the_wait_for_a_learner(learner: Any) -> None:
+    process = _spawn(learner.address, "--num-envs", "1")
+    assert process.stderr
+    assert "waiting for the learner" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 0 and "Traceback" not in stderr
+
+
+def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
+    environment = Environment(id="CartPole-v1", vectorization="native")
+    learner.serve(learner.play(learner.assign([1, 2], [3, 4], environment=environment), 50))
+    process = _spawn(learner.address, "--num-envs", "4", "--groups", "2")
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "connected: 4 x CartPole-v1 in 2 groups" in stderr
+    assert stderr.splitlines()[-1].endswith("finished: enough")
+    assert len(learner.seen) == 50

@@ -57,3 +57,10 @@ def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
     assert "connected: 4 x CartPole-v1 in 2 groups" in stderr
     assert stderr.splitlines()[-1].endswith("finished: enough")
     assert len(learner.seen) == 50
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = "import sys, envs_server.__main__; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"jax", "jaxlib", "flax", "optax", "learner", "ale_py", "pygame", "scipy"}
+    assert heavy & set(found.stdout.split()) == set()

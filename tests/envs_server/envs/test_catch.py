@@ -1,0 +1,49 @@
+"""Catch, played by hand."""
+
+import numpy as np
+import pytest
+
+from envs_server.envs.catch import make
+
+
+def test_one_episode_by_hand() -> None:
+    env = make(rows=4, columns=3)
+    board, _ = env.reset(seed=0)
+    column = int(board[0].argmax())
+    expected = np.zeros((4, 3), np.float32)
+    expected[0, column] = expected[3, 1] = 1
+    np.testing.assert_array_equal(board, expected)
+    moves = {0: [0, 1], 1: [1, 1], 2: [2, 1]}[column]
+    for row, move in enumerate(moves, start=1):
+        board, reward, terminated, truncated, _ = env.step(move)
+        assert board[row, column] == 1 and board.sum() == 2
+        assert (reward, terminated, truncated) == (0.0, False, False)
+    board, reward, terminated, truncated, _ = env.step(1)
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert board.sum() == 1  # the ball lies on the paddle
+
+
+@pytest.mark.parametrize("move", [0, 2])
+def test_a_paddle_that_runs_away_misses_and_stays_on_the_board(move: int) -> None:
+    env = make()
+    for seed in range(20):
+        board, _ = env.reset(seed=seed)
+        if board[0, 0 if move == 2 else 4]:
+            break
+    for _ in range(8):
+        assert not env.step(move)[2]
+    board, reward, terminated, _, _ = env.step(move)
+    assert (reward, terminated) == (-1.0, True)
+    assert board[9].sum() == 2
+
+
+def test_images_may_be_bytes() -> None:
+    env = make(dtype="uint8")
+    board, _ = env.reset(seed=1)
+    assert board.dtype == np.uint8 and set(board.ravel()) == {0, 255}
+    assert env.observation_space.contains(board)
+
+
+def test_a_board_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 2 rows and 1 column, got 1 rows"):
+        make(rows=1)

@@ -1,0 +1,63 @@
+"""The environment that everything else is checked with."""
+
+import numpy as np
+import pytest
+
+from envs_server.envs.counting import image_of, make, reward_of
+
+
+def test_it_counts_episodes_and_steps_and_alternates_how_they_end() -> None:
+    env = make(lengths=[2, 1])
+    observation, _ = env.reset(seed=5 << 16 | 7)
+    assert observation.dtype == np.uint32
+    rows = [(observation.tolist(), None)]
+    for _ in range(4):
+        observation, _, terminated, truncated, _ = env.step(0)
+        rows.append((observation.tolist(), (terminated, truncated)))
+        if terminated or truncated:
+            rows.append((env.reset()[0].tolist(), None))
+    assert rows == [
+        ([7, 5, 0, 0], None),
+        ([7, 5, 0, 1], (False, False)),
+        ([7, 5, 0, 2], (True, False)),
+        ([7, 5, 1, 0], None),
+        ([7, 5, 1, 1], (False, True)),
+        ([7, 5, 2, 0], None),
+        ([7, 5, 2, 1], (False, False)),
+    ]
+
+
+def test_the_reward_hashes_every_field_and_the_action() -> None:
+    env = make()
+    env.reset(seed=5 << 16 | 7)
+    rewards = [env.step(action)[1] for action in (0, 4)]
+    assert rewards == [reward_of(7, 5, 0, 1, 0), reward_of(7, 5, 0, 2, 4)]
+    base = (7, 5, 3, 2, 1)
+    others = {reward_of(*base[:i], base[i] + 1, *base[i + 1 :]) for i in range(5)}
+    assert len(others | {reward_of(*base)}) == 6
+    grid = {reward_of(e, 0, p, s, a) for e in range(4) for p in range(4) for s in range(4)
+            for a in range(4)}  # fmt: skip
+    assert len(grid) >= 254  # of 256: 16 bits do collide now and then
+
+
+def test_the_reward_of_arrays_is_the_same_and_exact_in_float32() -> None:
+    environments = np.arange(50, dtype=np.uint32)
+    actions = np.arange(50, dtype=np.int32) % 5
+    rewards = reward_of(environments, 3, 2, 1, actions)
+    assert rewards.tolist() == [reward_of(int(e), 3, 2, 1, int(e) % 5) for e in environments]
+    assert (rewards.astype(np.float32) == rewards).all() and rewards.max() < 2**16
+
+
+def test_an_image_carries_the_same_four_numbers() -> None:
+    env = make(image=True)
+    image, _ = env.reset(seed=258)
+    assert env.observation_space.contains(image)
+    assert image.ravel()[:18].tolist() == [2, 1] + [0] * 14 + [2, 1]
+    np.testing.assert_array_equal(image, image_of(np.array([258, 0, 0, 0], np.uint32)))
+    assert image.ravel().view("<u4").reshape(-1, 4).tolist() == [[258, 0, 0, 0]] * 441
+
+
+@pytest.mark.parametrize("lengths", [[], [3, 0]])
+def test_an_episode_has_at_least_one_step(lengths: list[int]) -> None:
+    with pytest.raises(ValueError, match="lengths of at least one step"):
+        make(lengths=lengths)

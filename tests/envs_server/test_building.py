@@ -1,0 +1,55 @@
+"""Which back end is chosen, and that every failure to build is one line."""
+
+import pytest
+
+from envs_server import building
+from envs_server.backends import atari, native, sync
+from envs_server.envs import catch, masked_cartpole
+from envs_server.recipe import Recipe
+from envs_server.vector import BuildError
+
+_HIDE = (masked_cartpole.hide_velocities,)
+_MASKED = Recipe("m:make", {}, (), masked_cartpole.make, masked_cartpole.make_vec)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        (Recipe("CartPole-v1", {}), native.build),
+        (Recipe("CartPole-v1", {}, _HIDE), sync.build),
+        (Recipe("Acrobot-v1", {}), sync.build),
+        (Recipe("c:make", {}, (), catch.make), sync.build),
+        (_MASKED, native.build),
+        (Recipe("ALE/Pong-v5", {}), atari.build),
+        (Recipe("ALE/Pong-v5", {}, _HIDE), sync.build),
+    ],
+)
+def test_auto_takes_the_fastest_that_honours_the_recipe(
+    recipe: Recipe, expected: building.BackEnd
+) -> None:
+    assert building._back_end(recipe, "auto") is expected
+    assert building._back_end(recipe, "") is expected
+    assert building._back_end(recipe, "sync") is sync.build
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date")
+@pytest.mark.parametrize(
+    ("recipe", "vectorization", "reason"),
+    [
+        (
+            Recipe("CartPole-v1", {}),
+            "fast",
+            "expected vectorization auto, sync, native, atari; got",
+        ),
+        (Recipe("NoSuchGame-v0", {}), "auto", "cannot build NoSuchGame-v0: "),
+        (Recipe("CartPole-v1", {"colour": 1}), "auto", "cannot build CartPole-v1: TypeError: "),
+        (Recipe("ALE/Pong-v5", {"colour": 1}), "auto", "cannot build ALE/Pong-v5: TypeError: "),
+        (Recipe("Acrobot-v1", {}), "native", "cannot build Acrobot-v1: Error: "),
+        (Recipe("c:make", {"rows": 1}, (), catch.make), "auto", "cannot build c:make: ValueError"),
+    ],
+)
+def test_a_failure_to_build_is_one_line(recipe: Recipe, vectorization: str, reason: str) -> None:
+    with pytest.raises(BuildError) as refusal:
+        building.build(recipe, vectorization, 2)
+    assert str(refusal.value).startswith(reason)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,78 @@
+"""A learner may name what the env server's patterns admit, and nothing else."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from envs_server.envs import catch, masked_cartpole
+from envs_server.factories import load_factory, load_vector_factory, one_line
+from envs_server.vector import BuildError
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of a user's, which leaves a trace when it is imported."""
+    name = "a_users_plugin"
+    (tmp_path / f"{name}.py").write_text(
+        "from os import system\n"
+        "from envs_server.envs.catch import make as borrowed\n"
+        "def build(): return 'built'\n"
+        "number = 3\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
+
+
+def test_own_environments_are_always_allowed() -> None:
+    assert load_factory("envs_server.envs.catch:make", ()) is catch.make
+
+
+def test_what_no_pattern_admits_is_not_even_imported(plugin: str) -> None:
+    for name in (f"{plugin}:build", "os:system", "envs_server.client:Client"):
+        with pytest.raises(BuildError, match=f"start it with --allow-env '{name}'"):
+            load_factory(name, ("another:*", "*:other"))
+    assert plugin not in sys.modules
+
+
+@pytest.mark.parametrize("pattern", ["{}:build", "{}:*", "a_users_*", "*"])
+def test_patterns_admit_whole_names(plugin: str, pattern: str) -> None:
+    assert load_factory(f"{plugin}:build", ("x", pattern.format(plugin)))() == "built"
+
+
+def test_an_allowed_module_does_not_lend_out_what_it_imported(plugin: str) -> None:
+    with pytest.raises(BuildError, match=r"\(defined as posix:system\) is not among"):
+        load_factory(f"{plugin}:system", (f"{plugin}:*",))
+    assert load_factory(f"{plugin}:borrowed", (f"{plugin}:*",)) is catch.make
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("{}:CartPole-v1", "expected a registered gymnasium id or package.module:factory"),
+        ("{}:build.__globals__", "expected a registered gymnasium id or"),
+        ("{}:a:b", "expected a registered gymnasium id or"),
+        ("../{}:build", "expected a registered gymnasium id or"),
+        ("{}:number", "expected a callable number in a_users_plugin, there is none"),
+        ("{}:missing", "expected a callable missing in a_users_plugin, there is none"),
+        ("{}.sub:build", "cannot import a_users_plugin.sub for environment"),
+    ],
+)
+def test_what_is_no_factory_is_refused_in_one_line(plugin: str, name: str, reason: str) -> None:
+    with pytest.raises(BuildError) as refusal:
+        load_factory(name.format(plugin), ("*",))
+    assert str(refusal.value).startswith(reason)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_vector_factory_lies_beside_the_factory() -> None:
+    name = "envs_server.envs.masked_cartpole:make"
+    assert load_vector_factory(name, ()) is masked_cartpole.make_vec
+    assert load_vector_factory("envs_server.envs.catch:make", ()) is None
+
+
+def test_an_exception_is_one_short_line() -> None:
+    assert one_line(ValueError("first\n  second")) == "ValueError: first second"
+    assert one_line(KeyError()) == "KeyError"
+    assert len(one_line(ValueError("x" * 1000))) == 300

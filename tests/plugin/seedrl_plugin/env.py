@@ -8,7 +8,7 @@ import numpy as np
 LEFT, RIGHT = 0, 1
 
 
-class Corridor(gymnasium.Env[np.ndarray, int]):
+class Corridor(gymnasium.Env[np.ndarray, np.int64]):
     """`length` cells in a row; episodes start in the leftmost one.
 
     Observations are one-hot positions `[length] float32`. Reaching the right end gives 1 and
@@ -34,7 +34,7 @@ class Corridor(gymnasium.Env[np.ndarray, int]):
         self._steps = 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One cell to the left (not beyond the wall) or to the right."""
         move = 1 if action == RIGHT else -1
         self._position = max(self._position + move, 0)

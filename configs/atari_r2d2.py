@@ -28,7 +28,12 @@ from seedrl.networks.q_network import QNetworkConfig
 def config() -> Config:
     """R2D2 on Atari, settings of the paper."""
     return Config(
-        environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
+        environment=EnvironmentConfig(
+            id="ALE/Pong-v5",
+            arguments='{"full_action_space": true}',
+            vectorization="atari",
+            frames_per_step=4,
+        ),
         agent=R2D2Config(
             network=QNetworkConfig(
                 torso="nature", torso_sizes=(512,), core_size=512, head_sizes=(512,), frame_stack=4

@@ -54,7 +54,7 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
         ],
         frozen=True,
     )
-    parsed = parse_flags(command_line, argv[1:], prog=f"{prog} {argv[0]}")
+    parsed: Any = parse_flags(command_line, argv[1:], prog=f"{prog} {argv[0]}")
     return Arguments(parsed.options, parsed.config)
 
 

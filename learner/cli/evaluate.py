@@ -21,7 +21,7 @@ from seedrl.config_file import from_json
 from seedrl.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:  # imports jax
-    from learner.run import Evaluation
+    from learner.evaluate import Evaluation
 
 PROG = "seedrl evaluate"
 
@@ -99,7 +99,7 @@ def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "
         stack.callback(supervisor.stop)
         watcher.start()
         try:
-            from learner.run import evaluate
+            from learner.evaluate import evaluate
 
             evaluation = evaluate(config, workdir=options.workdir, episodes=options.episodes)
         except (Exception, KeyboardInterrupt):

@@ -1,0 +1,37 @@
+"""The bundled configurations."""
+
+import ast
+
+import pytest
+
+from seedrl import config_file
+from seedrl.config_checks import check
+
+NAMES = ["atari_r2d2", "cartpole_masked_r2d2", "cartpole_r2d2", "catch_r2d2", "pong_r2d2"]
+
+
+def test_the_bundled_configs_are_those_that_are_documented() -> None:
+    assert config_file.bundled_names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_config_passes_the_checks(name: str) -> None:
+    check(config_file.load(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_config_is_a_lab_record(name: str) -> None:
+    source = (config_file.bundled_folder() / f"{name}.py").read_text()
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    assert f"Command: `seedrl train {name}`" in docstring
+    assert "Lab record" in docstring
+
+
+def test_atari_has_the_settings_of_the_paper() -> None:
+    config = config_file.load("atari_r2d2")
+    agent = config.agent
+    assert tuple(agent.window) == (40, 80, 5, 40)
+    assert (agent.gamma, agent.learning_rate, agent.adam_epsilon) == (0.997, 1e-4, 1e-3)
+    assert agent.target_update_interval == 2500
+    assert (config.replay.capacity_steps, config.learning.batch_sequences) == (4_000_000, 64)
+    assert (config.replay.priority_exponent, config.replay.importance_exponent) == (0.9, 0.6)

@@ -1,0 +1,121 @@
+"""`seedrl evaluate` with env servers that only pretend, and a result that is given."""
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import learner.evaluate
+from learner.cli.main import main
+from learner.evaluate import Evaluation
+from seedrl import config_file
+from seedrl.config import Config
+from seedrl.errors import CheckpointError
+
+RESULT = Evaluation(
+    mean=2.0,
+    standard_error=0.5,
+    minimum=1.0,
+    maximum=3.0,
+    episodes=2,
+    updates=7,
+    returns=(1.0, 3.0),
+)
+PAUSE = "import signal; signal.pause()"
+Calls = list[tuple[Config, int]]
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a saved config, in a folder with an `envs_server` that does nothing."""
+    (tmp_path / "envs_server").mkdir()
+    (tmp_path / "envs_server" / "__main__.py").write_text(PAUSE)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text(config_file.to_json(config_file.load("cartpole_r2d2")))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: RESULT) -> Calls:
+    calls: Calls = []
+
+    def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
+        assert (workdir / "config.json").exists()
+        calls.append((config, episodes))
+        result: Evaluation = act()
+        return result
+
+    monkeypatch.setattr(learner.evaluate, "evaluate", evaluate)
+    return calls
+
+
+def test_the_result_is_one_line(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch)
+    assert main(["evaluate", str(run_folder)]) == 0
+    assert capsys.readouterr().out == (
+        "return 2.00 ± 0.50 (standard error), minimum 1, maximum 3, 2 episodes, after 7 updates\n"
+    )
+
+
+def test_the_saved_config_is_served_on_a_socket_of_its_own(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = stand_in(monkeypatch)
+    assert main(["evaluate", str(run_folder), "--episodes", "8", "--env-servers", "1"]) == 0
+    ((config, episodes),) = calls
+    assert episodes == 8
+    assert config.serving.bind.startswith("unix:/")
+    assert config.launch.env_servers == 1
+    saved = config_file.load("cartpole_r2d2")
+    assert config.serving.training_slots == saved.serving.training_slots
+    assert [path.name for path in (run_folder / "logs").iterdir()] == ["env_server_0.log"]
+
+
+def test_the_result_can_be_json(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch)
+    assert main(["evaluate", str(run_folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
+
+
+def test_a_folder_without_a_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(tmp_path)]) == 2
+    assert "expected the folder of a run with its config.json" in capsys.readouterr().err
+
+
+def test_a_missing_checkpoint_has_its_exit_code(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise CheckpointError("there is none")
+
+    stand_in(monkeypatch, fail)
+    assert main(["evaluate", str(run_folder)]) == 74
+    assert capsys.readouterr().err == "seedrl: error: there is none\n"
+
+
+def test_no_episodes_are_refused(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run_folder), "--episodes", "0"]) == 2
+    assert "--episodes: expected at least 1, got 0" in capsys.readouterr().err
+
+
+def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuse = "import sys; print('no such environment'); sys.exit(2)"
+    (run_folder.parent / "envs_server" / "__main__.py").write_text(refuse)
+    stand_in(monkeypatch, lambda: threading.Event().wait(60))
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 2
+    assert capsys.readouterr().err == "env server 0 cannot run: no such environment\n"
+    assert signal.getsignal(signal.SIGINT) is before

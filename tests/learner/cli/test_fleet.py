@@ -1,0 +1,136 @@
+"""How env servers and slots are fitted to each other, and their command lines."""
+
+import dataclasses
+import os
+import signal
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from learner.cli import fleet
+from learner.cli.fleet import Fleet
+from seedrl import config_file
+from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ServingConfig
+from seedrl.errors import ConfigError
+
+
+def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config:
+    return Config(
+        environment=EnvironmentConfig(id="CartPole-v1"),
+        agent=None,
+        serving=ServingConfig(training_slots=training, evaluation_slots=evaluation),
+        launch=LaunchConfig(**launch),
+    )
+
+
+@pytest.mark.parametrize(
+    ("training", "env_servers", "envs"), [(32, 2, 26), (33, 2, 27), (1, 4, 6), (32, 1, 52)]
+)
+def test_slots_are_shared_out_evenly(training: int, env_servers: int, envs: int) -> None:
+    given = config(training=training, env_servers=env_servers)
+    fitted, planned = fleet.plan(given)
+    assert planned == Fleet(env_servers, envs, 2)
+    assert fitted == given
+
+
+def test_other_env_servers_leave_the_slots_alone() -> None:
+    fitted, planned = fleet.plan(config(), env_servers=4)
+    assert planned == Fleet(4, 13, 2)
+    assert fitted.serving.training_slots == 32
+    assert fitted.launch.env_servers == 4
+
+
+def test_given_environments_decide_how_many_slots_train() -> None:
+    fitted, planned = fleet.plan(config(), env_servers=3, envs_per_server=16)
+    assert planned == Fleet(3, 16, 2)
+    assert fitted.serving == ServingConfig(training_slots=28, evaluation_slots=20)
+
+
+def test_more_servers_of_a_fixed_size_mean_more_training() -> None:
+    fitted, planned = fleet.plan(config(envs_per_server=26), env_servers=3)
+    assert planned == Fleet(3, 26, 2)
+    assert fitted.serving.training_slots == 58
+
+
+def test_no_group_is_empty() -> None:
+    _, planned = fleet.plan(config(training=1, evaluation=0), env_servers=1, groups=4)
+    assert planned == Fleet(1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ({"env_servers": 0}, "--env-servers: expected at least 1, got 0"),
+        ({"envs_per_server": -1}, "--envs-per-server: expected at least 0, got -1"),
+        ({"groups": 0}, "--groups: expected at least 1, got 0"),
+        ({"envs_per_server": 10}, "leaves no environment for training beside 20"),
+    ],
+)
+def test_a_fleet_that_cannot_train_is_refused(numbers: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        fleet.plan(config(), **numbers)
+
+
+def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> None:
+    environment = EnvironmentConfig(id="own.envs:make", wrappers=("own.wrap:first", "w:second"))
+    first, second = fleet.commands(
+        Fleet(2, 16, 2), environment, address="unix:/run/s", logs=tmp_path / "logs"
+    )
+    assert first.arguments == (
+        *(sys.executable, "-m", "envs_server", "--learner", "unix:/run/s"),
+        *("--num-envs", "16", "--groups", "2"),
+        *("--allow-env", "own.envs:make", "--allow-env", "own.envs:make_vec"),
+        *("--allow-env", "own.wrap:first", "--allow-env", "w:second"),
+    )
+    assert (first.name, second.name) == ("env server 0", "env server 1")
+    assert second.log == tmp_path / "logs" / "env_server_1.log"
+    assert second.ending is signal.SIGKILL
+    assert second.environment["OMP_NUM_THREADS"] == "1"
+    assert (tmp_path / "logs").is_dir()
+
+
+def test_a_registered_environment_needs_no_permission(tmp_path: Path) -> None:
+    (command,) = fleet.commands(
+        Fleet(1, 1, 1), EnvironmentConfig(id="CartPole-v1"), address="a:1", logs=tmp_path
+    )
+    assert "--allow-env" not in command.arguments
+
+
+def test_children_find_the_modules_beside_a_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/before")
+    monkeypatch.setattr(config_file, "_folders", [str(tmp_path)])
+    assert fleet.child_environment()["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/before"
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setattr(config_file, "_folders", [])
+    assert "PYTHONPATH" not in fleet.child_environment()
+
+
+def test_the_socket_is_in_a_folder_of_this_user_alone() -> None:
+    with fleet.socket_address() as address:
+        folder = Path(address.removeprefix("unix:")).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert len(address) <= 107
+        (folder / "learner").touch()
+    assert not folder.exists()
+
+
+def test_the_socket_is_short_however_long_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with fleet.socket_address() as address:
+        assert len(address) <= 107
+
+
+def test_the_config_is_not_changed_in_place() -> None:
+    given = config()
+    copy = dataclasses.replace(given)
+    fleet.plan(given, env_servers=3, envs_per_server=16)
+    assert given == copy

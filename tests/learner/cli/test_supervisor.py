@@ -1,0 +1,193 @@
+"""Supervision of real processes: who is started again, and how a run ends."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from learner.cli.child import Command
+from learner.cli.supervisor import Supervisor, forward_signals
+
+PAUSE = "signal.pause()"
+
+
+class Stage:
+    """Command lines of small Python programs that share a folder, and what the supervisor said."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.said: list[str] = []
+        self.events = folder / "events"
+        os.mkfifo(self.events)
+
+    def learner(self, code: str) -> Command:
+        return self._command("learner", code, None)
+
+    def env_server(self, code: str, index: int = 0) -> Command:
+        name = f"env server {index}"
+        return self._command(name, code, self.folder / f"env_server_{index}.log")
+
+    def supervisor(
+        self, *env_servers: str, learner: str | None = None, restarts: int = 10
+    ) -> Supervisor:
+        return Supervisor(
+            [self.env_server(code, index) for index, code in enumerate(env_servers)],
+            learner=None if learner is None else self.learner(learner),
+            restarts=restarts,
+            say=self.said.append,
+        )
+
+    def lines(self, name: str) -> list[str]:
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def _command(self, name: str, code: str, log: Path | None) -> Command:
+        prelude = (
+            "import os, signal, sys\n"
+            f"os.chdir({str(self.folder)!r})\n"
+            "def note(file, text='x'):\n"
+            "    with open(file, 'a') as f: f.write(text + '\\n')\n"
+            "def tell(): note('events')\n"
+            "def listen():\n"
+            "    with open('events') as f: f.readline()\n"
+        )
+        arguments = (sys.executable, "-I", "-S", "-c", prelude + code)
+        return Command(name, arguments, {}, log, signal.SIGKILL)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def test_a_run_ends_with_the_exit_code_of_its_learner(stage: Stage) -> None:
+    with stage.supervisor(PAUSE, PAUSE, learner="sys.exit(74)") as supervisor:
+        assert supervisor.wait() == 74
+    assert stage.said == []
+
+
+def test_env_servers_are_asked_to_end_before_they_are_killed(stage: Stage) -> None:
+    env_server = (
+        "def end(*_): note('ended'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end); tell(); signal.pause()"
+    )
+    with stage.supervisor(env_server, learner="listen()") as supervisor:
+        assert supervisor.wait() == 0
+    assert stage.lines("ended") == ["x"]
+
+
+def test_a_dead_env_server_is_started_again(stage: Stage) -> None:
+    env_server = (
+        "if os.path.exists('died'): tell(); signal.pause()\n"
+        "note('died'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with stage.supervisor(env_server, learner="listen()") as supervisor:
+        assert supervisor.wait() == 0
+    (line,) = stage.said
+    assert line.startswith("env server 0 ended with 137 and is started again")
+
+
+def test_an_env_server_that_keeps_dying_ends_the_run(stage: Stage) -> None:
+    env_server = "note('starts'); print('out of luck'); sys.exit(3)"
+    with stage.supervisor(env_server, PAUSE, learner=PAUSE, restarts=2) as supervisor:
+        assert supervisor.wait() == 70
+    assert len(stage.lines("starts")) == 3
+    assert len(stage.said) == 3
+    assert "2 times within a minute" in stage.said[-1] and "out of luck" in stage.said[-1]
+
+
+def test_restarts_older_than_a_minute_are_forgotten(stage: Stage) -> None:
+    env_server = (
+        "note('starts')\n"
+        "if len(open('starts').readlines()) == 4: tell(); signal.pause()\n"
+        "sys.exit(3)"
+    )
+    minutes = iter(range(0, 6000, 60))
+    supervisor = Supervisor(
+        [stage.env_server(env_server)],
+        learner=stage.learner("listen()"),
+        restarts=1,
+        clock=lambda: float(next(minutes)),
+        say=stage.said.append,
+    )
+    with supervisor:
+        assert supervisor.wait() == 0
+    assert len(stage.lines("starts")) == 4
+
+
+def test_a_refused_environment_ends_the_run_with_the_reason(stage: Stage) -> None:
+    env_server = "note('starts'); print('no such environment: Nope-v1'); sys.exit(2)"
+    with stage.supervisor(PAUSE, env_server, learner=PAUSE) as supervisor:
+        assert supervisor.wait() == 2
+    assert stage.said == ["env server 1 cannot run: no such environment: Nope-v1"]
+    assert len(stage.lines("starts")) == 1
+
+
+def test_an_env_server_that_was_let_go_is_not_started_again(stage: Stage) -> None:
+    first = "note('starts'); tell(); sys.exit(0)"
+    second = "listen(); sys.exit(2)"
+    with stage.supervisor(first, second, learner=PAUSE) as supervisor:
+        assert supervisor.wait() == 2
+    assert len(stage.lines("starts")) == 1
+    assert len(stage.said) == 1
+
+
+def test_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
+    learner = (
+        "def end(*_): note('saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end); tell(); signal.pause()"
+    )
+    with stage.supervisor(PAUSE, learner=learner) as supervisor:
+        stage.events.read_text()
+        supervisor.signal(signal.SIGINT)
+        assert supervisor.wait() == 0
+    assert stage.lines("saved") == ["x"]
+    assert stage.said == []
+
+
+def test_a_second_signal_kills(stage: Stage) -> None:
+    learner = "signal.signal(signal.SIGTERM, lambda *_: tell()); tell()\nwhile True: signal.pause()"
+    with stage.supervisor(PAUSE, learner=learner) as supervisor:
+        stage.events.read_text()
+        supervisor.signal(signal.SIGTERM)
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.wait() == 143
+
+
+def test_signals_of_this_process_are_forwarded_and_the_handlers_put_back(stage: Stage) -> None:
+    received: list[int] = []
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with forward_signals(received.append):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert received == [signal.SIGTERM, signal.SIGINT]
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_env_servers_alone_are_supervised_until_stopped(stage: Stage) -> None:
+    env_server = "if os.path.exists('died'): tell(); signal.pause()\nnote('died'); sys.exit(1)"
+    codes: list[int] = []
+    with stage.supervisor(env_server) as supervisor:
+        watcher = threading.Thread(target=lambda: codes.append(supervisor.wait()))
+        watcher.start()
+        stage.events.read_text()  # started again
+        supervisor.stop()
+        watcher.join()
+    assert codes == [0]
+    assert len(stage.said) == 1
+
+
+def test_env_servers_alone_end_the_wait_when_they_are_refused(stage: Stage) -> None:
+    with stage.supervisor("print('not allowed'); sys.exit(2)", PAUSE) as supervisor:
+        assert supervisor.wait() == 2
+    assert stage.said == ["env server 0 cannot run: not allowed"]
+
+
+def test_a_program_that_is_not_there_is_an_exit_like_any_other(stage: Stage) -> None:
+    missing = Command("learner", ("/no/such/program",), {}, stage.folder / "log", signal.SIGTERM)
+    supervisor = Supervisor([], learner=missing, restarts=0, say=stage.said.append)
+    with supervisor:
+        assert supervisor.wait() == 1

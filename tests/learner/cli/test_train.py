@@ -1,0 +1,127 @@
+"""`seedrl train` with a learner and env servers that only write down how they were called."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from learner.cli import train
+from learner.cli.main import main
+
+# A stand-in for both programs: the real ones are trained with in tests/system.
+PROGRAM = """
+import json, os, pathlib, signal, sys
+name = pathlib.Path(__file__).parent.name
+variables = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "PYTHONPATH")}
+with open(f"{name}_{os.getpid()}.json", "w") as file:
+    json.dump({"argv": sys.argv[1:], **variables}, file)
+"""
+# Ends when all env servers have told it through a pipe that they have written.
+LEARNER = (
+    PROGRAM
+    + """
+ready = open("ready", "r+b", buffering=0)
+number = int(sys.argv[len(sys.argv) - sys.argv[::-1].index("--launch.env-servers")])
+while number: number -= len(ready.read(1))
+sys.exit(int(os.environ["LEARNER_CODE"]))
+"""
+)
+ENV_SERVER = (
+    PROGRAM
+    + """
+open("ready", "w").write("x")
+signal.pause()
+"""
+)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, source in (("learner", LEARNER), ("envs_server", ENV_SERVER)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__main__.py").write_text(source)
+    os.mkfifo(tmp_path / "ready")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEARNER_CODE", "0")
+    return tmp_path
+
+
+def calls(stage: Path, name: str) -> list[list[str]]:
+    return [json.loads(path.read_text())["argv"] for path in stage.glob(f"{name}_*.json")]
+
+
+def last(argv: list[str], flag: str) -> str:
+    return argv[len(argv) - argv[::-1].index(flag)]
+
+
+def test_the_learner_gets_the_config_the_overrides_and_the_socket(stage: Path) -> None:
+    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--seed", "3"]) == 0
+    (argv,) = calls(stage, "learner")
+    assert argv[:5] == ["cartpole_r2d2", "--workdir", "w", "--seed", "3"]
+    address = last(argv, "--bind")
+    assert re.fullmatch(r"unix:/.*/learner", address)
+    assert not Path(address.removeprefix("unix:")).parent.exists()
+    env_servers = calls(stage, "envs_server")
+    assert [call[:4] for call in env_servers] == [["--learner", address, "--num-envs", "26"]] * 2
+
+
+def test_the_numbers_of_the_fleet_reach_the_learner_as_slots(stage: Path) -> None:
+    flags = ["--env-servers", "3", "--envs_per_server=40", "--groups", "1", "--workdir", "w"]
+    flags += ["--replay.min-steps", "10_000"]
+    assert main(["train", "cartpole_r2d2", *flags]) == 0
+    (argv,) = calls(stage, "learner")
+    assert last(argv, "--serving.training-slots") == "100"
+    assert last(argv, "--launch.envs-per-server") == "40"
+    assert not any("env-servers" in word and "launch" not in word for word in argv)
+    assert {path.name for path in (stage / "w" / "logs").iterdir()} == {
+        f"env_server_{index}.log" for index in range(3)
+    }
+
+
+def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEARNER_CODE", "74")
+    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 74
+
+
+def test_an_address_of_ones_own_is_kept(stage: Path) -> None:
+    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--bind=127.0.0.1:8700"]) == 0
+    (argv,) = calls(stage, "learner")
+    assert last(argv, "--bind") == "127.0.0.1:8700"
+
+
+def test_a_free_port_cannot_be_told_to_env_servers(
+    stage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--serving.bind", "localhost:0"]) == 2
+    assert "expected a port other than 0" in capsys.readouterr().err
+    assert not (stage / "w").exists()
+
+
+def test_a_new_run_has_a_folder_of_its_own(stage: Path) -> None:
+    assert main(["train", "cartpole_r2d2", "--seed", "7"]) == 0
+    (argv,) = calls(stage, "learner")
+    assert re.fullmatch(r"runs/cartpole_r2d2__7__\d{8}-\d{6}", last(argv, "--workdir"))
+
+
+def test_env_servers_compute_in_one_thread_and_import_what_lies_beside_the_config(
+    stage: Path,
+) -> None:
+    folder = stage / "own"
+    folder.mkdir()
+    source = "from seedrl import config_file\ndef config(): return config_file.load('catch_r2d2')\n"
+    (folder / "own_config.py").write_text(source)
+    assert main(["train", str(folder / "own_config.py"), "--workdir", "w"]) == 0
+    paths = list(stage.glob("envs_server_*.json"))
+    assert len(paths) == 2
+    for path in paths:
+        variables = json.loads(path.read_text())
+        assert variables["OMP_NUM_THREADS"] == "1"
+        assert str(folder) in variables["PYTHONPATH"].split(":")
+
+
+def test_flags_of_the_fleet_are_kept_from_the_learner() -> None:
+    words = ["c", "--env-servers", "2", "--groups=3", "--envs_per_server", "4"]
+    words += ["--seed", "1", "--launch.groups", "2"]
+    assert train._without_fleet_flags(words) == ["c", "--seed", "1", "--launch.groups", "2"]

@@ -1,0 +1,220 @@
+"""Every rule of the configuration, broken once."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from seedrl.agents.agent import WindowSpec
+from seedrl.config import Config, EnvironmentConfig, ReplayConfig, ServingConfig
+from seedrl.config_checks import check, check_bind, page_steps
+from seedrl.errors import ConfigError
+
+WINDOW = WindowSpec(burn_in=10, unroll=20, bootstrap=5, stride=10)
+
+
+@dataclass(frozen=True)
+class OwnAgent:
+    window: WindowSpec = WINDOW
+    rate: float = 0.5
+
+    def build(self, spec: object) -> None: ...
+
+
+# A sequence of 35 steps takes 4 pages of 10; 8 slots need 320 steps.
+VALID = Config(
+    environment=EnvironmentConfig(id="CartPole-v1"),
+    agent=OwnAgent(),
+    serving=ServingConfig(training_slots=8, evaluation_slots=4),
+    replay=ReplayConfig(capacity_steps=1000, min_steps=320),
+)
+
+
+def changed(path: str, value: Any) -> Config:
+    section, _, name = path.partition(".")
+    if name:
+        value = dataclasses.replace(getattr(VALID, section), **{name: value})
+    return dataclasses.replace(VALID, **{section: value})
+
+
+def test_a_valid_config_passes() -> None:
+    check(VALID)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("environment.frames_per_step", 0),
+        ("serving.training_slots", 0),
+        ("serving.evaluation_slots", -1),
+        ("serving.batch_deadline_seconds", -0.1),
+        ("serving.max_message_bytes", 10),
+        ("replay.capacity_steps", 0),
+        ("replay.min_steps", 0),
+        ("replay.page_steps", -1),
+        ("replay.priority_exponent", 1.1),
+        ("replay.importance_exponent", -0.1),
+        ("learning.batch_sequences", 0),
+        ("learning.replay_ratio", 0.0),
+        ("learning.tolerance_updates", 0.9),
+        ("learning.publish_every_updates", 0),
+        ("learning.total_steps", 0),
+        ("learning.num_devices", -1),
+        ("evaluation.interval_seconds", -1.0),
+        ("evaluation.episodes", 0),
+        ("evaluation.confirm_episodes", 0),
+        ("checkpoint.interval_seconds", 0.0),
+        ("checkpoint.keep", 1),
+        ("logging.interval_seconds", 0.0),
+        ("launch.env_servers", -1),
+        ("launch.envs_per_server", -1),
+        ("launch.groups", 0),
+        ("launch.restarts", -1),
+        ("seed", -1),
+        ("learning.replay_ratio", float("nan")),
+        ("evaluation.target_return", float("inf")),
+        ("agent.rate", float("nan")),
+    ],
+)
+def test_a_number_out_of_range_is_refused(path: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"^{path}: expected .*, got {value}") as caught:
+        check(changed(path, value))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_limits_themselves_are_allowed() -> None:
+    for path, value in (
+        ("learning.tolerance_updates", 1.0),
+        ("replay.min_steps", 320),
+        ("replay.min_steps", 1000),
+        ("replay.capacity_steps", 320),
+        ("replay.priority_exponent", 0.0),
+        ("checkpoint.keep", 2),
+    ):
+        check(changed(path, value))
+
+
+def test_a_stride_must_be_a_whole_number_of_pages() -> None:
+    with pytest.raises(ConfigError, match=r"replay\.page_steps: a stride of 10 .* pages of 4"):
+        check(changed("replay.page_steps", 4))
+    check(changed("replay.page_steps", 5))
+
+
+def test_page_steps_default_to_the_stride() -> None:
+    assert page_steps(VALID) == 10
+    assert page_steps(changed("replay.page_steps", 5)) == 5
+
+
+def test_the_replay_must_hold_a_sequence_of_every_slot() -> None:
+    with pytest.raises(ConfigError, match=r"replay\.capacity_steps: expected at least 320 "):
+        check(changed("replay.capacity_steps", 319))
+
+
+def test_learning_must_not_wait_for_a_first_sequence_that_cannot_come() -> None:
+    with pytest.raises(ConfigError, match=r"replay\.min_steps: expected at least 320 "):
+        check(changed("replay.min_steps", 319))
+
+
+def test_learning_must_be_able_to_start() -> None:
+    with pytest.raises(ConfigError, match=r"replay\.min_steps: expected at most .*\(1000\)"):
+        check(changed("replay.min_steps", 1001))
+
+
+def test_a_run_must_not_end_before_learning_starts() -> None:
+    with pytest.raises(ConfigError, match=r"learning\.total_steps: expected at least .*\(320\)"):
+        check(changed("learning.total_steps", 319))
+
+
+def test_a_batch_is_shared_out_evenly_over_devices() -> None:
+    with pytest.raises(
+        ConfigError, match=r"learning\.batch_sequences: expected a multiple .*\(5\)"
+    ):
+        check(changed("learning.num_devices", 5))
+
+
+def test_a_target_needs_evaluation_slots() -> None:
+    config = dataclasses.replace(
+        changed("evaluation.target_return", 475.0),
+        serving=dataclasses.replace(VALID.serving, evaluation_slots=0),
+    )
+    with pytest.raises(
+        ConfigError, match=r"evaluation\.target_return: 475\.0 can only be measured"
+    ):
+        check(config)
+
+
+def test_env_servers_must_offer_every_slot() -> None:
+    with pytest.raises(ConfigError, match=r"launch\.envs_per_server: 2 .* of 5 .* has 12 slots"):
+        check(changed("launch.envs_per_server", 5))
+    check(changed("launch.envs_per_server", 6))
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", "3", "{'a': 1}", ""])
+def test_environment_arguments_are_a_json_object(arguments: str) -> None:
+    with pytest.raises(ConfigError, match=r"environment\.arguments: expected a JSON object"):
+        check(changed("environment.arguments", arguments))
+
+
+def test_an_environment_needs_an_id() -> None:
+    with pytest.raises(ConfigError, match=r"environment\.id: expected"):
+        check(changed("environment.id", ""))
+
+
+@pytest.mark.parametrize("wrapper", ["module", "module:", ":factory", "a-b:c", "a:b:c", "a.:b"])
+def test_wrappers_are_factories(wrapper: str) -> None:
+    with pytest.raises(ConfigError, match=r"environment\.wrappers: expected package\.module:fact"):
+        check(changed("environment.wrappers", ("good.module:factory", wrapper)))
+
+
+@pytest.mark.parametrize("agent", [None, OwnAgent, "r2d2"])
+def test_an_agent_is_a_dataclass(agent: object) -> None:
+    with pytest.raises(ConfigError, match="agent: expected an instance of a frozen dataclass"):
+        check(changed("agent", agent))
+
+
+def test_an_agent_must_be_buildable() -> None:
+    with pytest.raises(ConfigError, match=r"agent: expected a config with `window` and `build"):
+        check(changed("agent", EnvironmentConfig(id="x")))
+
+
+@pytest.mark.parametrize("name", WindowSpec._fields)
+def test_a_window_has_no_negative_part(name: str) -> None:
+    window = VALID.agent.window._replace(**{name: -1})
+    with pytest.raises(ConfigError, match=rf"agent\.window\.{name}: expected at least"):
+        check(changed("agent", OwnAgent(window=window)))
+
+
+@pytest.mark.parametrize(
+    "bind",
+    ["127.0.0.1:0", "localhost:8686", "[::1]:65535", "unix:/run/seedrl/learner", "unix:learner"],
+)
+def test_addresses_of_this_machine_are_allowed(bind: str) -> None:
+    check_bind(bind, insecure=False)
+
+
+@pytest.mark.parametrize(
+    "bind",
+    [
+        *("", "8686", ":8686", "localhost", "localhost:", "localhost:x", "localhost:65536"),
+        *("localhost:-1", "::1:80", "unix:", "unix:/run/", "127.0.0.1:²"),
+    ],
+)
+def test_an_address_of_the_wrong_form_is_refused(bind: str) -> None:
+    with pytest.raises(ConfigError, match=r"serving\.bind: expected"):
+        check_bind(bind, insecure=True)
+
+
+def test_a_socket_path_longer_than_the_kernel_allows_is_refused() -> None:
+    check_bind("unix:/" + "a" * 106, insecure=False)
+    with pytest.raises(ConfigError, match="at most 107 bytes, got 108"):
+        check_bind("unix:/" + "a" * 107, insecure=False)
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:8686", "[::]:8686", "10.0.0.1:8686", "example.org:80"])
+def test_addresses_that_others_reach_must_be_asked_for(bind: str) -> None:
+    with pytest.raises(ConfigError, match=r"serving\.bind: .* can be reached from other machines"):
+        check(changed("serving.bind", bind))
+    config = changed("serving.bind", bind)
+    serving = dataclasses.replace(config.serving, insecure=True)
+    check(dataclasses.replace(config, serving=serving))

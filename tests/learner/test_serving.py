@@ -1,0 +1,345 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from learner.serving import Batch, ProtocolError, Serving
+from learner.slots import Group, Lease, NoFreeSlotError, SlotTable
+from seedrl.types import StepType, TimeStep
+from seedrl.wire.payload import StepHeader
+
+K = 3  # steps of a page
+DEADLINE = 0.5
+FIRST, MID, LAST = StepType
+
+
+def _serving(training: int = 8, evaluation: int = 2) -> Serving:
+    slots = SlotTable(training=training, evaluation=evaluation, seed=0)
+    return Serving(slots, page_steps=K, deadline_seconds=DEADLINE)
+
+
+def _header(group: Group, sequence: int | None = None) -> StepHeader:
+    number = group.sequence if sequence is None else sequence
+    return StepHeader(group.number, len(group.slots), number)
+
+
+def _timestep(step_type: np.ndarray) -> TimeStep:
+    return TimeStep(step_type, np.zeros(len(step_type)), np.ones(len(step_type)), ())
+
+
+def _types(group: Group, step_type: StepType) -> np.ndarray:
+    return np.full(len(group.slots), step_type, np.uint8)
+
+
+def _step(serving: Serving, group: Group, step_type: StepType = FIRST, now: float = 0.0) -> None:
+    serving.step(group, _header(group), _timestep(_types(group, step_type)), now)
+
+
+def _act(serving: Serving, *, evaluation: bool = False) -> Batch:
+    batch = serving.take(evaluation=evaluation)
+    serving.answered(batch)
+    return batch
+
+
+class Driver:
+    """Random env servers and a random acting thread, and the rules that hold at every moment."""
+
+    def __init__(self, seed: int):
+        self.random = np.random.default_rng(seed)
+        self.serving = _serving(training=7, evaluation=3)
+        self.leases: list[Lease] = []
+        self.groups: list[Group] = []  # of all leases, also those that have ended
+        self.batches: list[Batch] = []  # taken, not yet answered
+        self.last: dict[int, np.ndarray] = {}  # the group's last accepted step types
+        self.struck = 0
+        self.answered: Counter[int] = Counter()  # rows by stream
+        self.positions: dict[int, list[int]] = {}  # by stream, in the order of taking
+
+    def run(self, num_operations: int) -> None:
+        weights = {"lease": 2, "end": 1, "take": 8, "answer": 8, "step": 18, "break_a_rule": 3}
+        share = np.array(list(weights.values())) / sum(weights.values())
+        for operation in self.random.choice(list(weights), num_operations, p=share):
+            getattr(self, operation)()
+            assert self.check() is None
+
+    def lease(self) -> None:
+        try:
+            envs, groups = self.random.integers(1, 5, 2)
+            lease = self.serving.lease(int(envs), int(groups), "peer")
+        except NoFreeSlotError:
+            assert self.serving.slots.num_free == 0
+            return
+        self.leases.append(lease)
+        self.groups.extend(lease.groups)
+
+    def end(self) -> None:
+        if not self.leases:
+            return
+        lease = self.leases.pop(self.random.integers(len(self.leases)))
+        self.struck += sum(len(group.slots) for group in lease.groups if group.queued)
+        self.serving.end(lease)
+        self.serving.end(lease)  # a second time does nothing
+
+    def step(self) -> None:
+        waiting = [g for g in self._open_groups() if not g.queued and not g.dispatched]
+        if not waiting:
+            return
+        group = waiting[self.random.integers(len(waiting))]
+        types = self._legal_types(group)
+        self.serving.step(group, _header(group), _timestep(types), 0.0)
+        self.last[id(group)] = types
+
+    def take(self) -> None:
+        evaluation = bool(self.random.integers(2))
+        if self.serving.seconds_until_due(0.0, evaluation=evaluation) is None:
+            return
+        batch = self.serving.take(evaluation=evaluation)
+        self.batches.append(batch)
+        for stream, position in zip(batch.streams, batch.positions, strict=True):
+            self.positions.setdefault(int(stream), []).append(int(position))
+
+    def answer(self) -> None:
+        if not self.batches:
+            return
+        batch = self.batches.pop(self.random.integers(len(self.batches)))
+        self.answered.update(map(int, batch.streams))
+        expected = [item.group for item in batch.pending if not item.group.lease.ended]
+        assert self.serving.answered(batch) == expected
+
+    def break_a_rule(self) -> None:
+        if not self.groups:
+            return
+        group = self.groups[self.random.integers(len(self.groups))]
+        header, types, account = _header(group), self._legal_types(group), "rejected"
+        if group.lease.ended:
+            account = "fenced"
+        elif not (group.queued or group.dispatched):
+            if self.random.integers(2):
+                header = _header(group, group.sequence + int(self.random.choice([-1, 1, 7])))
+            else:
+                types[-1] = FIRST if types[-1] != FIRST else self.random.choice([MID, LAST])
+        before = Counter(self.serving.ledger)
+        with pytest.raises(ProtocolError):
+            self.serving.step(group, header, _timestep(types), 0.0)
+        assert self.serving.ledger - before == Counter({account: len(group.slots)})
+
+    def check(self) -> str | None:
+        """The first rule that is broken."""
+        ledger = self.serving.ledger
+        queued = sum(len(group.slots) for group in self._open_groups() if group.queued)
+        dispatched = sum(len(batch.slots) for batch in self.batches)
+        if ledger["accepted"] != ledger["answered"] + queued + dispatched + ledger["struck"]:
+            return f"accepted: {ledger}, queued {queued}, dispatched {dispatched}"
+        accounts = ("stored", "partial", "discarded", "evaluation")
+        if ledger["answered"] != sum(ledger[account] for account in accounts):
+            return f"answered: {ledger}"
+        if any(ledger[account] != rows for account, rows in self._expected().items()):
+            return f"expected {self._expected()}, got {ledger}"
+        busy = [batch.slots for batch in self.batches]
+        live = [group.slots for group in self._open_groups()]
+        for slots in (busy, live):
+            if len(np.unique(np.concatenate([[], *slots]))) != sum(map(len, slots)):
+                return f"a slot is taken twice: {slots}"
+        free = set(range(10)) - set(np.concatenate([[], *busy, *live]).astype(int).tolist())
+        if self.serving.slots.num_free != len(free):
+            return f"expected {len(free)} free slots, got {self.serving.slots.num_free}"
+        for role in (False, True):
+            slots = np.concatenate([[], *(g.slots for g in self._open_groups(role))])
+            if sorted(slots) != self.serving.live_slots(evaluation=role).tolist():
+                return f"live slots of role {role}"
+            if len(slots) != self.serving.live_rows(evaluation=role):
+                return f"live rows of role {role}"
+        if any(p != [n % K for n in range(len(p))] for p in self.positions.values()):
+            return f"positions: {self.positions}"
+        return None
+
+    def _open_groups(self, evaluation: bool | None = None) -> list[Group]:
+        groups = [group for lease in self.leases for group in lease.groups]
+        return [group for group in groups if evaluation in (None, group.evaluation)]
+
+    def _legal_types(self, group: Group) -> np.ndarray:
+        last = self.last.get(id(group), _types(group, LAST))
+        drawn = self.random.choice([MID, MID, LAST], len(last)).astype(np.uint8)
+        return np.where(last == LAST, np.uint8(FIRST), drawn)
+
+    def _expected(self) -> Counter[str]:
+        expected = Counter({"struck": self.struck})
+        for group in self.groups:
+            for stream in group.streams:
+                rows = self.answered[int(stream)]
+                if group.evaluation:
+                    expected["evaluation"] += rows
+                    continue
+                is_over = group.lease.ended and not group.dispatched
+                expected["discarded" if is_over else "partial"] += rows % K
+                expected["stored"] += rows - rows % K
+        return expected
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_row_is_in_one_account_whatever_happens(seed: int) -> None:
+    driver = Driver(seed)
+    driver.run(400)
+    assert min(driver.serving.ledger[a] for a in ("struck", "stored", "discarded", "fenced")) > 0
+
+
+def test_at_rest_nothing_is_left_over() -> None:
+    driver = Driver(99)
+    driver.run(300)
+    while driver.batches:
+        driver.answer()
+    while driver.leases:
+        driver.end()
+    ledger = driver.serving.ledger
+    assert ledger["partial"] == 0
+    assert ledger["accepted"] == sum(
+        ledger[account] for account in ("struck", "stored", "discarded", "evaluation")
+    )
+    assert driver.serving.slots.num_free == 10
+
+
+def test_a_lease_that_ends_during_inference_discards_its_open_page_afterwards() -> None:
+    serving = _serving(training=1, evaluation=0)
+    lease = serving.lease(1, 1, "peer")
+    for step_type in (FIRST, MID):
+        _step(serving, lease.groups[0], step_type)
+        batch = serving.take(evaluation=False)
+        if step_type == FIRST:
+            serving.answered(batch)
+    serving.end(lease)
+    assert +serving.ledger == Counter(accepted=2, answered=1, partial=1)
+    with pytest.raises(NoFreeSlotError):
+        serving.lease(1, 1, "next")
+    assert serving.answered(batch) == []
+    assert +serving.ledger == Counter(accepted=2, answered=2, discarded=2)
+    (group,) = serving.lease(1, 1, "next").groups
+    _step(serving, group)
+    assert _act(serving).positions.tolist() == [0]
+
+
+def test_a_batch_has_the_rows_of_its_groups_in_order_of_arrival() -> None:
+    serving = _serving(training=4, evaluation=0)
+    first, second = (serving.lease(2, 1, peer).groups[0] for peer in ("a", "b"))
+    _step(serving, second, now=1.0)
+    _step(serving, first, now=2.0)
+    batch = serving.take(evaluation=False)
+    assert batch.slots.tolist() == [2, 3, 0, 1]
+    assert batch.streams.tolist() == [*second.streams, *first.streams]
+    assert [item.group for item in batch.pending] == [second, first]
+    assert (batch.oldest_arrival, batch.evaluation) == (1.0, False)
+    assert (batch.positions.dtype, batch.slots.dtype) == (np.int32, np.int32)
+
+
+def test_training_is_due_at_half_of_the_live_environments_and_evaluation_at_all() -> None:
+    serving = _serving(training=6, evaluation=2)
+    leases = [serving.lease(4, 3, peer) for peer in ("a", "b")]
+    groups = [group for lease in leases for group in lease.groups]
+    training = [group for group in groups if not group.evaluation]
+    evaluation = [group for group in groups if group.evaluation]
+    assert [len(group.slots) for group in training + evaluation] == [1] * 8
+    for group in training[:2]:
+        _step(serving, group)
+    assert serving.seconds_until_due(0.0, evaluation=False) == DEADLINE
+    _step(serving, training[2])
+    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+    _step(serving, evaluation[0])
+    assert serving.seconds_until_due(0.0, evaluation=True) == DEADLINE
+    _step(serving, evaluation[1])
+    assert serving.seconds_until_due(0.0, evaluation=True) == 0.0
+
+
+def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> None:
+    serving = _serving(training=3, evaluation=0)
+    groups = [serving.lease(1, 1, peer).groups[0] for peer in ("slow", "quick", "gone")]
+    now = 0.0
+    for step_type in (FIRST, MID, MID, LAST):  # "slow" never comes
+        _step(serving, groups[1], step_type, now)
+        assert serving.seconds_until_due(now, evaluation=False) == DEADLINE
+        now += DEADLINE
+        assert serving.seconds_until_due(now, evaluation=False) == 0.0
+        assert _act(serving).slots.tolist() == groups[1].slots.tolist()
+
+
+def test_an_env_server_that_leaves_is_no_longer_waited_for() -> None:
+    serving = _serving(training=4, evaluation=0)
+    stays, leaves = (serving.lease(2, 2, peer) for peer in ("stays", "leaves"))
+    _step(serving, stays.groups[0])
+    _step(serving, leaves.groups[0], now=-9.0)
+    serving.end(leaves)
+    assert serving.ledger["struck"] == 1
+    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+    assert _act(serving).slots.tolist() == stays.groups[0].slots.tolist()
+
+
+def test_the_two_roles_never_share_a_batch() -> None:
+    serving = _serving(training=2, evaluation=2)
+    for group in serving.lease(4, 1, "peer").groups:
+        _step(serving, group, now=float(group.number))
+    assert serving.oldest_arrival(evaluation=False) == 0.0
+    assert serving.oldest_arrival(evaluation=True) == 1.0
+    batch = _act(serving, evaluation=True)
+    assert (batch.slots.tolist(), batch.evaluation) == ([2, 3], True)
+    batch = _act(serving)
+    assert (batch.slots.tolist(), batch.evaluation) == ([0, 1], False)
+
+
+def _one_group() -> tuple[Serving, Lease, Group]:
+    serving = _serving(training=2, evaluation=0)
+    lease = serving.lease(2, 1, "host:7")
+    return serving, lease, lease.groups[0]
+
+
+def test_a_second_step_in_flight_is_refused_while_the_first_is_queued_or_computed() -> None:
+    serving, _, group = _one_group()
+    _step(serving, group)
+    match = "group 0 of host:7: expected to wait for actions, got a second step in flight"
+    with pytest.raises(ProtocolError, match=match):
+        _step(serving, group, MID)
+    batch = serving.take(evaluation=False)
+    with pytest.raises(ProtocolError, match=match):
+        _step(serving, group, MID)
+    serving.answered(batch)
+    _step(serving, group, MID)
+    assert serving.ledger["rejected"] == 4
+
+
+def test_another_sequence_is_refused() -> None:
+    serving, _, group = _one_group()
+    with pytest.raises(ProtocolError, match="host:7: expected sequence 0, got 1; a step was lost"):
+        serving.step(group, _header(group, 1), _timestep(_types(group, FIRST)), 0.0)
+    _step(serving, group)
+    _act(serving)
+    with pytest.raises(ProtocolError, match="expected sequence 1, got 0"):
+        serving.step(group, _header(group, 0), _timestep(_types(group, MID)), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "types", "message"),
+    [
+        ([], [FIRST, MID], "row 1: expected FIRST, got MID"),
+        ([], [LAST, FIRST], "row 0: expected FIRST, got LAST"),
+        ([[FIRST, FIRST]], [MID, FIRST], "row 1: expected MID or LAST, got FIRST"),
+        ([[FIRST, FIRST], [LAST, MID]], [MID, MID], "row 0: expected FIRST, got MID"),
+        ([[FIRST, FIRST], [LAST, MID]], [FIRST, FIRST], "row 1: expected MID or LAST, got FIRST"),
+    ],
+)
+def test_first_comes_after_last_and_at_the_start_and_nowhere_else(
+    before: list[list[StepType]], types: list[StepType], message: str
+) -> None:
+    serving, _, group = _one_group()
+    for accepted in before:
+        serving.step(group, _header(group), _timestep(np.array(accepted, np.uint8)), 0.0)
+        _act(serving)
+    with pytest.raises(ProtocolError, match=message):
+        serving.step(group, _header(group), _timestep(np.array(types, np.uint8)), 0.0)
+    assert serving.ledger["rejected"] == 2
+    assert serving.ledger["accepted"] == 2 * len(before)
+    assert serving.seconds_until_due(0.0, evaluation=False) is None
+
+
+def test_a_step_of_an_ended_lease_is_fenced() -> None:
+    serving, lease, group = _one_group()
+    serving.end(lease)
+    with pytest.raises(ProtocolError, match="the lease has ended; open a new stream"):
+        _step(serving, group)
+    assert +serving.ledger == Counter(fenced=2)

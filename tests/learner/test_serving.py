@@ -144,10 +144,10 @@ class Driver:
         if self.serving.slots.num_free != len(free):
             return f"expected {len(free)} free slots, got {self.serving.slots.num_free}"
         for role in (False, True):
-            slots = np.concatenate([[], *(g.slots for g in self._open_groups(role))])
-            if sorted(slots) != self.serving.live_slots(evaluation=role).tolist():
+            of_role = np.concatenate([[], *(g.slots for g in self._open_groups(role))])
+            if sorted(of_role) != self.serving.live_slots(evaluation=role).tolist():
                 return f"live slots of role {role}"
-            if len(slots) != self.serving.live_rows(evaluation=role):
+            if len(of_role) != self.serving.live_rows(evaluation=role):
                 return f"live rows of role {role}"
         if any(p != [n % K for n in range(len(p))] for p in self.positions.values()):
             return f"positions: {self.positions}"
@@ -176,10 +176,10 @@ class Driver:
         return expected
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 def test_every_row_is_in_one_account_whatever_happens(seed: int) -> None:
     driver = Driver(seed)
-    driver.run(400)
+    driver.run(700)
     assert min(driver.serving.ledger[a] for a in ("struck", "stored", "discarded", "fenced")) > 0
 
 
@@ -227,7 +227,7 @@ def test_a_batch_has_the_rows_of_its_groups_in_order_of_arrival() -> None:
     assert batch.streams.tolist() == [*second.streams, *first.streams]
     assert [item.group for item in batch.pending] == [second, first]
     assert (batch.oldest_arrival, batch.evaluation) == (1.0, False)
-    assert (batch.positions.dtype, batch.slots.dtype) == (np.int32, np.int32)
+    assert batch.positions.dtype == batch.slots.dtype == np.int32
 
 
 def test_training_is_due_at_half_of_the_live_environments_and_evaluation_at_all() -> None:

@@ -1,0 +1,44 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from learner.address import AddressLock
+from seedrl.errors import AddressInUseError
+
+
+def test_a_socket_path_is_held_until_it_is_released(tmp_path: Path) -> None:
+    bind = f"unix:{tmp_path}/socket"
+    lock = AddressLock(bind)
+    with pytest.raises(AddressInUseError, match=f"cannot serve on {bind}: another learner serves"):
+        AddressLock(bind)
+    lock.release()
+    AddressLock(bind).release()
+
+
+def test_releasing_twice_does_not_close_another_file(tmp_path: Path) -> None:
+    lock = AddressLock(f"unix:{tmp_path}/socket")
+    lock.release()
+    with (tmp_path / "other").open("w") as other:  # takes the descriptor that was freed
+        lock.release()
+        other.write("still open")
+    assert (tmp_path / "other").read_text() == "still open"
+
+
+def test_two_socket_paths_do_not_exclude_each_other(tmp_path: Path) -> None:
+    locks = [AddressLock(f"unix:{tmp_path}/{name}") for name in ("a", "b")]
+    for lock in locks:
+        lock.release()
+
+
+def test_a_folder_made_for_a_socket_is_private(tmp_path: Path) -> None:
+    AddressLock(f"unix:{tmp_path}/sockets/socket").release()
+    assert stat.S_IMODE((tmp_path / "sockets").stat().st_mode) == 0o700
+
+
+def test_a_port_is_its_own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    locks = [AddressLock("127.0.0.1:8686") for _ in range(2)]
+    for lock in locks:
+        lock.release()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,59 @@
+import numpy as np
+
+from learner.episodes import Episode, EpisodeTracker
+from seedrl.types import StepType
+
+FIRST, MID, LAST = StepType
+
+
+def _observe(
+    tracker: EpisodeTracker, rows: list[tuple[int, StepType, float]]
+) -> list[tuple[float, ...]]:
+    slots, step_types, rewards = zip(*rows, strict=True)
+    return [
+        tuple(episode)
+        for episode in tracker.observe(
+            np.array(slots, np.int32),
+            np.array(step_types, np.uint8),
+            np.array(rewards, np.float32),
+        )
+    ]
+
+
+def test_a_return_is_the_sum_of_rewards_from_first_to_last() -> None:
+    tracker = EpisodeTracker(2)
+    assert _observe(tracker, [(1, FIRST, 0.0)]) == []
+    assert _observe(tracker, [(1, MID, 1.5)]) == []
+    assert _observe(tracker, [(1, LAST, 2.0)]) == [(1, 3.5, 2)]
+    assert Episode._fields == ("slot", "episode_return", "length_steps")
+
+
+def test_every_slot_has_its_own_sum_and_rows_come_in_any_order() -> None:
+    tracker = EpisodeTracker(3)
+    _observe(tracker, [(2, FIRST, 0.0), (0, FIRST, 0.0)])
+    _observe(tracker, [(0, MID, 1.0), (2, MID, 10.0)])
+    _observe(tracker, [(2, MID, 10.0)])
+    ended = _observe(tracker, [(2, LAST, 10.0), (1, FIRST, 0.0), (0, LAST, 1.0)])
+    assert ended == [(2, 30.0, 3), (0, 2.0, 2)]
+
+
+def test_the_next_episode_begins_at_zero() -> None:
+    tracker = EpisodeTracker(1)
+    for step_type, reward in [(FIRST, 0.0), (LAST, 5.0), (FIRST, 0.0)]:
+        _observe(tracker, [(0, step_type, reward)])
+    assert _observe(tracker, [(0, LAST, 1.0)]) == [(0, 1.0, 1)]
+
+
+def test_an_episode_that_was_cut_leaves_nothing_behind() -> None:
+    tracker = EpisodeTracker(1)
+    _observe(tracker, [(0, FIRST, 0.0)])
+    _observe(tracker, [(0, MID, 100.0)])
+    assert _observe(tracker, [(0, FIRST, 0.0)]) == []
+    assert _observe(tracker, [(0, LAST, 1.0)]) == [(0, 1.0, 1)]
+
+
+def test_small_rewards_are_not_lost_in_large_returns() -> None:
+    tracker = EpisodeTracker(1)
+    _observe(tracker, [(0, FIRST, 0.0)])
+    _observe(tracker, [(0, MID, 2.0**25)])  # float32 has no odd integers up there
+    assert _observe(tracker, [(0, LAST, 1.0)]) == [(0, 2.0**25 + 1, 2)]

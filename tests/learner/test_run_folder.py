@@ -1,0 +1,64 @@
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from learner.run_folder import RunFolder
+from seedrl import checkpoints
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.config_file import from_json
+from seedrl.errors import AddressInUseError, CheckpointError
+
+
+def test_a_second_learner_is_kept_out_until_the_first_is_gone(tmp_path: Path) -> None:
+    first = RunFolder(tmp_path / "run")
+    with pytest.raises(AddressInUseError, match=f"another learner is using {tmp_path}/run; stop"):
+        RunFolder(tmp_path / "run")
+    first.close()
+    RunFolder(tmp_path / "run").close()
+
+
+def test_a_folder_is_made_with_its_parents_and_known_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder(Path("runs/first"))
+    folder.close()
+    assert folder.path == tmp_path / "runs" / "first"
+    assert folder.path.is_dir()
+    assert folder.checkpoints == folder.path / "checkpoints"
+    assert folder.metrics == folder.path / "metrics.jsonl"
+
+
+def test_resuming_takes_the_newest_checkpoint_unless_told_never(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for step in (3, 7):
+        checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, {}, keep=2)
+    found = [folder.checkpoint(resume) for resume in ("auto", "must", "never")]
+    folder.close()
+    assert [None if item is None else item.step for item in found] == [7, 7, None]
+
+
+def test_without_a_checkpoint_auto_starts_anew_and_must_refuses(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.checkpoint("auto") is None
+    assert folder.checkpoint("never") is None
+    match = f"--resume must: expected a checkpoint in {tmp_path}/checkpoints, found none; check"
+    with pytest.raises(CheckpointError, match=match):
+        folder.checkpoint("must")
+    folder.close()
+
+
+def test_the_config_is_the_last_one_and_all_command_lines_are_kept(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    environment = EnvironmentConfig(id="CartPole-v1")
+    commands = [["python", "-m", "learner", "a b"], ["seedrl", "train", "x;y"]]
+    for seed, command in enumerate(commands):
+        config = Config(environment=environment, agent=R2D2Config(), seed=seed)
+        folder.record(config, command)
+    folder.close()
+    assert from_json((tmp_path / "config.json").read_text()) == config
+    lines = (tmp_path / "command.txt").read_text().splitlines()
+    assert [shlex.split(line) for line in lines] == commands

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import signal
 import threading
 from collections.abc import Sequence
@@ -58,6 +59,7 @@ def run(argv: Sequence[str]) -> int:
             env_servers=options.env_servers,
         )
         check(config)
+        planned = _just_enough(planned, config, options.episodes)
         env_servers = fleet.commands(
             planned, config.environment, address=address, logs=options.workdir / "logs"
         )
@@ -77,6 +79,14 @@ def _saved_config(workdir: Path) -> Config:
         raise ConfigError(
             f"expected the folder of a run with its config.json, got {workdir} ({error.strerror})"
         ) from error
+
+
+def _just_enough(planned: fleet.Fleet, config: Config, episodes: int) -> fleet.Fleet:
+    """No more environments than episodes: the others would only knock at the door."""
+    needed = min(config.serving.training_slots + config.serving.evaluation_slots, episodes)
+    num_servers = min(planned.num_servers, needed)
+    num_envs = math.ceil(needed / num_servers)
+    return fleet.Fleet(num_servers, num_envs, min(planned.num_groups, num_envs))
 
 
 def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "Evaluation | int":

@@ -15,6 +15,7 @@ from seedrl.errors import ExitCode
 
 _MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
+_PATIENCE_SECONDS = 3.0  # the learner, which hears of a refusal too, is asked to tell it first
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
 
 
@@ -58,6 +59,7 @@ class Supervisor:
         self._env_servers: list[Child] = []
         self._restarted: dict[str, deque[float]] = {}
         self._is_ending = False  # after the first signal
+        self._refusal: str | None = None  # why an env server cannot run
         # Set when the run ends for another reason than the learner's end.
         self._outcome: int | None = None
         self._deadline: float | None = None
@@ -89,9 +91,9 @@ class Supervisor:
             try:
                 event = self._events.get(timeout=self._seconds_left())
             except queue.Empty:
-                self._say("the learner did not end in time and is killed")
-                return ExitCode.INTERNAL if self._outcome is None else self._outcome
-            code = self._react(event)
+                code = self._expire()
+            else:
+                code = self._react(event)
             if code is not None:
                 return code
 
@@ -103,15 +105,24 @@ class Supervisor:
             case _Signal():
                 if self._is_ending or self._learner is None:
                     return ExitCode.KILLED
-                self._is_ending = True
+                self._is_ending, self._deadline = True, None
                 self._learner.send(signal.SIGTERM)
             case _Exit(child, code) if child is self._learner:
                 return code if self._outcome is None else self._outcome
-            case _Exit(child, code) if not self._is_ending and self._outcome is None:
+            case _Exit(child, code) if not self._is_ending and self._refusal is None:
                 self._replace(child, code)
                 if self._learner is None:
                     return self._outcome
         return None
+
+    def _expire(self) -> int | None:
+        """What happens at the deadline; the exit code if the run is over, else None."""
+        if self._outcome is not None:
+            self._say("the learner did not end in time and is killed")
+            return self._outcome
+        assert self._refusal is not None
+        self._fail(ExitCode.USAGE, self._refusal)
+        return self._outcome if self._learner is None else None
 
     def _start(self, command: Command) -> Child:
         return Child(command, lambda child, code: self._events.put(_Exit(child, code)))
@@ -121,7 +132,8 @@ class Supervisor:
             return
         name, last_line = child.command.name, child.last_line()
         if code == ExitCode.USAGE:
-            self._fail(ExitCode.USAGE, f"{name} cannot run: {last_line}")
+            self._refusal = f"{name} cannot run: {last_line}"
+            self._deadline = self._clock() + _PATIENCE_SECONDS
             return
         times = self._restarted.setdefault(name, deque())
         now = self._clock()
@@ -140,7 +152,7 @@ class Supervisor:
 
     def _fail(self, outcome: int, line: str) -> None:
         self._say(line)
-        self._outcome = outcome
+        self._outcome, self._is_ending = outcome, True
         if self._learner is not None:
             self._deadline = self._clock() + _LEARNER_GRACE_SECONDS
             self._learner.send(signal.SIGTERM)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import learner.evaluate
+from learner.cli import fleet, supervisor
+from learner.cli.child import Command
 from learner.cli.main import main
 from learner.evaluate import Evaluation
 from seedrl import config_file
@@ -78,6 +80,26 @@ def test_the_saved_config_is_served_on_a_socket_of_its_own(
     assert [path.name for path in (run_folder / "logs").iterdir()] == ["env_server_0.log"]
 
 
+@pytest.mark.parametrize(
+    ("episodes", "expected"), [(100, [26, 26]), (20, [10, 10]), (3, [2, 2]), (1, [1])]
+)
+def test_no_more_environments_than_episodes_are_started(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, episodes: int, expected: list[int]
+) -> None:
+    sizes: list[int] = []
+    commands = fleet.commands
+
+    def spy(planned: fleet.Fleet, *args: Any, **kwargs: Any) -> list[Command]:
+        sizes.extend([planned.num_envs] * planned.num_servers)
+        assert planned.num_groups <= planned.num_envs
+        return commands(planned, *args, **kwargs)
+
+    monkeypatch.setattr(fleet, "commands", spy)
+    stand_in(monkeypatch)
+    assert main(["evaluate", str(run_folder), "--episodes", str(episodes)]) == 0
+    assert sizes == expected
+
+
 def test_the_result_can_be_json(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +137,7 @@ def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
     refuse = "import sys; print('no such environment'); sys.exit(2)"
     (run_folder.parent / "envs_server" / "__main__.py").write_text(refuse)
     stand_in(monkeypatch, lambda: threading.Event().wait(60))
+    monkeypatch.setattr(supervisor, "_PATIENCE_SECONDS", 0.01)
     before = signal.getsignal(signal.SIGINT)
     assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 2
     assert capsys.readouterr().err == "env server 0 cannot run: no such environment\n"

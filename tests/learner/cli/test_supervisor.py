@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from learner.cli import supervisor as supervisor_module
 from learner.cli.child import Command
 from learner.cli.supervisor import Supervisor, forward_signals
 
@@ -59,7 +60,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(supervisor_module, "_PATIENCE_SECONDS", 0.01)
     return Stage(tmp_path)
 
 
@@ -124,6 +126,28 @@ def test_a_refused_environment_ends_the_run_with_the_reason(stage: Stage) -> Non
         assert supervisor.wait() == 2
     assert stage.said == ["env server 1 cannot run: no such environment: Nope-v1"]
     assert len(stage.lines("starts")) == 1
+
+
+def test_a_learner_that_knows_of_the_refusal_tells_it_itself(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_PATIENCE_SECONDS", 60.0)
+    with stage.supervisor("tell(); sys.exit(2)", learner="listen(); sys.exit(2)") as supervisor:
+        assert supervisor.wait() == 2
+    assert stage.said == []
+
+
+def test_a_learner_that_does_not_end_is_killed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_LEARNER_GRACE_SECONDS", 0.01)
+    learner = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell()\nwhile True: signal.pause()"
+    with stage.supervisor("listen(); print('no'); sys.exit(2)", learner=learner) as supervisor:
+        assert supervisor.wait() == 2
+    assert stage.said == [
+        "env server 0 cannot run: no",
+        "the learner did not end in time and is killed",
+    ]
 
 
 def test_an_env_server_that_was_let_go_is_not_started_again(stage: Stage) -> None:

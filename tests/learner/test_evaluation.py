@@ -1,0 +1,203 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learner.episodes import Episode
+from learner.evaluation import Evaluator, FrozenParams, Round, Score
+from seedrl.config import EvaluationConfig
+from seedrl.types import StepType
+
+FIRST, MID, LAST = StepType
+OLD, NEW = FrozenParams("old", 3), FrozenParams("new", 9)
+SLOTS = np.array([4, 6], np.int32)
+
+
+def _begin(target: Round | Evaluator, slots: list[int]) -> None:
+    _observe(target, slots, FIRST, [])
+
+
+def _end(
+    target: Round | Evaluator, slot: int, episode_return: float, now: float = 0.0
+) -> tuple[Score, bool] | None:
+    return _observe(target, [slot], LAST, [Episode(slot, episode_return, 1)], now)
+
+
+def _observe(
+    target: Round | Evaluator,
+    slots: list[int],
+    step_type: StepType,
+    ended: list[Episode],
+    now: float = 0.0,
+) -> tuple[Score, bool] | None:
+    step_types = np.full(len(slots), step_type, np.uint8)
+    if isinstance(target, Round):
+        target.observe(np.array(slots), step_types, ended)
+        return None
+    return target.observe(now, np.array(slots), step_types, ended)
+
+
+def _play(evaluator: Evaluator, returns: list[float], now: float = 0.0) -> tuple[Score, bool]:
+    """Plays `returns` on SLOTS in turn; all but the last must leave the round open."""
+    for position, episode_return in enumerate(returns):
+        slot = int(SLOTS[position % len(SLOTS)])
+        _begin(evaluator, [slot])
+        result = _end(evaluator, slot, episode_return, now)
+        assert (result is None) == (position < len(returns) - 1)
+    assert result is not None
+    return result
+
+
+def _evaluator(**fields: Any) -> Evaluator:
+    config = EvaluationConfig(interval_seconds=10.0, episodes=2, **fields)
+    evaluator = Evaluator(config, now=100.0)
+    evaluator.poll(100.0, OLD, SLOTS)
+    return evaluator
+
+
+def test_every_slot_plays_the_same_number_of_episodes_however_short_they_are() -> None:
+    evaluation = Round(OLD, SLOTS, episodes=4)
+    for _ in range(5):
+        _begin(evaluation, [4])
+        _end(evaluation, 4, 1.0)
+    assert evaluation.score is None
+    for _ in range(2):
+        _begin(evaluation, [6])
+        _end(evaluation, 6, 10.0)
+    assert evaluation.score == Score(OLD, (1.0, 1.0, 10.0, 10.0))
+    assert Score(OLD, (1.0, 1.0, 10.0, 10.0)).mean == 5.5
+
+
+def test_episodes_are_rounded_up_to_the_same_number_on_every_slot() -> None:
+    evaluation = Round(OLD, SLOTS, episodes=3)
+    for slot in (4, 6, 4, 6):
+        assert evaluation.score is None
+        _begin(evaluation, [slot])
+        _end(evaluation, slot, float(slot))
+    assert evaluation.score == Score(OLD, (4.0, 6.0, 4.0, 6.0))
+
+
+def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
+    evaluation = Round(OLD, SLOTS, episodes=2)
+    for slot in (4, 6):
+        _observe(evaluation, [slot], MID, [])
+        _end(evaluation, slot, -100.0)
+    assert evaluation.score is None
+    _begin(evaluation, [4, 6])
+    for slot in (4, 6):
+        _end(evaluation, slot, 1.0)
+    assert evaluation.score == Score(OLD, (1.0, 1.0))
+
+
+def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -> None:
+    evaluator = _evaluator()
+    assert evaluator.is_running
+    assert evaluator.frozen is OLD
+    evaluator.poll(105.0, NEW, SLOTS)
+    assert evaluator.frozen is OLD
+    assert _play(evaluator, [1.0, 2.0], now=107.0) == (Score(OLD, (1.0, 2.0)), False)
+    assert not evaluator.is_running
+    evaluator.poll(116.9, NEW, SLOTS)
+    assert not evaluator.is_running
+    evaluator.poll(117.0, NEW, SLOTS)
+    assert evaluator.is_running
+    assert evaluator.frozen is NEW
+
+
+def test_no_round_runs_before_there_are_slots() -> None:
+    evaluator = Evaluator(EvaluationConfig(), now=0.0)
+    evaluator.poll(0.0, OLD, np.empty(0, np.int32))
+    assert not evaluator.is_running
+    evaluator.poll(0.0, OLD, SLOTS)
+    assert evaluator.is_running
+
+
+@pytest.mark.parametrize("slots", [[4], [4, 6, 7], [4, 7]])
+def test_a_round_begins_anew_with_its_parameters_when_slots_come_or_go(slots: list[int]) -> None:
+    evaluator = _evaluator()
+    _begin(evaluator, [4, 6])
+    _end(evaluator, 4, 100.0)
+    evaluator.poll(101.0, NEW, np.array(slots, np.int32))
+    assert evaluator.frozen is OLD
+    _begin(evaluator, slots)
+    results = [_end(evaluator, slot, 1.0) for slot in slots]
+    quota = -(-2 // len(slots))
+    if quota == 2:
+        _begin(evaluator, slots)
+        results.append(_end(evaluator, slots[0], 1.0))
+    assert results == [None] * (len(results) - 1) + [
+        (Score(OLD, (1.0,) * (quota * len(slots))), False)
+    ]
+
+
+def test_an_episode_goes_on_counting_while_the_slots_stay_the_same() -> None:
+    evaluator = _evaluator()
+    _begin(evaluator, [4, 6])
+    evaluator.poll(101.0, NEW, SLOTS.copy())
+    assert _end(evaluator, 4, 1.0) is None
+    assert _end(evaluator, 6, 3.0) == (Score(OLD, (1.0, 3.0)), False)
+
+
+def test_reaching_the_target_only_nominates() -> None:
+    evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
+    _begin(evaluator, [4, 6])
+    _end(evaluator, 4, 4.0)
+    assert _end(evaluator, 6, 6.0) == (Score(OLD, (4.0, 6.0)), False)
+    assert evaluator.confirmed is None
+    evaluator.poll(500.0, NEW, SLOTS)
+    assert evaluator.frozen is OLD
+
+
+def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() -> None:
+    evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
+    _play(evaluator, [5.0, 5.0])
+    _observe(evaluator, [4, 6], MID, [])
+    assert _end(evaluator, 4, 1e6) is None  # began during the nomination
+    assert _end(evaluator, 6, 1e6) is None
+    score, was_confirming = _play(evaluator, [5.0, 6.0, 7.0, 8.0])
+    assert (score, was_confirming) == (Score(OLD, (5.0, 6.0, 7.0, 8.0)), True)
+    assert evaluator.confirmed is score
+    evaluator.poll(1e9, NEW, SLOTS)
+    assert not evaluator.is_running
+
+
+def test_a_failed_confirmation_starts_over_at_the_interval() -> None:
+    evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
+    _play(evaluator, [5.0, 5.0])
+    assert _play(evaluator, [4.9] * 4, now=200.0) == (Score(OLD, (4.9,) * 4), True)
+    assert evaluator.confirmed is None
+    assert not evaluator.is_running
+    evaluator.poll(209.9, NEW, SLOTS)
+    assert not evaluator.is_running
+    evaluator.poll(210.0, NEW, SLOTS)
+    assert evaluator.frozen is NEW
+    assert _play(evaluator, [5.0, 5.0]) == (Score(NEW, (5.0, 5.0)), False)  # nominates, no more
+    assert evaluator.confirmed is None
+
+
+def test_a_confirmation_begins_anew_with_its_parameters_when_slots_come_or_go() -> None:
+    evaluator = _evaluator(target_return=5.0, confirm_episodes=2)
+    _play(evaluator, [5.0, 5.0])
+    evaluator.poll(101.0, NEW, np.array([4], np.int32))
+    evaluator.poll(102.0, NEW, SLOTS)
+    assert evaluator.frozen is OLD
+    assert _play(evaluator, [5.0, 5.0]) == (Score(OLD, (5.0, 5.0)), True)
+    assert evaluator.confirmed is not None
+
+
+def test_a_nomination_ends_when_the_last_slot_goes() -> None:
+    evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
+    _play(evaluator, [5.0, 5.0])
+    evaluator.poll(101.0, NEW, np.empty(0, np.int32))
+    assert not evaluator.is_running
+    evaluator.poll(102.0, NEW, SLOTS)
+    assert evaluator.frozen is NEW
+    assert _play(evaluator, [5.0, 5.0]) == (Score(NEW, (5.0, 5.0)), False)
+    assert evaluator.confirmed is None
+
+
+def test_without_a_target_nothing_is_ever_nominated() -> None:
+    evaluator = _evaluator()
+    _play(evaluator, [1e9, 1e9])
+    assert not evaluator.is_running
+    assert evaluator.confirmed is None

@@ -49,14 +49,18 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
 
 
 class Failing(gymnasium.Env[np.ndarray, int]):
-    """Raises at its third step."""
+    """Raises at its third step, and counts how often one was closed."""
 
+    num_closed = 0
     observation_space = gymnasium.spaces.Box(0, 1, (1,))
     action_space = gymnasium.spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self._left = 3
         return np.zeros(1, np.float32), {}
+
+    def close(self) -> None:
+        Failing.num_closed += 1
 
     def step(self, action: int) -> Any:
         self._left -= 1
@@ -91,6 +95,7 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
         for number in range(1, 11)
     ]
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 10
+    assert Failing.num_closed == 10
 
 
 def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:

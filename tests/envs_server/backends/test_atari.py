@@ -15,21 +15,16 @@ pytest.importorskip("ale_py")
 _SHORT = {"max_num_frames_per_episode": 80, "noop_max": 8}
 
 
-def test_observations_are_single_frames() -> None:
-    environment = atari.build(Recipe("ALE/Pong-v5", {}), 2)
+def test_observations_are_single_frames_and_arguments_have_ales_names() -> None:
+    environment = atari.build(Recipe("ALE/Pong-v5", {"full_action_space": True}), 1)
     assert environment.observation_space.shape == (84, 84)
-    assert environment.action_space.n == 6
-    first = environment.reset([1, 2])
-    step = environment.step(np.zeros(2, np.int64))
+    assert environment.action_space.n == 18
+    first = environment.reset([1])
+    step = environment.step(np.zeros(1, np.int64))
     for frame in (first, step.observation):
-        assert frame.shape == (2, 84, 84) and frame.dtype == np.uint8
+        assert frame.shape == (1, 84, 84) and frame.dtype == np.uint8
         assert frame.flags.c_contiguous
     assert first.max() > 0
-
-
-def test_arguments_have_ales_names() -> None:
-    environment = atari.build(Recipe("ALE/Pong-v5", {"full_action_space": True}), 1)
-    assert environment.action_space.n == 18
 
 
 def test_a_frame_limit_truncates_and_the_next_row_is_first() -> None:
@@ -60,14 +55,13 @@ def test_losing_a_life_terminates_only_when_asked_for() -> None:
     assert discounts({"episodic_life": True}) == 0
 
 
-def test_every_environment_gets_its_own_seed() -> None:
+def test_every_environment_gets_its_own_seed_and_reproduces_from_it() -> None:
     def play(seeds: list[int]) -> np.ndarray:
         environment = atari.build(Recipe("ALE/Pong-v5", {}), 2)
         environment.reset(seeds)
         return np.array([environment.step(np.zeros(2, np.int64)).observation for _ in range(20)])
 
-    first, again, other = play([1, 2]), play([1, 2]), play([2, 3])
-    np.testing.assert_array_equal(first, again)
+    first, other = play([1, 2]), play([2, 3])
     np.testing.assert_array_equal(first[:, 1], other[:, 0])
     assert (first[:, 0] != first[:, 1]).any()
 

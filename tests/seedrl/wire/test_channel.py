@@ -19,7 +19,7 @@ from seedrl.wire.channel import (
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
 from seedrl.wire.seedrl_pb2 import Finish, FromEnvServer, FromLearner, Hello
 
-_LIMIT = 2**20
+_LIMIT = 2**16
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""A group between payloads: numbers, actions as the environment counts them, and faults."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from envs_server.group import EnvGroup, EnvironmentFailedError
+from envs_server.vector import BuildError, VectorEnvironment, VectorStep
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.wire.framing import ActionsPayload, FramedStep, decode_from_env_server
+from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
+
+_SPEC = EnvSpec(ArraySpec((), "float32"), 3)
+_LAYOUT = StepLayout(_SPEC, 2)
+
+
+class Recorder:
+    """Two environments whose actions start at -1; observations are what `observations` says."""
+
+    def __init__(self, *observations: np.ndarray) -> None:
+        self.actions: list[list[int]] = []
+        self.is_closed = False
+        self._observations = iter(observations)
+
+    def environment(self) -> VectorEnvironment:
+        space = Box(-9, 9, (), np.float32)
+        return VectorEnvironment(space, Discrete(3, start=-1), self._reset, self._step, self._close)
+
+    def _reset(self, seeds: Sequence[int]) -> np.ndarray:
+        return next(self._observations)
+
+    def _step(self, actions: np.ndarray) -> VectorStep:
+        self.actions.append(actions.tolist())
+        return VectorStep(
+            next(self._observations), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)
+        )
+
+    def _close(self) -> None:
+        self.is_closed = True
+
+
+def _read(message: FramedStep) -> tuple[StepHeader, list[float]]:
+    data = decode_from_env_server(message.message).data
+    return read_header(data), _LAYOUT.unpack(data).observation.tolist()
+
+
+def _answer(sequence: int, *actions: int) -> ActionsPayload:
+    return ActionsPayload(pack_actions(4, sequence, np.array(actions, np.int32)))
+
+
+def test_steps_are_numbered_and_actions_counted_from_the_spaces_start() -> None:
+    recorder = Recorder(*(np.full(2, n, np.float32) for n in range(3)))
+    group = EnvGroup(4, recorder.environment(), [1, 2])
+    assert group.spec == _SPEC
+    assert _read(group.first()) == (StepHeader(4, 2, 0), [0, 0])
+    assert _read(group.step(_answer(0, 0, 2))) == (StepHeader(4, 2, 1), [1, 1])
+    assert _read(group.step(_answer(1, 1, 1))) == (StepHeader(4, 2, 2), [2, 2])
+    assert recorder.actions == [[-1, 1], [0, 0]]
+    group.close()
+    assert recorder.is_closed
+
+
+def test_an_observation_that_breaks_the_spec_is_the_environments_fault() -> None:
+    recorder = Recorder(np.zeros(2, np.float32), np.zeros(2, np.float64))
+    group = EnvGroup(4, recorder.environment(), [1, 2])
+    group.first()
+    with pytest.raises(EnvironmentFailedError) as fault:
+        group.step(_answer(0, 0, 0))
+    assert str(fault.value) == (
+        "step 1 of group 4: WireError: expected float32[2] for observation, got float64[2]"
+    )
+
+
+def test_a_reset_that_raises_is_the_environments_fault() -> None:
+    group = EnvGroup(4, Recorder().environment(), [1, 2])
+    with pytest.raises(EnvironmentFailedError, match="reset of group 4: StopIteration"):
+        group.first()
+
+
+def test_actions_that_are_not_discrete_are_refused_before_anything_runs() -> None:
+    environment = Recorder().environment()._replace(action_space=Box(0, 1))
+    with pytest.raises(BuildError, match="expected a Discrete action space"):
+        EnvGroup(0, environment, [1, 2])

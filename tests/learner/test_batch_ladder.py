@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+
+from learner.batch_ladder import BatchLadder, ladder
+from learner.batcher import Pending
+from learner.serving import Batch
+from learner.slots import Group, Lease
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+
+SPEC = EnvSpec(
+    {"image": ArraySpec((2, 2), "uint8"), "more": (ArraySpec((3,), "float64"),)}, num_actions=2
+)
+
+
+def _ladder(num_training: int = 8, num_evaluation: int = 3) -> BatchLadder:
+    return BatchLadder(SPEC, num_training=num_training, num_evaluation=num_evaluation)
+
+
+def _pending(slots: list[int]) -> Pending:
+    lease, rows = Lease(1, "peer"), len(slots)
+    group = Group(lease, 0, np.array(slots, np.int32), np.array(slots, np.int64), False)
+    marks = np.array(slots)
+    observation = {
+        "image": np.full((rows, 2, 2), marks[:, None, None], np.uint8),
+        "more": (np.full((rows, 3), marks[:, None] + 0.5, np.float64),),
+    }
+    timestep = TimeStep(
+        np.full(rows, StepType.MID, np.uint8),
+        marks.astype(np.float32),
+        np.ones(rows, np.float32),
+        observation,
+    )
+    return Pending(group, 0, timestep, 0.0)
+
+
+def _batch(*groups: list[int]) -> Batch:
+    pending = [_pending(slots) for slots in groups]
+    slots = np.concatenate([item.group.slots for item in pending])
+    return Batch(pending, slots, slots.astype(np.int64), slots % 4, False, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("largest", "factor", "rungs", "expected"),
+    [
+        (32, 2, 3, (8, 16, 32)),
+        (32, 4, 3, (2, 8, 32)),
+        (5, 2, 3, (2, 3, 5)),
+        (1, 2, 3, (1,)),
+        (2, 4, 9, (1, 2)),
+    ],
+)
+def test_the_ladder_ends_with_the_largest_batch(
+    largest: int, factor: int, rungs: int, expected: tuple[int, ...]
+) -> None:
+    assert ladder(largest, factor=factor, rungs=rungs) == expected
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluation"), [(8, 3), (3, 8), (32, 20), (1, 0), (0, 4), (7, 7)]
+)
+def test_every_batch_that_can_come_fits(training: int, evaluation: int) -> None:
+    sizes = _ladder(training, evaluation)
+    assert sizes.padding_slot == training + evaluation
+    assert sizes.act_rows[-1] == max(training, evaluation)
+    assert {training, evaluation} - {0} <= set(sizes.act_rows)  # full batches are not padded
+    assert sizes.page_rows[-1] == max(training, 1)
+
+
+def test_groups_are_laid_one_after_another_and_the_rest_is_padding() -> None:
+    slots, positions, timestep = _ladder().stage(_batch([5, 6], [2]))
+    assert slots.tolist() == [5, 6, 2] + [11] * (len(slots) - 3)
+    assert positions.tolist() == [1, 2, 2] + [0] * (len(slots) - 3)
+    rest = [0] * (len(slots) - 3)
+    assert timestep.reward.tolist() == [5, 6, 2, *rest]
+    assert timestep.observation["image"][:, 1, 0].tolist() == [5, 6, 2, *rest]
+    assert timestep.observation["more"][0][:, 2].tolist() == [5.5, 6.5, 2.5, *rest]
+    assert timestep.step_type.tolist() == [StepType.MID] * 3 + [StepType.FIRST] * len(rest)
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, 2), (2, 2), (3, 3), (4, 4), (5, 8), (8, 8)])
+def test_a_batch_takes_the_next_larger_shape(rows: int, expected: int) -> None:
+    sizes = _ladder()
+    assert sizes.act_rows == (2, 3, 4, 8)
+    slots, positions, timestep = sizes.stage(_batch(list(range(rows))))
+    assert len(slots) == len(positions) == len(timestep.reward) == expected
+
+
+def test_staged_arrays_have_the_dtypes_of_the_device() -> None:
+    slots, positions, timestep = _ladder().stage(_batch([0]))
+    assert slots.dtype == positions.dtype == np.int32
+    assert timestep.observation["image"].dtype == np.uint8
+    assert timestep.observation["more"][0].dtype == np.float32  # float64 is float32 there
+    padding = _ladder().padding_batch(2)
+    assert [leaf.dtype for leaf in padding[2][:3]] == [leaf.dtype for leaf in timestep[:3]]
+
+
+def test_every_call_stages_into_new_arrays() -> None:
+    sizes = _ladder()
+    first, second = (sizes.stage(_batch([slot])) for slot in (1, 2))
+    assert first[0].tolist()[0] == 1
+    assert first[2].reward[0] == 1
+    assert not np.shares_memory(first[2].reward, second[2].reward)
+
+
+def test_slots_of_full_pages_are_padded_with_slot_0() -> None:
+    sizes = _ladder()
+    assert sizes.page_rows == (1, 2, 8)
+    assert sizes.pad_page_slots(np.array([7, 3, 5])).tolist() == [7, 3, 5, 0, 0, 0, 0, 0]
+    assert sizes.pad_page_slots(np.array([6])).tolist() == [6]
+    assert sizes.pad_page_slots(np.array([6])).dtype == np.int32

@@ -1,4 +1,4 @@
-"""What an environment looks like from outside: shapes and dtypes of observations, number of actions."""
+"""What an environment looks like from outside: its observations and its number of actions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,18 +9,18 @@ import numpy as np
 
 from seedrl.types import Tree
 
-_KINDS = "?buif"  # bool, signed, unsigned, float; no objects, no strings, no complex numbers
+_KINDS = "buif"  # bool, signed, unsigned, float; no objects, no strings, no complex numbers
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of one array, without any batch axis. dtype is a numpy name such as `uint8`."""
+    """Shape and dtype of one array, without a batch axis. dtype is a numpy name such as `uint8`."""
 
     shape: tuple[int, ...]
     dtype: str
 
     def __post_init__(self) -> None:
-        if np.dtype(self.dtype).kind not in _KINDS.replace("?", "b"):
+        if np.dtype(self.dtype).kind not in _KINDS:
             raise ValueError(f"expected a bool, integer or float array, got dtype {self.dtype}")
 
     @property

@@ -1,7 +1,7 @@
 """The Agent: everything that the learner needs to know of an algorithm, as pure functions."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import optax
@@ -13,8 +13,8 @@ from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 class WindowSpec(NamedTuple):
     """Which stretches of a slot's stream are learned from, in environment steps.
 
-    A sequence has `length = burn_in + unroll + bootstrap` rows and starts at every `stride`-th row of
-    a stream. R2D2 (Kapturowski et al. 2019): (40, 80, n, 40); DQN: (0, 1, n, 1).
+    A sequence has `length = burn_in + unroll + bootstrap` rows and starts at every `stride`-th row
+    of a stream. R2D2 (Kapturowski et al. 2019): (40, 80, n, 40); DQN: (0, 1, n, 1).
 
     Attributes:
       burn_in: leading rows that only warm the carry up; never trained.
@@ -35,7 +35,7 @@ class WindowSpec(NamedTuple):
 
 
 class ActOutput(NamedTuple):
-    """Result of `Agent.act`: `action [B] int32` to execute, the next carry, and `extras` to store."""
+    """What `Agent.act` returns: the `action [B] int32` to execute, the next carry, what to store."""
 
     action: Array
     carry: Tree
@@ -64,8 +64,8 @@ class Agent(NamedTuple):
       update_target: `(params, target, updates) -> target`; `updates` counts this one, from 1.
       loss: `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]`
         with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
-      initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences from what was
-        stored at acting time. `steps.timestep.observation` is `()` here.
+      initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from what
+        was stored at acting time. `steps.timestep.observation` is `()` here.
       optimizer: turns gradients into updates.
     """
 
@@ -93,6 +93,3 @@ class AgentConfig(Protocol):
     def build(self, spec: EnvSpec) -> Agent:
         """The agent for environments of this spec."""
         ...
-
-
-Metrics = Mapping[str, Any]

@@ -1,0 +1,317 @@
+"""One update: on one device and on four, of a batch that is given, skipped, and disabled."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from learner.learn_step import LearnerState, build_learn_programs
+from learner.sharding import MappedPrograms, map_programs
+from seedrl.agents.agent import Agent, LossOutput, WindowSpec
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.replay.replay import Replay, Sample
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
+
+B = 8
+SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
+NETWORK = QNetworkConfig(
+    torso="mlp", torso_sizes=(), core="gru", core_size=4, head_sizes=(), frame_stack=1
+)
+R2D2 = R2D2Config(
+    network=NETWORK,
+    burn_in=1,
+    unroll=3,
+    n_steps=1,
+    stride=2,
+    learning_rate=0.01,
+    target_update_interval=2,
+).build(SPEC)
+
+
+class Fixed(NamedTuple):
+    """A replay of which every sample is the same; remembers the priorities it was given."""
+
+    sequence: Sequence
+    probability: Array
+    index: Array
+    priorities: Array
+
+
+def _sample(memory: Fixed, key: Array, batch_size: int) -> Sample:
+    assert memory.index.shape == (batch_size,)
+    return Sample(memory.sequence, memory.index, memory.probability, jnp.int32(batch_size))
+
+
+def _update_priorities(memory: Fixed, index: Array, priorities: Array) -> Fixed:
+    # Like the real one: what is not finite does not enter.
+    new = jnp.where(jnp.isfinite(priorities), priorities, memory.priorities[index])
+    return memory._replace(priorities=memory.priorities.at[index].set(new))
+
+
+FIXED = Replay(
+    capacity_pages=1,
+    init=lambda page: None,
+    insert=lambda memory, pages, plan: memory,
+    sample=_sample,
+    update_priorities=_update_priorities,
+)
+
+
+def _sequence(agent: Agent, seed: int = 0) -> Sequence:
+    random, length = np.random.default_rng(seed), agent.window.length
+    step_type = random.choice([StepType.MID, StepType.MID, StepType.LAST], (length, B))
+    step_type[0] = StepType.FIRST
+    timestep = TimeStep(
+        step_type.astype(np.uint8),
+        random.normal(size=(length, B)).astype(np.float32),
+        np.where(step_type == StepType.LAST, random.integers(0, 2, (length, B)), 1).astype("f4"),
+        random.normal(size=(length, B, 3)).astype(np.float32),
+    )
+    action = random.integers(0, 2, (length, B)).astype(np.int32)
+    version = random.integers(0, 5, (length, B)).astype(np.int32)
+    carry = jax.tree.map(np.asarray, agent.initial_carry(B))
+    return Sequence(StoredStep(timestep, action, version, ()), carry)
+
+
+def _memory(sequence: Sequence, num_devices: int) -> Fixed:
+    """The batch split over devices, each with a leading device axis."""
+    size = B // num_devices
+
+    def split(leaf: np.ndarray, axis: int) -> np.ndarray:
+        return np.stack(np.split(np.asarray(leaf), num_devices, axis))
+
+    # Very unequal, so that the largest weight lies on one device only.
+    probability = np.float32(0.5) ** np.arange(1, B + 1, dtype=np.float32)
+    return Fixed(
+        Sequence(
+            jax.tree.map(lambda leaf: split(leaf, 1), sequence.steps),
+            jax.tree.map(lambda leaf: split(leaf, 0), sequence.carry),
+        ),
+        split(probability, 0) * num_devices,  # within a shard
+        np.tile(np.arange(size, dtype=np.int32)[::-1], (num_devices, 1)),
+        np.full((num_devices, size), -1.0, np.float32),
+    )
+
+
+class Setting(NamedTuple):
+    """An agent's programs on n devices, and a state for them."""
+
+    agent: Agent
+    num_devices: int
+    programs: MappedPrograms
+    state: LearnerState
+
+    def memory(self, sequence: Sequence) -> Fixed:
+        return _memory(sequence, self.num_devices)
+
+
+def _setting(agent: Agent, num_devices: int) -> Setting:
+    programs = build_learn_programs(
+        agent,
+        FIXED,
+        batch_per_device=B // num_devices,
+        num_devices=num_devices,
+        importance_exponent=0.6,
+    )
+    mapped = map_programs(programs, jax.local_devices()[:num_devices])
+    return Setting(agent, num_devices, mapped, _on_host(programs.init(jax.random.PRNGKey(1))))
+
+
+@functools.cache
+def _r2d2(num_devices: int) -> Setting:
+    return _setting(R2D2, num_devices)
+
+
+@pytest.fixture(params=[1, 4])
+def r2d2(request: pytest.FixtureRequest) -> Setting:
+    return _r2d2(request.param)
+
+
+def _learn(
+    setting: Setting, state: LearnerState, memory: Fixed, *, is_enabled: bool = True
+) -> tuple[LearnerState, Fixed, dict[str, float]]:
+    """One update; takes and gives values on the host, so that nothing donated is looked at."""
+    state, memory, metrics = setting.programs.learn(state, memory, np.bool_(is_enabled))
+    values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+    return _on_host(state), _on_host(memory), values
+
+
+def _on_host(tree: Tree) -> Any:
+    return jax.tree.map(lambda leaf: np.array(leaf), tree)
+
+
+def _assert_same(got: Tree, expected: Tree) -> None:
+    jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+class Trace(NamedTuple):
+    """Three updates: the state after them, the priorities `[3, B]`, and the metrics of each."""
+
+    state: LearnerState
+    priorities: np.ndarray
+    metrics: list[dict[str, float]]
+
+
+@functools.cache
+def _trace(num_devices: int) -> Trace:
+    setting = _r2d2(num_devices)
+    state, priorities, metrics = setting.state, [], []
+    for seed in range(3):
+        state, memory, values = _learn(setting, state, setting.memory(_sequence(R2D2, seed)))
+        # The index runs backwards within a shard: a priority lies where its sequence came from.
+        priorities.append(memory.priorities[:, ::-1].reshape(B))
+        metrics.append(values)
+    return Trace(state, np.stack(priorities), metrics)
+
+
+def test_four_devices_make_the_same_updates_of_the_same_batches_as_one() -> None:
+    one, four = _trace(1), _trace(4)
+    for name in ("params", "target", "optimizer", "updates"):
+        jax.tree.map(
+            lambda got, want: np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5),
+            getattr(four.state, name),
+            getattr(one.state, name),
+        )
+    np.testing.assert_allclose(four.priorities, one.priorities, rtol=1e-5, atol=1e-5)
+    for got, want in zip(four.metrics, one.metrics, strict=True):
+        for name in ("loss", "gradient_norm", "q_mean", "policy_lag_updates"):
+            np.testing.assert_allclose(got[name], want[name], rtol=1e-5, atol=1e-6)
+    # Every update, and the copy to the target after the second, did something.
+    for before, after in (
+        (_r2d2(1).state.params, one.state.params),
+        (_r2d2(1).state.target, one.state.target),
+        (one.state.params, one.state.target),
+    ):
+        changes = jax.tree.map(lambda x, y: np.abs(x - y).max(), before, after)
+        assert min(jax.tree.leaves(changes)) > 1e-4
+    assert one.priorities.min() >= 0.0  # all were written: they were -1
+
+
+def test_an_update_that_is_not_finite_is_skipped_and_counted(r2d2: Setting) -> None:
+    state, memory, _ = _learn(r2d2, r2d2.state, r2d2.memory(_sequence(R2D2)))
+    poisoned = _sequence(R2D2)
+    poisoned.steps.timestep.reward[1, -1] = np.nan  # of the last device only
+    memory = memory._replace(sequence=r2d2.memory(poisoned).sequence)
+    after, after_memory, metrics = _learn(r2d2, state, memory)
+    assert metrics["skipped_updates"] == 1.0
+    assert np.isnan(metrics["loss"])
+    _assert_same(after._replace(key=state.key), state)
+    _assert_same(after_memory, memory)
+    assert (after.key != state.key).any()  # else the same batch would be drawn for ever
+    again, _, metrics = _learn(r2d2, after, r2d2.memory(_sequence(R2D2)))
+    assert metrics["skipped_updates"] == 0.0
+    assert again.updates == state.updates + 1
+
+
+def test_a_disabled_update_changes_nothing(r2d2: Setting) -> None:
+    state, memory, _ = _learn(r2d2, r2d2.state, r2d2.memory(_sequence(R2D2)))
+    after, after_memory, metrics = _learn(r2d2, state, memory, is_enabled=False)
+    _assert_same(after, state)
+    _assert_same(after_memory, memory)
+    assert metrics["skipped_updates"] == 0.0
+
+
+def test_a_disabled_update_of_an_empty_replay_skips_nothing(r2d2: Setting) -> None:
+    sequence = jax.tree.map(np.zeros_like, _sequence(R2D2))
+    empty = r2d2.memory(sequence)
+    empty = empty._replace(probability=np.zeros_like(empty.probability))
+    state, memory, metrics = _learn(r2d2, r2d2.state, empty, is_enabled=False)
+    _assert_same(state, r2d2.state)
+    _assert_same(memory, empty)
+    assert metrics["skipped_updates"] == 0.0
+
+
+def _toy_loss(
+    params: Tree, target: Tree, sequence: Sequence, weights: Array, key: Array
+) -> tuple[Array, LossOutput]:
+    # d sqrt(x)/dx is infinite at 0: a finite loss without a finite gradient. `key` adds a draw that
+    # the metrics show and the loss does not see.
+    rewards = sequence.steps.timestep.reward.sum(axis=0)
+    loss = jnp.mean(weights * (rewards * params + jnp.sqrt(params)))
+    return loss, LossOutput(rewards, {"draw": jax.random.uniform(key)})
+
+
+TOY = Agent(
+    window=WindowSpec(burn_in=2, unroll=3, bootstrap=1, stride=3),
+    init=lambda key: jnp.float32(4.0),
+    initial_carry=lambda size: (),
+    act=R2D2.act,
+    exploration=R2D2.exploration,
+    evaluation_exploration=0.0,
+    init_target=lambda params: jnp.int32(0),
+    update_target=lambda params, target, updates: target + 100 + updates,
+    loss=_toy_loss,
+    initial_priorities=R2D2.initial_priorities,
+    optimizer=optax.sgd(0.5),
+)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def toy(request: pytest.FixtureRequest) -> Setting:
+    return _setting(TOY, request.param)
+
+
+def test_policy_lag_is_that_of_the_trained_rows(toy: Setting) -> None:
+    sequence = _sequence(TOY)
+    sequence.steps.version[:] = -(10**6)  # burn-in and bootstrap rows do not count
+    sequence.steps.version[2:5] = np.arange(3 * B).reshape(3, B)
+    state = toy.state._replace(updates=np.int32(30))
+    _, _, metrics = _learn(toy, state, toy.memory(sequence))
+    assert metrics["policy_lag_updates"] == 30 - (3 * B - 1) / 2
+    assert metrics["policy_lag_updates_max"] == 30
+
+
+def test_an_infinite_gradient_of_a_finite_loss_is_skipped(toy: Setting) -> None:
+    memory = toy.memory(_sequence(TOY))
+    state = toy.state._replace(params=np.float32(0.0))
+    after, after_memory, metrics = _learn(toy, state, memory)
+    assert np.isfinite(metrics["loss"])
+    assert metrics["skipped_updates"] == 1.0
+    _assert_same(after._replace(key=state.key), state)
+    _assert_same(after_memory, memory)
+
+
+def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:
+    sequence = _sequence(TOY)
+    sequence.steps.timestep.reward[:] = 0.0
+    sequence.steps.timestep.reward[0] = 1.0
+    after, _, metrics = _learn(toy, toy.state, toy.memory(sequence))
+    # P halves from sequence to sequence, and the last is the rarest: w = 2^(-0.6 (7 - i)).
+    mean_weight = np.mean(0.5 ** (0.6 * np.arange(B)[::-1]))
+    np.testing.assert_allclose(metrics["gradient_norm"], mean_weight * 1.25, rtol=1e-6)
+    np.testing.assert_allclose(after.params, 4.0 - 0.5 * mean_weight * 1.25, rtol=1e-6)
+
+
+def test_the_target_sees_the_number_of_this_update(toy: Setting) -> None:
+    state = toy.state
+    for expected in (101, 203, 306):
+        state, _, _ = _learn(toy, state, toy.memory(_sequence(TOY)))
+        assert state.target == expected
+    assert state.updates == 3
+
+
+def test_every_update_draws_anew_and_from_the_state_alone(toy: Setting) -> None:
+    def draws(state: LearnerState) -> list[float]:
+        found = []
+        for _ in range(3):
+            state, _, metrics = _learn(toy, state, toy.memory(_sequence(TOY)))
+            found.append(metrics["draw"])
+        return found
+
+    first = draws(toy.state)
+    assert len(set(first)) == 3
+    assert draws(toy.state) == first
+
+
+def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> None:
+    state = _r2d2(1).state
+    assert state.updates == 0
+    assert state.updates.dtype == np.int32
+    _assert_same(state.target, state.params)
+    _assert_same(state.optimizer, _on_host(R2D2.optimizer.init(state.params)))

@@ -1,0 +1,210 @@
+"""What lies on which device, and what stays where it is."""
+
+from itertools import chain
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from learner.learn_step import LearnerState, build_learn_programs
+from learner.sharding import MappedPrograms, map_programs, publish, stack_shards
+from seedrl.agents.agent import Agent, LossOutput, WindowSpec
+from seedrl.replay.index import InsertPlan, PageIndex
+from seedrl.replay.replay import ReplayState, paged_replay
+from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
+
+K, P = 2, 4  # steps of a page, pages of a shard
+WINDOW = WindowSpec(burn_in=0, unroll=2, bootstrap=0, stride=2)
+
+
+def _loss(
+    params: Tree, target: Tree, sequence: Sequence, weights: Array, key: Array
+) -> tuple[Array, LossOutput]:
+    observation = sequence.steps.timestep.observation
+    loss = jnp.mean(weights * jnp.sum((observation.mean(axis=0) - params[None]) ** 2, axis=-1))
+    return loss, LossOutput(observation.sum(axis=(0, 2)), {})
+
+
+AGENT = Agent(
+    window=WINDOW,
+    init=lambda key: jnp.zeros(64),
+    initial_carry=lambda size: (),
+    act=lambda *_: None,  # type: ignore[arg-type, return-value]
+    exploration=lambda size: np.zeros(size),
+    evaluation_exploration=0.0,
+    init_target=jnp.copy,
+    update_target=lambda params, target, updates: jnp.where(updates % 2 == 0, params, target),
+    loss=_loss,
+    initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
+    optimizer=optax.adam(0.01),
+)
+
+
+class Setting(NamedTuple):
+    devices: list[jax.Device]
+    programs: MappedPrograms
+    state: LearnerState
+    replay: ReplayState
+    indices: list[PageIndex]
+
+
+@pytest.fixture(scope="module", params=[1, 4])
+def programs(request: pytest.FixtureRequest) -> tuple[list[jax.Device], Any, MappedPrograms]:
+    devices = jax.local_devices()[: request.param]
+    replay = paged_replay(
+        window=WINDOW,
+        page_steps=K,
+        capacity_pages=P,
+        priority_exponent=1.0,
+        initial_priorities=AGENT.initial_priorities,
+    )
+    per_device = build_learn_programs(
+        AGENT,
+        replay,
+        batch_per_device=2,
+        num_devices=len(devices),
+        importance_exponent=0.5,
+    )
+    return devices, (replay, per_device), map_programs(per_device, devices)
+
+
+@pytest.fixture
+def setting(programs: tuple[list[jax.Device], Any, MappedPrograms]) -> Setting:
+    devices, (replay, per_device), mapped = programs
+    page = jax.tree.map(lambda leaf: leaf[0], _pages([0.0]))
+    return Setting(
+        devices,
+        mapped,
+        jax.jit(per_device.init)(jax.random.PRNGKey(0)),
+        stack_shards(lambda: replay.init(page), devices),
+        [PageIndex(capacity_pages=P, window=WINDOW, page_steps=K) for _ in devices],
+    )
+
+
+def _pages(marks: list[float]) -> Page:
+    """Pages whose observations are all `mark`."""
+    size = len(marks)
+    observation = np.broadcast_to(np.array(marks, np.float32)[:, None, None], (size, K, 64))
+    timestep = TimeStep(
+        jnp.ones((size, K), jnp.uint8),
+        jnp.zeros((size, K)),
+        jnp.ones((size, K)),
+        jnp.asarray(observation),
+    )
+    numbers = jnp.zeros((size, K), jnp.int32)
+    return Page(StoredStep(timestep, numbers, numbers, ()), ())
+
+
+def _insert(setting: Setting, replay: ReplayState, marks: list[float]) -> ReplayState:
+    """Inserts one page on each shard; `marks[i]` goes to shard i."""
+    plans = [
+        index.plan([shard if shard == owner else -1 for owner in range(len(marks))])
+        for shard, index in enumerate(setting.indices)
+    ]
+    plan = InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
+    return setting.programs.insert(replay, _pages(marks), plan)
+
+
+def _marks(setting: Setting, base: float) -> list[float]:
+    return [base + shard for shard in range(len(setting.devices))]
+
+
+def _pointers(tree: Tree) -> list[list[int]]:
+    return [
+        [shard.data.unsafe_buffer_pointer() for shard in leaf.addressable_shards]
+        for leaf in jax.tree.leaves(tree)
+    ]
+
+
+def test_every_device_holds_its_own_shard(setting: Setting) -> None:
+    for leaf in jax.tree.leaves(setting.replay):
+        assert leaf.shape[0] == len(setting.devices)
+        assert [shard.device for shard in leaf.addressable_shards] == setting.devices
+        assert {shard.data.shape[0] for shard in leaf.addressable_shards} == {1}
+
+
+def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> None:
+    replay = setting.replay
+    for base in (10.0, 20.0):
+        replay = _insert(setting, replay, _marks(setting, base))
+    observation = np.asarray(replay.pages.steps.timestep.observation)
+    for shard in range(len(setting.devices)):
+        held = [10.0 + shard, 20.0 + shard, 0.0, 0.0]
+        np.testing.assert_array_equal(observation[shard, :, 0, 0], held)
+        np.testing.assert_array_equal(np.asarray(replay.mass)[shard], [1.0, 1.0, 0.0, 0.0])
+
+
+def test_insertion_leaves_the_replay_where_it_is(setting: Setting) -> None:
+    replay = _insert(setting, setting.replay, _marks(setting, 1.0))
+    before = _pointers(replay.pages)
+    replay = _insert(setting, replay, _marks(setting, 2.0))
+    assert _pointers(replay.pages) == before
+
+
+def test_learning_leaves_the_replay_and_the_parameters_where_they_are(setting: Setting) -> None:
+    state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
+    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    before = _pointers(replay.pages), _pointers((state.params, state.optimizer))
+    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    assert _pointers(replay.pages) == before[0]
+    after = _pointers((state.params, state.optimizer))
+    assert sorted(chain(*after)) == sorted(chain(*before[1]))
+
+
+def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -> None:
+    replay = setting.replay
+    for base in (10.0, 20.0):
+        replay = _insert(setting, replay, _marks(setting, base))
+    state, replay, metrics = setting.programs.learn(setting.state, replay, np.bool_(True))
+    # Two draws from two equal masses, one from each half: each page once, on every shard.
+    for shard, mass in enumerate(np.asarray(replay.mass)):
+        expected = [K * 64 * (10.0 + shard), K * 64 * (20.0 + shard), 0.0, 0.0]
+        np.testing.assert_allclose(mass, expected)
+    assert float(metrics["skipped_updates"]) == 0.0
+    assert int(state.updates) == 1
+
+
+def test_parameters_are_the_same_on_all_devices(setting: Setting) -> None:
+    state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
+    for _ in range(3):
+        state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    for leaf in jax.tree.leaves(state):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        assert len(copies) == len(setting.devices)
+        for copy in copies[1:]:
+            np.testing.assert_array_equal(copy, copies[0])
+
+
+def test_published_parameters_outlive_the_update_that_consumes_the_original(
+    setting: Setting,
+) -> None:
+    state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
+    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    expected = np.array(state.params.addressable_data(0))
+    published = publish(state.params, setting.devices[-1])
+    assert published.devices() == {setting.devices[-1]}
+    assert published.unsafe_buffer_pointer() not in _pointers(state.params)[0]
+    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    np.testing.assert_array_equal(published, expected)
+    assert (np.asarray(state.params) != expected).any()
+
+
+def test_nothing_is_compiled_after_the_first_updates(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    state, replay = setting.state, setting.replay
+    for base in (1.0, 2.0):
+        replay = _insert(setting, replay, _marks(setting, base))
+        state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    pages = [_pages(_marks(setting, base)) for base in (3.0, 4.0, 5.0)]
+    plan = InsertPlan(*np.full((3, len(setting.devices), len(setting.devices)), P, np.int32))
+    with jax.log_compiles():
+        for number, some in enumerate(pages):
+            replay = setting.programs.insert(replay, some, plan)
+            state, replay, _ = setting.programs.learn(state, replay, np.bool_(number == 1))
+        jax.jit(lambda x: x + number)(1)
+    compiled = [text for text in caplog.messages if text.startswith("Compiling")]
+    assert len(compiled) == 1, compiled  # the last line of the block, which shows that they count

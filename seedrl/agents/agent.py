@@ -35,7 +35,7 @@ class WindowSpec(NamedTuple):
 
 
 class ActOutput(NamedTuple):
-    """What `Agent.act` returns: the `action [B] int32` to execute, the next carry, what to store."""
+    """Result of `Agent.act`: the `action [B] int32` to execute, the next carry, what to store."""
 
     action: Array
     carry: Tree

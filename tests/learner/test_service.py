@@ -1,0 +1,501 @@
+"""The real service over real gRPC; the env server is a script."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from learner.service import Service
+from learner.serving import Batch, Serving
+from learner.slots import SlotTable
+from seedrl.config import EnvironmentConfig, ServingConfig
+from seedrl.errors import AddressInUseError
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+from seedrl.wire import channel, seedrl_pb2, version
+from seedrl.wire.framing import ActionsPayload, StepPayload, ToLearner
+from seedrl.wire.payload import StepLayout, unpack_actions
+
+FIRST, MID, LAST = StepType
+SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, num_actions=3)
+ENVIRONMENT = EnvironmentConfig(
+    id="Some-v0", arguments='{"x": 1}', wrappers=("m:w",), vectorization="sync"
+)
+_SECONDS = 20.0  # far longer than anything here takes
+
+
+def _hello(num_envs: int = 2, num_groups: int = 1, major: int = version.MAJOR) -> ToLearner:
+    hello = seedrl_pb2.Hello(
+        major=major, minor=version.MINOR, num_envs=num_envs, num_groups=num_groups, host="h", pid=7
+    )
+    return seedrl_pb2.FromEnvServer(hello=hello)
+
+
+def _ready(spec: EnvSpec = SPEC) -> ToLearner:
+    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec.to_json()))
+
+
+class Client:
+    """A scripted env server: sends what it is told to, and reads what comes."""
+
+    def __init__(self, address: str):
+        self._channel = channel.connect(address, max_message_bytes=2**20)
+        self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+        # A daemon thread of gRPC waits in this iterator: None ends it.
+        self.call: Any = channel.connect_method(self._channel)(
+            iter(self._outgoing.get, None), timeout=_SECONDS, wait_for_ready=True
+        )
+        self.groups: list[seedrl_pb2.Group] = []
+
+    def send(self, message: ToLearner) -> None:
+        self._outgoing.put(message)
+
+    def receive(self) -> Any:
+        return next(self.call)
+
+    def shake_hands(self, num_envs: int = 2, num_groups: int = 1) -> "Client":
+        self.send(_hello(num_envs, num_groups))
+        self.groups = list(self.receive().assign.groups)
+        self.send(_ready())
+        return self
+
+    def step(self, sequence: int, step_type: StepType, group: int = 0, mark: float = 0.0) -> None:
+        size = len(self.groups[group].slots)
+        observation = {"a": np.full((size, 2), mark, np.float32), "b": np.zeros(size, np.uint8)}
+        timestep = TimeStep(
+            np.full(size, step_type, np.uint8),
+            np.zeros(size, np.float32),
+            np.ones(size, np.float32),
+            observation,
+        )
+        self.send(StepPayload(StepLayout(SPEC, size).pack(group, sequence, timestep)))
+
+    def end(self) -> tuple[grpc.StatusCode, str]:
+        """How the learner ended the stream; nothing more may come before that."""
+        try:
+            message = next(self.call, None)
+        except grpc.RpcError:
+            message = None
+        assert message is None, message
+        return self.call.code(), self.call.details()
+
+    def leave(self) -> None:
+        self._outgoing.put(None)
+        self.call.cancel()
+        self._channel.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+
+def _service(
+    bind: str, *, training: int = 4, evaluation: int = 2, spec: EnvSpec | None = None
+) -> Service:
+    slots = SlotTable(training=training, evaluation=evaluation, seed=3)
+    config = ServingConfig(
+        training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
+    )
+    serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
+    return Service(serving, ENVIRONMENT, config, spec=spec)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    service = _service(f"unix:{tmp_path}/socket" if request.param == "unix" else "127.0.0.1:0")
+    service.start()
+    yield service
+    service.stop(grace_seconds=0.0)
+
+
+@pytest.fixture
+def unix_service(tmp_path: Path) -> Iterator[Service]:
+    service = _service(f"unix:{tmp_path}/socket")
+    service.start()
+    yield service
+    service.stop(grace_seconds=0.0)
+
+
+def _next_batch(service: Service, *, evaluation: bool = False) -> Batch:
+    batch = service.next_batch(
+        is_training_allowed=not evaluation, is_evaluation_allowed=evaluation, timeout=_SECONDS
+    )
+    assert batch is not None
+    return batch
+
+
+def _wait_for(service: Service, is_reached: Any) -> None:
+    changed = service._lobby.changed
+    with changed:
+        assert changed.wait_for(is_reached, _SECONDS)
+
+
+def _wait_until_free(service: Service, num_free: int) -> None:
+    slots = service._lobby.serving.slots
+    _wait_for(service, lambda: slots.num_free == num_free)
+
+
+def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> None:
+    with Client(service.address) as client:
+        client.send(_hello(num_envs=6, num_groups=2))
+        assign = client.receive().assign
+        built = assign.environment
+        assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
+        assert (list(built.wrappers), built.vectorization) == (["m:w"], "sync")
+        assert [list(group.slots) for group in assign.groups] == [[0, 1], [2, 3], [4, 5]]
+        assert [group.evaluation for group in assign.groups] == [False, False, True]
+        seeds = [seed for group in assign.groups for seed in group.seeds]
+        assert len(set(seeds)) == 6
+        assert max(seeds) < 2**31
+        assert service.wait_for_spec(0.0) is None
+        client.send(_ready())
+        assert service.wait_for_spec(_SECONDS) == SPEC
+        assert service.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
+        assert service.live_slots(evaluation=True).tolist() == [4, 5]
+
+
+def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) -> None:
+    with Client(service.address) as client:
+        client.shake_hands(num_envs=6, num_groups=2)
+        for sequence, step_type in enumerate([FIRST, MID, LAST, FIRST]):
+            for group in (0, 1):
+                client.step(sequence, step_type, group, mark=10 * sequence + group)
+            seen = {}
+            while len(seen) < 2:
+                batch = _next_batch(service)
+                for item in batch.pending:
+                    seen[item.group.number] = item.timestep.observation["a"][0, 0]
+                service.answer(batch, 100 * sequence + batch.slots)
+            assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
+            answers = {}
+            for _ in range(2):
+                header, actions = unpack_actions(client.receive().data, 2)
+                assert header.sequence == sequence
+                answers[header.group] = actions.tolist()
+            expected = [100 * sequence + slot for slot in range(4)]
+            assert answers == {0: expected[:2], 1: expected[2:]}
+        client.step(0, FIRST, group=2)
+        batch = _next_batch(service, evaluation=True)
+        assert (batch.evaluation, batch.slots.tolist()) == (True, [4, 5])
+        service.answer(batch, np.zeros(2, np.int32))
+        assert isinstance(client.receive(), ActionsPayload)
+    ledger = service.ledger()
+    assert (ledger["accepted"], ledger["answered"], ledger["stored"]) == (18, 18, 16)
+
+
+def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
+    with Client(service.address) as client:
+        client.send(_hello(major=version.MAJOR + 1))
+        code, details = client.end()
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert f"expected wire version {version.MAJOR}.x, got {version.MAJOR + 1}." in details
+    _wait_until_free(service, 6)
+
+
+def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
+    service = unix_service
+    other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
+    with Client(service.address) as first, Client(service.address) as second:
+        first.shake_hands()
+        assert service.wait_for_spec(_SECONDS) == SPEC
+        second.send(_hello())
+        second.receive()
+        second.send(_ready(other))
+        code, details = second.end()
+        assert code == grpc.StatusCode.FAILED_PRECONDITION
+        assert details == (
+            "this environment differs from the one that the learner trains on: "
+            "observation.a: expected float32[2], got float32[3]; "
+            "observation.b: expected uint8[], got nothing; "
+            "observation.c: expected nothing, got int8[]; "
+            "num_actions: expected 3, got 4"
+        )
+        _wait_until_free(service, 4)
+        assert service.wait_for_spec(0.0) == SPEC
+
+
+def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path) -> None:
+    spec = EnvSpec(ArraySpec((9,), "uint8"), num_actions=3)
+    service = _service(f"unix:{tmp_path}/socket", spec=spec)
+    with Client(service.start()) as client:
+        client.shake_hands()
+        code, details = client.end()
+    service.stop(grace_seconds=0.0)
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert "observation: expected uint8[9], got nothing" in details
+
+
+def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:
+    service = unix_service
+    assert service.refusal is None
+    with Client(service.address) as client:
+        client.send(_hello())
+        client.receive()
+        refusal = seedrl_pb2.Refusal(reason="no such environment")
+        client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
+        assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
+    assert service.wait_for_spec(_SECONDS) is None
+    assert service.refusal == "env server h:7 refuses: no such environment"
+    _wait_until_free(service, 6)
+
+
+def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as first:
+        first.shake_hands(num_envs=100)
+        assert sum(len(group.slots) for group in first.groups) == 6
+        clients = [Client(service.address) for _ in range(5)]
+        for client in clients:
+            client.send(_hello())
+        ends = [client.end() for client in clients]
+        for client in clients:
+            client.leave()
+    assert ends == [(grpc.StatusCode.RESOURCE_EXHAUSTED, "all 6 slots are leased")] * 5
+
+
+def _garbage(client: Client) -> None:
+    client.send(StepPayload(b"x" * 40))
+
+
+def _wrong_group(client: Client) -> None:
+    client.groups = [*client.groups, client.groups[0]]
+    client.step(0, FIRST, group=1)
+
+
+def _wrong_sequence(client: Client) -> None:
+    client.step(5, FIRST)
+
+
+def _not_first(client: Client) -> None:
+    client.step(0, MID)
+
+
+def _two_in_flight(client: Client) -> None:
+    client.step(0, FIRST)
+    client.step(1, MID)
+
+
+def _not_finite(client: Client) -> None:
+    client.step(0, FIRST, mark=float("nan"))
+
+
+def _hello_again(client: Client) -> None:
+    client.send(_hello())
+
+
+@pytest.mark.parametrize(
+    ("break_a_rule", "message"),
+    [
+        (_garbage, "expected group < 1, got"),
+        (_wrong_group, "expected group < 1, got 1"),
+        (_wrong_sequence, "expected sequence 0, got 5"),
+        (_not_first, "expected FIRST, got MID"),
+        (_two_in_flight, "got a second step in flight"),
+        (_not_finite, "expected finite numbers in observation.a"),
+        (_hello_again, "expected step, got hello"),
+    ],
+)
+def test_a_bad_message_ends_its_own_stream_and_no_other(
+    unix_service: Service, break_a_rule: Any, message: str
+) -> None:
+    service = unix_service
+    with Client(service.address) as good, Client(service.address) as bad:
+        good.shake_hands()
+        assert service.wait_for_spec(_SECONDS) is not None
+        bad.shake_hands()
+        break_a_rule(bad)
+        code, details = bad.end()
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert message in details
+        _wait_until_free(service, 4)
+        good.step(0, FIRST)
+        batch = _next_batch(service)
+        assert batch.slots.tolist() == list(good.groups[0].slots)
+        service.answer(batch, np.zeros(len(batch.slots), np.int32))
+        assert isinstance(good.receive(), ActionsPayload)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([_ready()], "expected hello, got ready"),
+        ([_hello(num_envs=0)], "expected num_envs >= 1, got 0"),
+        ([StepPayload(b"")], "expected hello, got step"),
+    ],
+)
+def test_a_stream_begins_with_hello(
+    unix_service: Service, messages: list[ToLearner], expected: str
+) -> None:
+    with Client(unix_service.address) as client:
+        for message in messages:
+            client.send(message)
+        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
+
+
+def test_a_step_must_not_come_before_ready(unix_service: Service) -> None:
+    with Client(unix_service.address) as client:
+        client.send(_hello())
+        client.groups = list(client.receive().assign.groups)
+        client.step(0, FIRST)
+        expected = "expected ready or refusal, got step"
+        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
+
+
+def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None:
+    with Client(unix_service.address) as client:
+        client.send(_hello())
+        client.receive()
+        client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec="{}")))
+        code, details = client.end()
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "expected an env spec in JSON, got '{}'" in details
+    assert unix_service.wait_for_spec(0.0) is None
+
+
+def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> None:
+    first = Client(service.address).shake_hands(num_envs=6)
+    seeds = [list(group.seeds) for group in first.groups]
+    first.step(0, FIRST)
+    batch = _next_batch(service)
+    service.answer(batch, np.zeros(len(batch.slots), np.int32))
+    first.receive()
+    first.step(1, MID)
+    _wait_for(service, lambda: service._lobby.serving.ledger["accepted"] == 8)
+    assert service.take_ended() == []
+    first.leave()
+    _wait_until_free(service, 6)
+    ended = service.take_ended()
+    assert set(batch.streams.tolist()) < set(ended)
+    assert len(set(ended)) == len(ended) == 6
+    assert service.take_ended() == []
+    ledger = service.ledger()
+    assert (ledger["struck"], ledger["discarded"], ledger["partial"]) == (4, 4, 0)
+    assert service.live_slots(evaluation=False).tolist() == []
+    with Client(service.address) as second:
+        second.shake_hands(num_envs=6)
+        assert not {s for group in seeds for s in group} & {
+            seed for group in second.groups for seed in group.seeds
+        }
+        second.step(0, FIRST)
+        batch = _next_batch(service)
+        assert not set(batch.streams.tolist()) & set(ended)
+        assert batch.positions.tolist() == [0] * 4
+        assert service.epochs() == [2] * 6
+
+
+def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Service) -> None:
+    service = unix_service
+    client = Client(service.address).shake_hands()
+    client.step(0, FIRST)
+    batch = _next_batch(service)
+    client.leave()
+    _wait_for(service, lambda: service._lobby.ended)
+    assert service._lobby.serving.slots.num_free == 6 - len(batch.slots)
+    service.answer(batch, np.zeros(len(batch.slots), np.int32))
+    _wait_until_free(service, 6)
+
+
+def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
+    with Client(service.address) as one, Client(service.address) as other:
+        for client in (one, other):
+            client.shake_hands()
+        one.step(0, FIRST)
+        batch = _next_batch(service)
+        service.answer(batch, np.zeros(len(batch.slots), np.int32))
+        service.finish("it is over")
+        assert isinstance(one.receive(), ActionsPayload)  # what was on its way still comes
+        for client in (one, other):
+            assert client.receive().finish.reason == "it is over"
+            assert client.end()[0] == grpc.StatusCode.OK
+
+
+def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) -> None:
+    with Client(service.address) as client:
+        client.shake_hands()
+        assert service.wait_for_spec(_SECONDS) is not None
+        service.stop()
+        code, details = client.end()
+    assert code == grpc.StatusCode.UNAVAILABLE
+    assert "come back later" in details
+
+
+def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Service) -> None:
+    second = _service(service.address)
+    with pytest.raises(AddressInUseError, match=f"cannot serve on {service.address}"):
+        second.start()
+    second.stop(grace_seconds=0.0)
+    with Client(service.address) as client:
+        client.shake_hands()
+        assert service.wait_for_spec(_SECONDS) == SPEC
+
+
+def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
+    bind = f"unix:{tmp_path}/socket"
+    first = _service(bind)
+    first.start()
+    first.stop(grace_seconds=0.0)
+    service = _service(bind)
+    with Client(service.start()) as client:
+        client.shake_hands()
+        assert service.wait_for_spec(_SECONDS) == SPEC
+    service.stop(grace_seconds=0.0)
+
+
+def test_a_wake_before_the_wait_is_not_lost(unix_service: Service) -> None:
+    unix_service.wake()
+    arguments = {"is_training_allowed": True, "is_evaluation_allowed": True}
+    assert unix_service.next_batch(**arguments, timeout=1e6) is None
+    assert unix_service.next_batch(**arguments, timeout=0.0) is None
+
+
+def test_a_wake_ends_a_wait(unix_service: Service) -> None:
+    done = threading.Event()
+
+    def wait() -> None:
+        unix_service.next_batch(is_training_allowed=False, is_evaluation_allowed=False, timeout=1e6)
+        done.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    unix_service.wake()
+    assert done.wait(_SECONDS)
+
+
+def test_a_role_that_is_not_allowed_waits(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as client:
+        client.shake_hands(num_envs=6)
+        client.step(0, FIRST, group=0)
+        client.step(0, FIRST, group=1)
+        _wait_for(service, lambda: service._lobby.serving.ledger["accepted"] == 6)
+        for evaluation in (True, False):
+            assert _next_batch(service, evaluation=evaluation).evaluation == evaluation
+
+
+def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as client:
+        client.shake_hands(num_envs=6)
+        for position, group in enumerate((1, 0)):  # the evaluation group first
+            client.step(0, FIRST, group=group)
+            accepted = [2, 6][position]
+            _wait_for(service, lambda n=accepted: service._lobby.serving.ledger["accepted"] == n)
+        roles = [
+            service.next_batch(
+                is_training_allowed=True, is_evaluation_allowed=True, timeout=_SECONDS
+            ).evaluation
+            for _ in range(2)
+        ]
+        assert roles == [True, False]

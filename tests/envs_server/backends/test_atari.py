@@ -61,7 +61,7 @@ def test_every_environment_gets_its_own_seed_and_reproduces_from_it() -> None:
         environment.reset(seeds)
         return np.array([environment.step(np.zeros(2, np.int64)).observation for _ in range(20)])
 
-    first, other = play([1, 2]), play([2, 3])
+    first, other = play([1, 5]), play([5, 3])
     np.testing.assert_array_equal(first[:, 1], other[:, 0])
     assert (first[:, 0] != first[:, 1]).any()
 

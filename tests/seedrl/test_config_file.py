@@ -180,6 +180,7 @@ def test_an_unknown_saved_field_is_refused_by_name() -> None:
         ("no_such_package:Agent", "cannot import its class no_such_package:Agent"),
         ("seedrl.config:NoSuch", "cannot import its class"),
         ("os:system", "expected os:system to be a dataclass"),
+        ("pathlib:Path", "expected pathlib:Path to be a dataclass"),
     ],
 )
 def test_a_saved_class_must_be_a_dataclass_that_can_be_imported(name: str, message: str) -> None:

@@ -55,6 +55,11 @@ def test_more_servers_of_a_fixed_size_mean_more_training() -> None:
     assert fitted.serving.training_slots == 58
 
 
+def test_without_flags_the_slots_are_those_of_the_config() -> None:
+    given = config(envs_per_server=30)
+    assert fleet.plan(given) == (given, Fleet(2, 30, 2))
+
+
 def test_no_group_is_empty() -> None:
     _, planned = fleet.plan(config(training=1, evaluation=0), env_servers=1, groups=4)
     assert planned == Fleet(1, 1, 1)

@@ -94,9 +94,12 @@ class Learning:
         for rows in page_rows:
             pages = jax.tree.map(lambda x, n=rows: jnp.zeros((n, *x.shape), x.dtype), page)
             self._replay = self._programs.insert(self._replay, pages, self._plan([], [], rows))
-        self._state, self._replay, metrics = self._programs.learn(
-            self._state, self._replay, np.bool_(False)
-        )
+        # Twice: what the program returns lies otherwise on its devices than what a session built or
+        # restored, and is compiled for anew.
+        for _ in range(2):
+            self._state, self._replay, metrics = self._programs.learn(
+                self._state, self._replay, np.bool_(False)
+            )
         self._publish()
         jax.block_until_ready((metrics, self._params.get().params))
 

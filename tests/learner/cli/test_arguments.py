@@ -79,7 +79,7 @@ def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
     [
         ("--agent.unrol 40", "unknown option --agent.unrol; did you mean --agent.unroll?"),
         ("--agent.unrol=40", "unknown option --agent.unrol=40; did you mean --agent.unroll?"),
-        ("--agent.unrol=400000000000000", "did you mean --agent.unroll?"),
+        ("--agent.unrol=4000000000000000000000", "did you mean --agent.unroll?"),
         ("--nunber 4", "unknown option --nunber; did you mean --number?"),
         ("--unroll 40", "unknown option --unroll; did you mean --agent.unroll?"),
         ("--qwertyuiop 1", "unknown option --qwertyuiop (see"),

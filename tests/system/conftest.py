@@ -1,0 +1,29 @@
+"""Fixtures of the system tests."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from seedrl.config import Config
+from tests.system.harness import LearnerRun
+
+
+@pytest.fixture(scope="module")
+def learner_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LearnerRun]]:
+    """`config -> LearnerRun`: serving on a unix socket, waiting for env servers. Closed at the end.
+
+    The address of the configuration is replaced.
+    """
+    with ExitStack() as stack:
+
+        def start(config: Config) -> LearnerRun:
+            folder: Path = tmp_path_factory.mktemp("learner")
+            serving = dataclasses.replace(config.serving, bind=f"unix:{folder}/socket")
+            run = LearnerRun(dataclasses.replace(config, serving=serving), folder)
+            stack.callback(run.close)
+            return run
+
+        yield start

@@ -1,0 +1,249 @@
+"""A real learner inside the test's process, and real env servers outside of it.
+
+Service, session and threads are wired as `learner.run` wires them; only the clock-driven reporting
+and saving are left out. Afterwards a test can look at the learner state and at the replay.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from learner.geometry import plan_geometry
+from learner.learn_step import LearnerState
+from learner.metrics import Metrics
+from learner.service import Service
+from learner.serving import Serving
+from learner.session import Session
+from learner.slots import SlotTable
+from seedrl.agents.agent import Agent
+from seedrl.config import Config
+from seedrl.config_checks import check, page_steps
+from seedrl.replay.replay import ReplayState, paged_replay
+from seedrl.types import Sequence as Experience
+
+_ROOT = Path(__file__).parents[2]
+_POLL_SECONDS = 0.01
+_DEADLINE_SECONDS = 90.0
+
+
+class RecordingMetrics(Metrics):
+    """Metrics that also keep every single value that was observed, by name, in order."""
+
+    def __init__(self, workdir: Path) -> None:
+        super().__init__(workdir)
+        self.observed: dict[str, list[float]] = defaultdict(list)
+
+    def observe(self, name: str, value: float) -> None:
+        """See Metrics."""
+        self.observed[name].append(value)
+        super().observe(name, value)
+
+
+class Shard(NamedTuple):
+    """One device's replay on the host, and everything in it that could be sampled.
+
+    Attributes:
+      state: numpy leaves; pages beyond the first `num_pages` hold nothing.
+      num_pages: pages that hold experience.
+      starts: `[n]`, the pages in which sequences start that can be sampled.
+      sequences: those sequences, leaves `[T, n, ...]`, carry `[n, ...]`, as `Replay.sample` gives
+        them.
+    """
+
+    state: ReplayState
+    num_pages: int
+    starts: np.ndarray
+    sequences: Experience
+
+
+class Outcome(NamedTuple):
+    """What is left of a run: `state` of the learner (numpy leaves), and a Shard per device."""
+
+    config: Config
+    agent: Agent
+    state: LearnerState
+    shards: list[Shard]
+    epochs: list[int]
+    ledger: dict[str, int]
+    observed: dict[str, list[float]]
+
+
+class LearnerRun:
+    """A learner and its env servers. Used by one thread; `close` ends all of it, in any state."""
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        check(config)
+        self.config = config
+        self.geometry = plan_geometry(config)
+        self.metrics = RecordingMetrics(folder / "run")
+        self.env_servers: list[subprocess.Popen[bytes]] = []
+        self._folder = folder
+        slots = SlotTable(
+            training=config.serving.training_slots,
+            evaluation=config.serving.evaluation_slots,
+            seed=config.seed,
+        )
+        serving = Serving(
+            slots,
+            page_steps=page_steps(config),
+            deadline_seconds=config.serving.batch_deadline_seconds,
+        )
+        self.service = Service(serving, config.environment, config.serving)
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(0.0005)  # as in learner.run: the default is most of a step's latency
+        self.service.start()
+
+    def add_env_server(self, num_envs: int, *arguments: str) -> subprocess.Popen[bytes]:
+        """Starts an env server with two groups."""
+        command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
+        command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
+        log = (self._folder / f"env_server_{len(self.env_servers)}.log").open("wb")
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        with log:
+            process = subprocess.Popen(command, stderr=log, env=environment)
+        self.env_servers.append(process)
+        return process
+
+    def start(self) -> None:
+        """Waits for an env server, compiles, and starts both threads."""
+        spec = self.service.wait_for_spec(_DEADLINE_SECONDS)
+        assert spec is not None, self.service.refusal or self.logs()
+        self.agent: Agent = self.config.agent.build(spec)
+        self.session = Session(
+            self.config, self.geometry, self.service, spec, self.metrics, checkpoint=None
+        )
+        self.session.start()
+
+    def run_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits for `condition`; fails if a thread dies or it takes too long."""
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what} in time; {self.logs()}"
+            self.session.failed.wait(_POLL_SECONDS)
+            self.session.raise_failure()
+
+    def run_for(self, env_steps: int, updates: int = 0) -> None:
+        """Waits for so many more training environment steps and so many more updates."""
+        env_steps += self.session.acting.training_steps
+        updates += self.session.learning.updates
+        self.run_until(
+            lambda: (
+                self.session.acting.training_steps >= env_steps
+                and self.session.learning.updates >= updates
+            ),
+            f"{env_steps} environment steps and {updates} updates",
+        )
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGKILL, and waits until the learner has noticed."""
+        before = self.live_slots()
+        process.send_signal(signal.SIGKILL)
+        process.wait(_DEADLINE_SECONDS)
+        self.env_servers.remove(process)
+        self.run_until(lambda: self.live_slots() < before, "slot that became free")
+
+    def wait_for_slots(self, count: int) -> None:
+        """Waits until so many slots are leased."""
+        self.run_until(lambda: self.live_slots() == count, f"{count} leased slots")
+
+    def live_slots(self) -> int:
+        """Leased slots of both roles."""
+        return sum(len(self.service.live_slots(evaluation=role)) for role in (False, True))
+
+    def num_inserted_pages(self) -> int:
+        """Pages that replay has taken in so far, over all shards."""
+        return sum(index.num_inserted for index in self.session.learning._indices)
+
+    def finish(self) -> Outcome:
+        """Ends the env servers, lets learning catch up, stops the threads, and looks inside."""
+        for process in self.env_servers:
+            process.terminate()
+        assert [process.wait(_DEADLINE_SECONDS) for process in self.env_servers] == [
+            0 for _ in self.env_servers
+        ]
+        session, learning = self.session, self.config.learning
+        self.wait_for_slots(0)
+        batch_steps = learning.batch_sequences * self.config.agent.window.unroll
+        self.run_until(
+            lambda: (
+                self.num_inserted_pages() * self.geometry.page_steps
+                == self.service.ledger()["stored"]
+                and session._limiter.owed_steps < batch_steps
+            ),
+            "end of what was owed",
+        )
+        assert session.stop(_DEADLINE_SECONDS)
+        session.raise_failure()
+        session.learning._observe(session.learning._in_flight)
+        snapshot = session.learning.final_snapshot(with_replay=True)
+        shards = [
+            jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)
+            for shard in range(len(self.geometry.devices))
+        ]
+        return Outcome(
+            self.config,
+            self.agent,
+            snapshot.state,
+            [
+                self._shard(state, index)
+                for state, index in zip(shards, snapshot.indices, strict=True)
+            ],
+            self.service.epochs(),
+            self.service.ledger(),
+            dict(self.metrics.observed),
+        )
+
+    def _shard(self, state: ReplayState, index: dict[str, Any]) -> Shard:
+        starts = np.flatnonzero(state.mass > 0)
+        # The host's index and the device agree on what can be sampled.
+        assert starts.tolist() == index["sampleable"]
+        num_pages = min(index["num_inserted"], self.geometry.capacity_pages)
+        return Shard(state, num_pages, starts, self._sequences(state, starts))
+
+    def _sequences(self, state: ReplayState, starts: Sequence[int] | np.ndarray) -> Experience:
+        replay = paged_replay(
+            window=self.config.agent.window,
+            page_steps=self.geometry.page_steps,
+            capacity_pages=self.geometry.capacity_pages,
+            priority_exponent=self.config.replay.priority_exponent,
+            initial_priorities=self.agent.initial_priorities,
+        )
+
+        def sample(state: ReplayState, start: Any) -> Any:
+            # With all mass in one page, that is what sampling must return.
+            only = state.mass.at[:].set(0.0).at[start].set(1.0)
+            return replay.sample(state._replace(mass=only), jax.random.PRNGKey(0), 1)
+
+        samples = jax.jit(jax.vmap(sample, in_axes=(None, 0)))(
+            jax.tree.map(jax.numpy.asarray, state), np.asarray(starts)
+        )
+        np.testing.assert_array_equal(samples.index[:, 0], starts)
+        steps, carry = samples.sequence
+        return Experience(
+            jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf)[:, :, 0], 1, 0), steps),
+            jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], carry),
+        )
+
+    def logs(self) -> str:
+        """What the env servers have said."""
+        return "\n".join(path.read_text()[-2000:] for path in self._folder.glob("*.log"))
+
+    def close(self) -> None:
+        """Ends whatever still runs."""
+        for process in self.env_servers:
+            process.kill()
+            process.wait(_DEADLINE_SECONDS)
+        if hasattr(self, "session"):
+            self.session.stop(_DEADLINE_SECONDS)
+        self.service.stop(grace_seconds=0.0)
+        self.metrics.close()
+        sys.setswitchinterval(self._switch_interval)

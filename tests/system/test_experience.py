@@ -1,0 +1,118 @@
+"""The oracle: what the whole path from env server to replay does to experience is nothing at all."""
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import WindowSpec
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from tests.system.harness import LearnerRun, Outcome
+from tests.system.oracle import HashingAgent, Oracle
+
+# Two pages to a stride, and sequences that end within a page.
+WINDOW = WindowSpec(burn_in=3, unroll=8, bootstrap=2, stride=4)
+PAGE_STEPS = 2
+# An odd number: every length both terminates and is truncated.
+LENGTHS = (1, 2, WINDOW.unroll - 1, WINDOW.unroll, WINDOW.unroll + 1, 40, 3)
+NUM_ACTIONS = 5
+TRAINING_SLOTS, EVALUATION_SLOTS = 7, 3
+
+CONFIG = Config(
+    environment=EnvironmentConfig(
+        id="envs_server.envs.counting:make",
+        arguments=json.dumps({"lengths": LENGTHS, "num_actions": NUM_ACTIONS}),
+    ),
+    agent=HashingAgent(window=WINDOW),
+    serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=EVALUATION_SLOTS),
+    replay=ReplayConfig(capacity_steps=20_000, min_steps=200, page_steps=PAGE_STEPS),
+    learning=LearningConfig(batch_sequences=4, replay_ratio=1.0, num_devices=1),
+    evaluation=EvaluationConfig(interval_seconds=0.0, episodes=6),
+    seed=3,
+)
+
+
+class Experience(NamedTuple):
+    """A run in which an env server was killed and replaced, and what the oracle says of it."""
+
+    outcome: Outcome
+    oracle: Oracle
+    broken: list[str]
+
+
+@pytest.fixture(scope="module")
+def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
+    run = learner_run(CONFIG)
+    # Uneven on purpose: batches of 1 to 7 rows, where shapes for 2, 3, 4 and 7 are compiled.
+    victim = run.add_env_server(3)
+    for num_envs in (5, 2):
+        run.add_env_server(num_envs)
+    run.start()
+    run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
+    run.run_for(env_steps=1500)
+    run.kill(victim)
+    run.run_for(env_steps=300)
+    run.add_env_server(4)
+    run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
+    run.run_for(env_steps=1500, updates=20)
+    outcome = run.finish()
+    oracle = Oracle(outcome, LENGTHS, NUM_ACTIONS)
+    return Experience(outcome, oracle, oracle.check())
+
+
+def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Experience) -> None:
+    assert experience.broken == []
+    streams = experience.oracle.streams.values()
+    # Nothing was evicted: every stream is there from its first row on.
+    assert all(stream.pages[0] == 0 for stream in streams)
+    assert {stream.slot for stream in streams} == set(range(TRAINING_SLOTS))
+    assert {stream.epoch for stream in streams} == {1, 2}
+
+
+def test_all_kinds_of_episodes_were_seen(experience: Experience) -> None:
+    shard = experience.outcome.shards[0]
+    timestep = shard.state.pages.steps.timestep
+    is_last = timestep.step_type[: shard.num_pages] == 2
+    ends = {
+        (int(length), int(discount))
+        for length, discount in zip(
+            timestep.observation[: shard.num_pages][is_last][:, 3],
+            timestep.discount[: shard.num_pages][is_last],
+            strict=True,
+        )
+    }
+    assert ends == {(length, discount) for length in LENGTHS for discount in (0, 1)}
+
+
+def test_every_answered_row_is_in_exactly_one_account(experience: Experience) -> None:
+    ledger = experience.outcome.ledger
+    pages = sum(len(stream.pages) for stream in experience.oracle.streams.values())
+    assert ledger["stored"] == pages * PAGE_STEPS
+    assert ledger["partial"] == 0
+    assert ledger["discarded"] > 0
+    assert ledger["evaluation"] > 100
+    accounts = ("stored", "partial", "discarded", "evaluation")
+    assert ledger["answered"] == sum(ledger[account] for account in accounts)
+    assert ledger["accepted"] == ledger["answered"] + ledger["struck"]
+
+
+def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Experience) -> None:
+    for stream in experience.oracle.streams.values():
+        times = np.zeros((stream.pages[-1] + 1) * PAGE_STEPS, int)
+        for start in stream.starts:
+            row = start * PAGE_STEPS + WINDOW.burn_in
+            times[row : row + WINDOW.unroll] += 1
+        # At the edges fewer windows reach a row: the first strides after the burn-in, and the end.
+        edge = WINDOW.burn_in + WINDOW.unroll - WINDOW.stride
+        interior = times[edge : stream.starts[-1] * PAGE_STEPS + WINDOW.burn_in + WINDOW.stride]
+        assert len(interior) > 100
+        assert set(interior) == {WINDOW.unroll // WINDOW.stride}

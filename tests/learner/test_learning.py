@@ -1,0 +1,74 @@
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from learner.channel import Channel, Mailbox
+from learner.evaluation import FrozenParams
+from learner.learn_step import LearnerState
+from learner.learning import Learning
+from learner.rate_limiter import RateLimiter
+from learner.sharding import MappedPrograms
+
+
+class Metrics:
+    """Takes everything and keeps what was observed."""
+
+    def __init__(self) -> None:
+        self.observed: list[tuple[str, float]] = []
+
+    def observe(self, name: str, value: float) -> None:
+        self.observed.append((name, value))
+
+    def waited(self, *_: object) -> None:
+        pass
+
+    def count(self, *_: object) -> None:
+        pass
+
+
+def _learning(skips: list[float], params: Mailbox[FrozenParams]) -> tuple[Learning, Metrics]:
+    """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
+    pending = iter(skips)
+
+    def learn(state: LearnerState, replay: Any, is_enabled: Any) -> Any:
+        is_skipped = next(pending)
+        state = state._replace(updates=state.updates + 1 - int(is_skipped))
+        return state, replay, {"skipped_updates": jnp.float32(is_skipped)}
+
+    limiter = RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)
+    limiter.set_ready(True)
+    limiter.acted(50)
+    metrics = Metrics()
+    fakes: dict[str, Any] = {
+        "service": SimpleNamespace(wake=lambda: None),
+        "indices": [SimpleNamespace(num_sequences=9)],
+        "metrics": metrics,
+        "replay": (),
+    }
+    return Learning(
+        programs=MappedPrograms(insert=lambda *_: None, learn=learn),
+        state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), jnp.zeros(2, jnp.uint32)),
+        min_sequences_per_shard=1,
+        params=params,
+        learned_version=Mailbox(7),
+        limiter=limiter,
+        pages=Channel(1),
+        acting_device=jax.local_devices()[0],
+        publish_every_updates=1,
+        **fakes,
+    ), metrics
+
+
+def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
+    params = Mailbox(FrozenParams((), 7))
+    skips = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+    learning, metrics = _learning(skips, params)
+    for _ in skips:
+        learning.run_once()
+    assert int(learning._state.updates) == 7 + skips.count(0.0)
+    assert learning.updates == int(learning._state.updates)
+    assert params.get().version == learning.updates
+    # What an update says is looked at when the next one begins.
+    assert metrics.observed == [("skipped_updates", skip) for skip in skips[:-1]]

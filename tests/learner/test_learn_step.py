@@ -54,13 +54,13 @@ def _update_priorities(memory: Fixed, index: Array, priorities: Array) -> Fixed:
     return memory._replace(priorities=memory.priorities.at[index].set(new))
 
 
-FIXED = Replay(
-    capacity_pages=1,
-    init=lambda page: None,
-    insert=lambda memory, pages, plan: memory,
-    sample=_sample,
-    update_priorities=_update_priorities,
-)
+_FUNCTIONS: dict[str, Any] = {
+    "init": lambda page: (),
+    "insert": lambda memory, pages, plan: memory,
+    "sample": _sample,
+    "update_priorities": _update_priorities,
+}
+FIXED = Replay(capacity_pages=1, **_FUNCTIONS)
 
 
 def _sequence(agent: Agent, seed: int = 0) -> Sequence:

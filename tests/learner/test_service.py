@@ -173,7 +173,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
         for sequence, step_type in enumerate([FIRST, MID, LAST, FIRST]):
             for group in (0, 1):
                 client.step(sequence, step_type, group, mark=10 * sequence + group)
-            seen = {}
+            seen: dict[int, float] = {}
             while len(seen) < 2:
                 batch = _next_batch(service)
                 for item in batch.pending:
@@ -492,10 +492,11 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
             client.step(0, FIRST, group=group)
             accepted = [2, 6][position]
             _wait_for(service, lambda n=accepted: service._lobby.serving.ledger["accepted"] == n)
-        roles = [
-            service.next_batch(
+        roles = []
+        for _ in range(2):
+            batch = service.next_batch(
                 is_training_allowed=True, is_evaluation_allowed=True, timeout=_SECONDS
-            ).evaluation
-            for _ in range(2)
-        ]
+            )
+            assert batch is not None
+            roles.append(batch.evaluation)
         assert roles == [True, False]

@@ -1,6 +1,7 @@
 """The learner: `python -m learner CONFIG --workdir DIR [options] [overrides]`."""
 
 import dataclasses
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,6 +54,9 @@ def _run(argv: Sequence[str]) -> int:
     options, config = parse(LearnerOptions, argv, prog=PROG)
     config = options.apply(config)
     check(config)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    # Orbax answers a full disk with pages of traceback through absl; we say it in one line.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
     # Imports jax: only once the command line is known to be good.
     from learner.progress import print_summary
     from learner.run import train

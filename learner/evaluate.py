@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
       mean, standard_error, minimum, maximum: of the returns.
-      episodes: how many were played; the same number on every slot.
+      episodes: how many were played; how many by each slot is settled beforehand.
       updates: the version of the parameters.
       returns: each episode's.
     """
@@ -45,8 +45,7 @@ class Evaluation(NamedTuple):
 def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
     """Serves until env servers have played `episodes` of the newest checkpoint; blocks.
 
-    Every slot evaluates. As many slots are used as share the episodes evenly, so that exactly
-    `episodes` are played; the round starts once all of them are leased.
+    Every slot evaluates; the round starts once all of them are leased.
 
     Raises CheckpointError if there is no readable checkpoint, EnvironmentRefusedError if no env
     server can build the environment.
@@ -55,7 +54,7 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
     if checkpoint is None:
         raise CheckpointError(f"expected a checkpoint in {workdir / 'checkpoints'}, found none")
     most = config.serving.training_slots + config.serving.evaluation_slots
-    num_slots = next(n for n in range(min(most, episodes), 0, -1) if episodes % n == 0)
+    num_slots = min(most, episodes)
     slots = SlotTable(
         training=0, evaluation=num_slots, seed=config.seed, epochs=checkpoint.meta["epochs"]
     )

@@ -1,4 +1,4 @@
-"""Evaluation: rounds of episodes played by frozen parameters, the same number on every slot."""
+"""Evaluation: rounds of episodes played by frozen parameters, shared out over slots beforehand."""
 
 from typing import NamedTuple
 
@@ -29,17 +29,17 @@ class Score(NamedTuple):
 
 
 class Round:
-    """`quota` episodes of frozen parameters on each of `slots`.
+    """`episodes` of frozen parameters, shared out evenly over `slots`.
 
-    Every slot plays the same number of episodes: taking the first ones to finish would prefer short
-    ones. Episodes that had begun before the round do not count.
+    How many each slot plays is settled beforehand: taking the first ones to finish would prefer
+    short ones. Episodes that had begun before the round do not count.
     """
 
     def __init__(self, frozen: FrozenParams, slots: np.ndarray, episodes: int):
         self.frozen = frozen
         self.slots = slots
-        quota = -(-episodes // len(slots))
-        self._missing = dict.fromkeys(map(int, slots), quota)
+        share, rest = divmod(episodes, len(slots))
+        self._missing = {int(slot): share + (rank < rest) for rank, slot in enumerate(slots)}
         self._counting: set[int] = set()
         self._returns: list[float] = []
 

@@ -199,6 +199,7 @@ class Session:
     def gauges(self) -> None:
         """Sets the metrics that are states rather than events."""
         self._metrics.gauge("replay_ratio", self._limiter.measured_ratio)
+        self._metrics.gauge("replay_ratio_target", self._config.learning.replay_ratio)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
         for account, rows in self._service.ledger().items():
             self._metrics.gauge(f"ledger/{account}", rows)

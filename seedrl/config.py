@@ -99,7 +99,7 @@ class EvaluationConfig:
 
     Attributes:
       interval_seconds: pause between two rounds.
-      episodes: episodes of a round; rounded up to a multiple of the evaluation slots.
+      episodes: episodes of a round.
       target_return: end the run at this mean return; it must hold over `confirm_episodes` fresh
         episodes of the same frozen parameters. None never ends the run by score.
       confirm_episodes: see target_return.

@@ -65,7 +65,7 @@ class EnvSpec:
         try:
             tree = json.loads(text)
             return cls(_decode(tree["observation"]), int(tree["num_actions"]))
-        except (KeyError, TypeError, IndexError, json.JSONDecodeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"expected an env spec in JSON, got {text[:200]!r}") from error
 
     def difference(self, other: "EnvSpec") -> list[str]:

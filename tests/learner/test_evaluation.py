@@ -68,13 +68,13 @@ def test_every_slot_plays_the_same_number_of_episodes_however_short_they_are() -
     assert Score(OLD, (1.0, 1.0, 10.0, 10.0)).mean == 5.5
 
 
-def test_episodes_are_rounded_up_to_the_same_number_on_every_slot() -> None:
+def test_which_slots_play_one_episode_more_is_settled_beforehand() -> None:
     evaluation = Round(OLD, SLOTS, episodes=3)
-    for slot in (4, 6, 4, 6):
+    for slot in (6, 6, 4, 4):
         assert evaluation.score is None
         _begin(evaluation, [slot])
         _end(evaluation, slot, float(slot))
-    assert evaluation.score == Score(OLD, (4.0, 6.0, 4.0, 6.0))
+    assert evaluation.score == Score(OLD, (6.0, 4.0, 4.0))
 
 
 def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
@@ -120,14 +120,12 @@ def test_a_round_begins_anew_with_its_parameters_when_slots_come_or_go(slots: li
     evaluator.poll(101.0, NEW, np.array(slots, np.int32))
     assert evaluator.frozen is OLD
     _begin(evaluator, slots)
-    results = [_end(evaluator, slot, 1.0) for slot in slots]
-    quota = -(-2 // len(slots))
-    if quota == 2:
-        _begin(evaluator, slots)
-        results.append(_end(evaluator, slots[0], 1.0))
-    assert results == [None] * (len(results) - 1) + [
-        (Score(OLD, (1.0,) * (quota * len(slots))), False)
-    ]
+    players = [slots[0], slots[0]] if len(slots) == 1 else slots[:2]
+    results = []
+    for slot in players:
+        _begin(evaluator, [slot])
+        results.append(_end(evaluator, slot, 1.0))
+    assert results == [None, (Score(OLD, (1.0, 1.0)), False)]
 
 
 def test_an_episode_goes_on_counting_while_the_slots_stay_the_same() -> None:

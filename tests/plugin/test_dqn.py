@@ -76,6 +76,9 @@ def test_the_corridor_ends_on_the_right_and_in_time() -> None:
     env.reset()
     outcomes = [env.step(LEFT)[1:4] for _ in range(4)]
     assert outcomes[-2:] == [(0.0, False, False), (0.0, False, True)]
+    hasty = make(length=2, max_steps=1)
+    hasty.reset()
+    assert hasty.step(RIGHT)[1:4] == (1.0, True, False)  # reached in time: no truncation
 
 
 def test_the_loss_leads_to_walking_right() -> None:

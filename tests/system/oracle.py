@@ -115,10 +115,10 @@ class Prediction(NamedTuple):
 
 def predict(seed: int, lengths: tuple[int, ...], num_actions: int, num_rows: int) -> Prediction:
     """The first `num_rows` rows of a counting environment played by a hashing agent."""
-    rows = list(_rows(seed, lengths, num_actions, num_rows))
+    columns = zip(*_rows(seed, lengths, num_actions, num_rows), strict=True)
     dtypes = (np.uint32, np.float32, np.uint8, np.float32, np.int32, np.uint32, np.uint32)
     return Prediction(
-        *(np.array(column, dtype) for column, dtype in zip(zip(*rows), dtypes, strict=True))
+        *(np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True))
     )
 
 
@@ -169,7 +169,6 @@ class Oracle:
         self._page_steps = outcome.config.replay.page_steps
         self._window: WindowSpec = outcome.config.agent.window
         self._episode_starts = np.cumsum([0, *(length + 1 for length in lengths)])
-        self._num_rows = 0
         self._lengths = lengths
         self._num_actions = num_actions
         self._predictions: dict[int, Prediction] = {}

@@ -1,0 +1,177 @@
+"""The balance numbers: replay ratio and policy lag as reported are what really happened."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from learner.rate_limiter import RateLimiterState
+from seedrl.agents.agent import WindowSpec
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.types import StepType
+from tests.system.harness import LearnerRun, Outcome
+from tests.system.oracle import HashingAgent
+
+WINDOW = WindowSpec(burn_in=2, unroll=5, bootstrap=1, stride=5)
+BATCH = 3
+BATCH_STEPS = BATCH * WINDOW.unroll
+TRAINING_SLOTS = 4
+MIN_STEPS = 100
+TOLERANCE = 2.0
+
+
+def config(replay_ratio: float) -> Config:
+    """A run of which acting (high ratio) or learning (low ratio) is held back."""
+    return Config(
+        environment=EnvironmentConfig(
+            id="envs_server.envs.counting:make", arguments=json.dumps({"lengths": [11, 4, 30]})
+        ),
+        agent=HashingAgent(window=WINDOW),
+        serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=1),
+        replay=ReplayConfig(capacity_steps=20_000, min_steps=MIN_STEPS),
+        learning=LearningConfig(
+            batch_sequences=BATCH,
+            replay_ratio=replay_ratio,
+            tolerance_updates=TOLERANCE,
+            publish_every_updates=3,
+            num_devices=1,
+        ),
+        evaluation=EvaluationConfig(interval_seconds=0.0, episodes=2),
+    )
+
+
+class Balance(NamedTuple):
+    """A finished run with what it reported, and what was seen while it ran.
+
+    Attributes:
+      ratio: as configured.
+      env_steps: training environment steps in all, as reported.
+      reported_ratio: as reported.
+      limiter: its counts at the end.
+      owed: trained steps that were due, at many moments while learning went on.
+      compiled: names of what was traced or compiled after the warm-up.
+    """
+
+    outcome: Outcome
+    ratio: float
+    env_steps: int
+    reported_ratio: float
+    limiter: RateLimiterState
+    owed: list[float]
+    compiled: list[str]
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """Collects the names of what is traced or compiled meanwhile, in any thread."""
+    names: list[str] = []
+
+    def listen(name: str, seconds: float, **fields: object) -> None:
+        if name.startswith("/jax/core/compile"):
+            names.append(f"{name} {fields}")
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture(scope="module", params=[3.7, 0.3], ids=["learning-bound", "sampling-bound"])
+def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], LearnerRun]) -> Balance:
+    run = learner_run(config(request.param))
+    for _ in range(2):
+        run.add_env_server(3)
+    run.start()
+    owed: list[float] = []
+
+    def has_run() -> bool:
+        if run.session.learning.updates:
+            owed.append(run.session._limiter.owed_steps)
+        return run.session.learning.updates >= updates
+
+    updates = 40
+    with compilations() as compiled:
+        run.run_until(has_run, f"{updates} updates")
+        run.wait_for_slots(TRAINING_SLOTS + 1)
+        # Also after an env server went and another came.
+        run.kill(run.env_servers[0])
+        run.add_env_server(3)
+        run.wait_for_slots(TRAINING_SLOTS + 1)
+        updates = run.session.learning.updates + 40
+        run.run_until(has_run, f"{updates} updates")
+        compiled_names = list(compiled)
+    outcome = run.finish()
+    env_steps = run.session.acting.training_steps
+    run.session.gauges()
+    reported = run.metrics.flush(env_steps=env_steps, updates=run.session.learning.updates)
+    return Balance(
+        outcome,
+        ratio=request.param,
+        env_steps=env_steps,
+        reported_ratio=reported["replay_ratio"],
+        limiter=run.session._limiter.state(),
+        owed=owed,
+        compiled=compiled_names,
+    )
+
+
+def test_the_measured_replay_ratio_is_the_configured_one_within_a_batch(balance: Balance) -> None:
+    trained_steps = int(balance.outcome.state.updates) * BATCH_STEPS
+    assert trained_steps == balance.limiter.trained_steps
+    # All that was owed has been learned: what is missing is less than a batch.
+    assert 0 <= balance.ratio * balance.limiter.env_steps - trained_steps < BATCH_STEPS
+    assert balance.reported_ratio == trained_steps / balance.limiter.env_steps
+
+
+def test_environment_steps_are_training_rows_that_something_was_done_for(balance: Balance) -> None:
+    shard = balance.outcome.shards[0]
+    step_type = shard.state.pages.steps.timestep.step_type[: shard.num_pages]
+    stored = int((step_type != StepType.FIRST).sum())
+    # Nothing was evicted; of the rows of cut streams we cannot tell which were FIRST.
+    assert stored <= balance.env_steps <= stored + balance.outcome.ledger["discarded"]
+    # Only those count for the ratio that came when there was enough in replay to learn from.
+    assert balance.env_steps - balance.limiter.env_steps > MIN_STEPS / 2
+
+
+def test_acting_is_never_ahead_by_more_than_the_tolerance_and_a_batch(balance: Balance) -> None:
+    most = TOLERANCE * BATCH_STEPS + balance.ratio * TRAINING_SLOTS
+    assert len(balance.owed) > 20
+    assert min(balance.owed) >= 0
+    assert max(balance.owed) < most
+
+
+def test_policy_lag_is_exact_for_an_agent_that_knows_its_version(balance: Balance) -> None:
+    observed = balance.outcome.observed
+    learner = np.array(observed["learner_version"])
+    # Version k learns update k + 1, and each is reported once.
+    np.testing.assert_array_equal(learner, np.arange(balance.outcome.state.updates))
+    lag = learner - np.array(observed["acting_version"])
+    np.testing.assert_allclose(observed["policy_lag_updates"], lag, rtol=1e-5, atol=1e-4)
+    assert (np.array(observed["policy_lag_updates_max"]) >= lag - 1e-4).all()
+    assert lag.min() >= 0
+    assert lag.max() > 1
+
+
+def test_stored_versions_are_those_that_acted(balance: Balance) -> None:
+    steps = balance.outcome.shards[0].state.pages.steps
+    rows = slice(balance.outcome.shards[0].num_pages)
+    np.testing.assert_array_equal(steps.version[rows], steps.extras["version"][rows])
+    # Published every third update, and nothing else acts.
+    assert set(np.unique(steps.version[rows]) % 3) == {0}
+    assert steps.version.max() > 60
+
+
+def test_nothing_compiles_after_the_warm_up(balance: Balance) -> None:
+    assert balance.compiled == []

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
+from learner.address import AddressLock
 from learner.service import Service
 from learner.serving import Batch, Serving
 from learner.slots import SlotTable
@@ -442,6 +444,16 @@ def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Se
         assert service.wait_for_spec(_SECONDS) == SPEC
 
 
+def test_a_path_that_cannot_be_bound_is_named_and_not_kept_locked(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for _ in range(2):
+        service = _service(f"unix:{tmp_path}/folder")
+        with pytest.raises(AddressInUseError, match="in use or not of this machine"):
+            service.start()
+        AddressLock(service.address).release()
+        service.stop(grace_seconds=0.0)
+
+
 def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
     bind = f"unix:{tmp_path}/socket"
     first = _service(bind)
@@ -458,7 +470,9 @@ def test_a_wake_before_the_wait_is_not_lost(unix_service: Service) -> None:
     unix_service.wake()
     arguments = {"is_training_allowed": True, "is_evaluation_allowed": True}
     assert unix_service.next_batch(**arguments, timeout=1e6) is None
-    assert unix_service.next_batch(**arguments, timeout=0.0) is None
+    start = time.monotonic()
+    assert unix_service.next_batch(**arguments, timeout=0.02) is None
+    assert time.monotonic() - start >= 0.02  # it counted once
 
 
 def test_a_wake_ends_a_wait(unix_service: Service) -> None:
@@ -473,25 +487,31 @@ def test_a_wake_ends_a_wait(unix_service: Service) -> None:
     assert done.wait(_SECONDS)
 
 
-def test_a_role_that_is_not_allowed_waits(unix_service: Service) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_role_that_is_not_allowed_waits(unix_service: Service, waits: bool) -> None:
     service = unix_service
     with Client(service.address) as client:
         client.shake_hands(num_envs=6)
-        client.step(0, FIRST, group=0)
-        client.step(0, FIRST, group=1)
-        _wait_for(service, lambda: service._lobby.serving.ledger["accepted"] == 6)
-        for evaluation in (True, False):
+        _step_in_order(service, client, groups=[int(waits), int(not waits)])
+        for evaluation in (not waits, waits):  # the one that waits came first
             assert _next_batch(service, evaluation=evaluation).evaluation == evaluation
+
+
+def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
+    """Sends first steps of these groups, each after the one before was accepted."""
+    expected = 0
+    for group in groups:
+        client.step(0, FIRST, group=group)
+        expected += len(client.groups[group].slots)
+        ledger = service._lobby.serving.ledger
+        _wait_for(service, lambda rows=expected, ledger=ledger: ledger["accepted"] == rows)
 
 
 def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -> None:
     service = unix_service
     with Client(service.address) as client:
         client.shake_hands(num_envs=6)
-        for position, group in enumerate((1, 0)):  # the evaluation group first
-            client.step(0, FIRST, group=group)
-            accepted = [2, 6][position]
-            _wait_for(service, lambda n=accepted: service._lobby.serving.ledger["accepted"] == n)
+        _step_in_order(service, client, groups=[1, 0])  # the evaluation group first
         roles = []
         for _ in range(2):
             batch = service.next_batch(

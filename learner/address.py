@@ -1,7 +1,10 @@
 """A lock per served address: gRPC lets a second server steal a unix socket, or share a port."""
 
+import contextlib
+import errno
 import fcntl
 import os
+import socket
 from pathlib import Path
 
 from seedrl.errors import AddressInUseError
@@ -10,12 +13,16 @@ from seedrl.errors import AddressInUseError
 class AddressLock:
     """Holds `<socket path>.lock` for a `unix:` address; for others the port itself is the lock.
 
+    A port is only looked at, so that one that is taken is told in one line: gRPC, which takes it,
+    would tell it a second time in its own words.
+
     Raises AddressInUseError if another process holds it.
     """
 
     def __init__(self, bind: str):
         self._descriptor: int | None = None
         if not bind.startswith("unix:"):
+            _look_at_port(bind)
             return
         path = Path(bind.removeprefix("unix:"))
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,3 +41,23 @@ class AddressLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _look_at_port(bind: str) -> None:
+    host, _, port = bind.rpartition(":")
+    # A name that cannot be resolved is left to gRPC.
+    with contextlib.suppress(socket.gaierror):
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                # As gRPC does: what a dead process left in TIME_WAIT is free.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(address)
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise AddressInUseError(
+                            f"cannot serve on {bind}: the address is in use; stop the other "
+                            "process or choose another serving.bind"
+                        ) from error

@@ -154,7 +154,8 @@ class Service:
 
     def stop(self, *, grace_seconds: float = 1.0) -> None:
         """Stops serving; env servers keep trying to come back."""
-        error = StreamError(grpc.StatusCode.UNAVAILABLE, "the learner is stopping; come back later")
+        reason = "the learner is stopping; come back later"
+        error = StreamError(grpc.StatusCode.UNAVAILABLE, reason, is_told=True)
         self._stop(error, grace_seconds)
 
     def _stop(self, end: StreamError | None, grace_seconds: float) -> None:
@@ -179,7 +180,8 @@ class Service:
         try:
             yield from self._outgoing(stream)
         except StreamError as error:
-            _logger.warning("env server %s: %s", stream.peer, error.details)
+            if not error.is_told:
+                _logger.warning("env server %s: %s", stream.peer, error.details)
             context.abort(error.code, error.details)
 
     def _outgoing(self, stream: Stream) -> Iterator[channel.Answer]:

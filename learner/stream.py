@@ -20,12 +20,16 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamError(Exception):
-    """Ends one stream with a status that its env server understands; the text is one line."""
+    """Ends one stream with a status that its env server understands; the text is one line.
 
-    def __init__(self, code: grpc.StatusCode, details: str):
+    `is_told`: the learner's user hears of it in another way, or need not.
+    """
+
+    def __init__(self, code: grpc.StatusCode, details: str, *, is_told: bool = False):
         super().__init__(details)
         self.code = code
         self.details = details
+        self.is_told = is_told
 
 
 class Lobby:
@@ -122,7 +126,9 @@ class Stream:
             raise ProtocolError("expected num_envs >= 1, got 0")
         with self._lobby.changed:
             if not self._lobby.is_open:
-                raise StreamError(grpc.StatusCode.UNAVAILABLE, "the learner is stopping")
+                raise StreamError(
+                    grpc.StatusCode.UNAVAILABLE, "the learner is stopping", is_told=True
+                )
             try:
                 self._lease = self._lobby.serving.lease(hello.num_envs, hello.num_groups, self.peer)
             except NoFreeSlotError as error:
@@ -174,9 +180,11 @@ class Stream:
 
     def _refusal(self, refusal: seedrl_pb2.Refusal) -> None:
         with self._lobby.changed:
+            # Until there is a spec, whoever waits for it raises the refusal.
+            is_told = self._lobby.spec is None
             self._lobby.refusal = f"env server {self.peer} refuses: {refusal.reason}"
             self._lobby.changed.notify_all()
-        raise StreamError(grpc.StatusCode.FAILED_PRECONDITION, refusal.reason)
+        raise StreamError(grpc.StatusCode.FAILED_PRECONDITION, refusal.reason, is_told=is_told)
 
     def _step(self, message: StepPayload) -> None:
         assert self._lease is not None

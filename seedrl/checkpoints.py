@@ -116,8 +116,9 @@ def save(
 def latest(directory: Path) -> Checkpoint | None:
     """The newest intact checkpoint, or None if there are none.
 
-    Damaged ones are logged as errors, one line each, and passed over. What a killed process left
-    half-written is removed. Raises CheckpointError if there are checkpoints but none is intact.
+    Damaged ones that are passed over for it are logged as errors, one line each. What a killed
+    process left half-written is removed. Raises CheckpointError if there are checkpoints but none
+    is intact.
     """
     if not directory.is_dir():
         return None
@@ -127,10 +128,11 @@ def latest(directory: Path) -> Checkpoint | None:
     for _, path in reversed(_listed(directory)):
         problem = manifest.damage(path)
         if problem is None:
+            for passed in problems:
+                _logger.error("damaged checkpoint, taking an older one: %s", passed)
             return _opened(path)
         # A learner that is running may have deleted it since it was listed.
         if path.is_dir():
-            _logger.error("damaged checkpoint, taking an older one: %s", problem)
             problems.append(problem)
     if problems:
         raise CheckpointError(

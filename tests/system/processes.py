@@ -1,0 +1,169 @@
+"""Processes of the real programs, watched from outside: by their files, exit codes and /proc."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = ROOT / "tests" / "plugin"
+TRAIN = ("learner.cli.main", "train")
+PATIENCE_SECONDS = 240.0
+
+# A network and a replay that compile and learn in no time. Learning needs 64 steps; pages have 16
+# rows, so that hardly any stream ends with a full one. All tests take the same shapes, which are
+# compiled once.
+TINY = tuple(
+    """
+    --serving.training-slots 4 --serving.evaluation-slots 2
+    --agent.network.torso-sizes 8 --agent.network.core-size 8 --agent.network.head-sizes 8
+    --agent.burn-in 2 --agent.unroll 12 --agent.n-steps 2 --agent.stride 16
+    --replay.min-steps 64 --replay.capacity-steps 2048 --learning.batch-sequences 4
+    --evaluation.target-return None --evaluation.interval-seconds 1 --evaluation.episodes 2
+    --logging.interval-seconds 0.1
+    """.split()
+)
+
+# What a learner says on stderr while all is well.
+PROGRESS = re.compile(r"learner: .*, serving |replay: \d+ steps, |\d+:\d\d:\d\d  ")
+
+Found = TypeVar("Found")
+
+
+class Program:
+    """One process; stdout and stderr are files."""
+
+    def __init__(self, output: Path, arguments: tuple[str, ...], variables: dict[str, str]):
+        self.stdout_path, self.stderr_path = output.with_suffix(".out"), output.with_suffix(".err")
+        python_path = os.pathsep.join([str(ROOT), str(PLUGIN)])
+        with self.stdout_path.open("wb") as stdout, self.stderr_path.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=output.parent,
+                env={**os.environ, "PYTHONPATH": python_path, **variables},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_path.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_path.read_text()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self, seconds: float = PATIENCE_SECONDS) -> int:
+        """Waits for its end; its exit code, that of signal n being -n."""
+        return self.process.wait(seconds)
+
+    def error(self, seconds: float = PATIENCE_SECONDS) -> tuple[int, str]:
+        """Waits for its end; its exit code, and the one line that it told beside its progress."""
+        code = self.end(seconds)
+        lines = [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]
+        assert len(lines) == 1, self.stderr
+        assert self.stdout == ""
+        return code, lines[0]
+
+
+class Programs:
+    """Starts programs, and kills at the end those that still run."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._started: list[Program] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program in self._started:
+            for pid in (*descendants(program.pid), program.pid):
+                if is_running(pid):
+                    os.kill(pid, 9)
+            program.process.wait()
+
+    def __call__(self, *arguments: object, **variables: str) -> Program:
+        """Runs a module with arguments: `programs("learner", "cartpole_r2d2", ...)`."""
+        output = self._folder / f"program_{len(self._started)}"
+        program = Program(output, tuple(map(str, arguments)), variables)
+        self._started.append(program)
+        return program
+
+
+def wait_for(
+    what: Callable[[], Found | None], program: Program, seconds: float = PATIENCE_SECONDS
+) -> Found:
+    """The first value of `what()` that is true, while `program` runs."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert program.process.poll() is None, f"it ended: {program.stderr}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {program.stderr}"
+        time.sleep(0.02)
+    return found
+
+
+def wait_until_gone(pids: set[int], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while left := {pid for pid in pids if is_running(pid)}:
+        assert time.monotonic() < deadline, f"{left} of {pids} still run after {seconds} s"
+        time.sleep(0.02)
+
+
+def records(workdir: Path, kind: str = "metrics") -> list[dict[str, Any]]:
+    """Complete lines of a kind of the run's metrics.jsonl, oldest first."""
+    path = workdir / "metrics.jsonl"
+    text = path.read_text() if path.exists() else ""
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    return [line for line in map(json.loads, lines) if line["kind"] == kind]
+
+
+def connections(log: Path) -> int:
+    """How many times an env server was accepted, by its log."""
+    return log.read_text().count("connected: ") if log.exists() else 0
+
+
+def descendants(pid: int, module: str = "") -> set[int]:
+    """Running processes that `pid` started, directly or not, with `module` in their command."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
+    found: set[int] = set()
+    while new := {child for child, parent in parents.items() if parent in {pid, *found}} - found:
+        found |= new
+    return {child for child in found if module in _command(child)}
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that is more than an exit code waiting to be read."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] != "Z"
+
+
+def _stat(pid: int) -> list[str]:
+    """State and parent's number, then more; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""

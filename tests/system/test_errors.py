@@ -1,0 +1,206 @@
+"""What a user gets wrong ends in one clear line and a documented exit code, and everything ends."""
+
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from learner.cli.fleet import socket_address
+from seedrl.errors import ExitCode
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import processes
+from processes import TINY, TRAIN, Program, Programs
+
+LEARNER = ("learner", "cartpole_r2d2", *TINY)
+
+# An environment of which two machines have different versions.
+CHANGED = """
+import os
+
+import gymnasium
+import numpy as np
+
+
+class Changed(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (int(os.environ["SIZE"]),), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(self.observation_space.shape, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(self.observation_space.shape, np.float32), 0.0, False, False, {}
+
+
+def make():
+    return Changed()
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    with Programs(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with socket_address() as own:
+        yield own
+
+
+def serving(learner: Program) -> Program:
+    """The learner, once it serves."""
+    processes.wait_for(lambda: ", serving " in learner.stderr, learner)
+    return learner
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ("--replay.min-step", "64"),
+            "unknown option --replay.min-step; did you mean --replay.min-steps?",
+        ),
+        (
+            ("--replay.page-steps", "3"),
+            "replay.page_steps: a stride of 16 steps is not a whole number of pages of 3",
+        ),
+        (
+            ("--learning.tolerance-updates", "0.5"),
+            "learning.tolerance_updates: expected at least 1, got 0.5",
+        ),
+        (
+            ("--replay.min-steps", "4096"),
+            "replay.min_steps: expected at most replay.capacity_steps (2048)",
+        ),
+    ],
+    ids=["unknown field", "page", "tolerance", "minimum"],
+)
+def test_a_wrong_config_is_told_before_anything_starts(
+    programs: Programs, tmp_path: Path, flags: tuple[str, ...], expected: str
+) -> None:
+    workdir = tmp_path / "run"
+    code, line = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags).error()
+    assert code == ExitCode.USAGE == 2
+    assert line.startswith(f"seedrl: error: {expected}")
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (
+            ("--replay.capacity-steps", "1000000000000"),
+            "error: replay.capacity_steps: the replay needs ",
+        ),
+        (("--environment.id", "NoSuch-v0"), "refuses: cannot build NoSuch-v0: NameNotFound"),
+    ],
+    ids=["memory", "environment"],
+)
+def test_what_only_a_learner_can_know_ends_the_whole_run(
+    programs: Programs, tmp_path: Path, flags: tuple[str, ...], expected: str
+) -> None:
+    workdir = tmp_path / "run"
+    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags)
+    processes.wait_for(lambda: len(processes.descendants(run.pid)) == 3, run)
+    children = processes.descendants(run.pid)
+    code, line = run.error()
+    assert code == ExitCode.USAGE
+    assert line.startswith("python -m learner: error: ")
+    assert expected in line
+    processes.wait_until_gone(children, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (
+            "math:sqrt",
+            "math:sqrt is not among the factories that this env server may build "
+            "(envs_server.envs.*); start it with --allow-env 'math:sqrt'",
+        ),
+        ("Pendulum-v1", "expected a Discrete action space, got Box(-2.0, 2.0, (1,), float32)"),
+    ],
+    ids=["not allowed", "not discrete"],
+)
+def test_a_refusal_is_told_on_both_sides(
+    programs: Programs, tmp_path: Path, address: str, environment: str, expected: str
+) -> None:
+    flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", environment)
+    learner = programs(*LEARNER, *flags)
+    env_server = programs("envs_server", "--learner", address, "--num-envs", 6)
+    code, line = learner.error()
+    assert code == ExitCode.USAGE
+    assert line.startswith("python -m learner: error: env server ")
+    assert line.endswith(f"refuses: {expected}")
+    assert env_server.end() == 2
+    assert env_server.stderr.endswith(f"{expected}\n")
+    assert "Traceback" not in env_server.stderr
+
+
+def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on(
+    programs: Programs, tmp_path: Path, address: str
+) -> None:
+    (tmp_path / "changed.py").write_text(CHANGED)
+    workdir = tmp_path / "run"
+    flags = ("--workdir", workdir, "--bind", address, "--environment.id", "changed:make")
+    learner = programs(*LEARNER, *flags)
+    command = ("envs_server", "--learner", address, "--num-envs", 3, "--allow-env", "changed:*")
+    first = programs(*command, SIZE="4")
+    processes.wait_for(lambda: "connected: " in first.stderr, first)
+    second = programs(*command, SIZE="5", PYTHONWARNINGS="error")
+    assert second.end() == 2
+    difference = "observation: expected float32[4], got float32[5]"
+    assert second.stderr.splitlines()[-1].endswith(difference)
+    assert "Traceback" not in second.stderr
+    # It was a server among others: the run goes on, and says who was turned away.
+    processes.wait_for(lambda: ": this environment differs from " in learner.stderr, learner)
+    assert difference in learner.stderr
+    assert first.process.poll() is None
+    assert first.stderr.count("connected: ") == 1
+
+
+def test_a_port_that_is_in_use(programs: Programs, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, line = programs(*LEARNER, "--workdir", tmp_path / "run", "--bind", bind).error()
+    assert code == ExitCode.ADDRESS_IN_USE == 98
+    assert line.startswith(f"python -m learner: error: cannot serve on {bind}: the address is in")
+
+
+def test_a_socket_or_a_folder_that_another_learner_uses(
+    programs: Programs, tmp_path: Path, address: str
+) -> None:
+    workdir = tmp_path / "run"
+    first = serving(programs(*LEARNER, "--workdir", workdir, "--bind", address))
+    same_socket = programs(*LEARNER, "--workdir", tmp_path / "other", "--bind", address)
+    same_folder = programs(*LEARNER, "--workdir", workdir, "--bind", f"{address}2")
+    code, line = same_socket.error()
+    assert code == ExitCode.ADDRESS_IN_USE
+    assert line.startswith(f"python -m learner: error: cannot serve on {address}: another learner")
+    code, line = same_folder.error()
+    assert code == ExitCode.ADDRESS_IN_USE
+    assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
+    # The one that was there first did not notice, and a learner without env servers can be stopped.
+    assert first.process.poll() is None
+    first.signal(signal.SIGTERM)
+    assert first.end(seconds=30) == 0
+
+
+def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
+    (workdir / "checkpoints" / "000000000007").mkdir(parents=True)
+    unreadable = programs(*LEARNER, "--workdir", workdir)
+    missing = programs(*LEARNER, "--workdir", tmp_path / "none", "--resume", "must")
+    code, line = unreadable.error()
+    assert code == ExitCode.UNREADABLE_CHECKPOINT == 74
+    assert line.startswith("python -m learner: error: expected an intact checkpoint in ")
+    code, line = missing.error()
+    assert code == ExitCode.UNREADABLE_CHECKPOINT
+    assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")

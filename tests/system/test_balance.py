@@ -77,9 +77,9 @@ def compilations() -> Iterator[list[str]]:
     """Collects the names of what is traced or compiled meanwhile, in any thread."""
     names: list[str] = []
 
-    def listen(name: str, seconds: float, **fields: object) -> None:
-        if name.startswith("/jax/core/compile"):
-            names.append(f"{name} {fields}")
+    def listen(event: str, duration_secs: float, **fields: str | int) -> None:
+        if event.startswith("/jax/core/compile"):
+            names.append(f"{event} {fields}")
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
@@ -91,8 +91,7 @@ def compilations() -> Iterator[list[str]]:
 @pytest.fixture(scope="module", params=[3.7, 0.3], ids=["learning-bound", "sampling-bound"])
 def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], LearnerRun]) -> Balance:
     run = learner_run(config(request.param))
-    for _ in range(2):
-        run.add_env_server(3)
+    run.add_env_server(TRAINING_SLOTS + 1)
     run.start()
     owed: list[float] = []
 
@@ -107,7 +106,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
         run.wait_for_slots(TRAINING_SLOTS + 1)
         # Also after an env server went and another came.
         run.kill(run.env_servers[0])
-        run.add_env_server(3)
+        run.add_env_server(TRAINING_SLOTS + 1)
         run.wait_for_slots(TRAINING_SLOTS + 1)
         updates = run.session.learning.updates + 40
         run.run_until(has_run, f"{updates} updates")

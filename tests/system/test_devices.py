@@ -47,8 +47,7 @@ class Devices(NamedTuple):
 @pytest.fixture(scope="module")
 def devices(learner_run: Callable[[Config], LearnerRun]) -> Devices:
     run = learner_run(CONFIG)
-    for _ in range(2):
-        run.add_env_server(3)
+    run.add_env_server(TRAINING_SLOTS)
     run.start()
     # Until the ring of every shard has gone round.
     run.run_until(

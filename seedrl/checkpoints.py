@@ -124,7 +124,7 @@ def latest(directory: Path) -> Checkpoint | None:
         return None
     with contextlib.suppress(OSError), _writing(directory, timeout_seconds=0.0, create=False):
         _remove_temporary(directory)
-    problems = []
+    problems: list[str] = []
     for _, path in reversed(_listed(directory)):
         problem = manifest.damage(path)
         if problem is None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from learner.cli.fleet import socket_address
-from seedrl.errors import ExitCode
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import processes
 from processes import TINY, TRAIN, Program, Programs
 
+USAGE, UNREADABLE_CHECKPOINT, ADDRESS_IN_USE = 2, 74, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
 
 # An environment of which two machines have different versions.
@@ -87,7 +87,7 @@ def test_a_wrong_config_is_told_before_anything_starts(
 ) -> None:
     workdir = tmp_path / "run"
     code, line = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags).error()
-    assert code == ExitCode.USAGE == 2
+    assert code == USAGE
     assert line.startswith(f"seedrl: error: {expected}")
     assert not workdir.exists()
 
@@ -111,7 +111,7 @@ def test_what_only_a_learner_can_know_ends_the_whole_run(
     processes.wait_for(lambda: len(processes.descendants(run.pid)) == 3, run)
     children = processes.descendants(run.pid)
     code, line = run.error()
-    assert code == ExitCode.USAGE
+    assert code == USAGE
     assert line.startswith("python -m learner: error: ")
     assert expected in line
     processes.wait_until_gone(children, seconds=1.0)
@@ -136,7 +136,7 @@ def test_a_refusal_is_told_on_both_sides(
     learner = programs(*LEARNER, *flags)
     env_server = programs("envs_server", "--learner", address, "--num-envs", 6)
     code, line = learner.error()
-    assert code == ExitCode.USAGE
+    assert code == USAGE
     assert line.startswith("python -m learner: error: env server ")
     assert line.endswith(f"refuses: {expected}")
     assert env_server.end() == 2
@@ -170,7 +170,7 @@ def test_a_port_that_is_in_use(programs: Programs, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         code, line = programs(*LEARNER, "--workdir", tmp_path / "run", "--bind", bind).error()
-    assert code == ExitCode.ADDRESS_IN_USE == 98
+    assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {bind}: the address is in")
 
 
@@ -182,10 +182,10 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
     same_socket = programs(*LEARNER, "--workdir", tmp_path / "other", "--bind", address)
     same_folder = programs(*LEARNER, "--workdir", workdir, "--bind", f"{address}2")
     code, line = same_socket.error()
-    assert code == ExitCode.ADDRESS_IN_USE
+    assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {address}: another learner")
     code, line = same_folder.error()
-    assert code == ExitCode.ADDRESS_IN_USE
+    assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
     # The one that was there first did not notice, and a learner without env servers can be stopped.
     assert first.process.poll() is None
@@ -199,8 +199,8 @@ def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path
     unreadable = programs(*LEARNER, "--workdir", workdir)
     missing = programs(*LEARNER, "--workdir", tmp_path / "none", "--resume", "must")
     code, line = unreadable.error()
-    assert code == ExitCode.UNREADABLE_CHECKPOINT == 74
+    assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: expected an intact checkpoint in ")
     code, line = missing.error()
-    assert code == ExitCode.UNREADABLE_CHECKPOINT
+    assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")

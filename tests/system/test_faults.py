@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
+ACCOUNTS = ("accepted", "answered", "struck", "stored", "partial", "discarded", "evaluation")
+
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
@@ -40,10 +42,7 @@ def address() -> Iterator[str]:
 
 def check_ledger(line: dict[str, Any]) -> None:
     """The accounts of one line of metrics; what is queued or dispatched is at most a row a slot."""
-    account = {
-        name: line.get(f"ledger/{name}", 0)
-        for name in "accepted answered struck stored partial discarded evaluation".split()
-    }
+    account = {name: line.get(f"ledger/{name}", 0) for name in ACCOUNTS}
     in_flight = account["accepted"] - account["answered"] - account["struck"]
     assert 0 <= in_flight <= 6, account
     kept = account["stored"] + account["partial"] + account["evaluation"]

@@ -1,0 +1,111 @@
+"""What a user brings, and what is bundled, trains through the same programs."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import processes
+from processes import TINY, TRAIN, Programs
+
+pytestmark = pytest.mark.slow
+
+CORRIDOR = """
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    LoggingConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl_plugin.dqn import DQNConfig
+
+
+def config() -> Config:
+    return Config(
+        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 5}'),
+        agent=DQNConfig(),
+        serving=ServingConfig(training_slots=4, evaluation_slots=2),
+        replay=ReplayConfig(capacity_steps=2_000, min_steps=64),
+        learning=LearningConfig(batch_sequences=16, total_steps=20_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
+        ),
+        logging=LoggingConfig(interval_seconds=0.2),
+    )
+"""
+
+# The cart's position and angle apart, in a dict with a tuple in it.
+DICT = """
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Apart(gymnasium.ObservationWrapper):
+    def __init__(self, environment):
+        super().__init__(environment)
+        self.observation_space = spaces.Dict(
+            {
+                "cart": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+                "pole": spaces.Tuple([spaces.Box(-np.inf, np.inf, (), np.float32)] * 2),
+            }
+        )
+
+    def observation(self, observation):
+        return {"cart": observation[:2], "pole": (observation[2], observation[3])}
+
+
+def make():
+    return Apart(gymnasium.make("CartPole-v1"))
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    with Programs(tmp_path) as started:
+        yield started
+
+
+def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
+    programs: Programs, tmp_path: Path
+) -> None:
+    (tmp_path / "corridor.py").write_text(CORRIDOR)
+    workdir = tmp_path / "run"
+    run = programs(*TRAIN, "corridor.py", "--workdir", workdir)
+    assert run.end() == 0, run.stderr
+    last = processes.records(workdir, "evaluation")[-1]
+    assert last["is_confirmation"]
+    assert last["mean_return"] == 1.0
+    assert processes.records(workdir)[-1]["updates"] > 0
+    saved = json.loads((workdir / "config.json").read_text())["config"]
+    assert saved["agent"]["type"] == "seedrl_plugin.dqn:DQNConfig"
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("cartpole_r2d2", ("--environment.id=apart:make", "--environment.vectorization=sync")),
+        ("catch_r2d2", ()),
+    ],
+    ids=["dict", "catch"],
+)
+def test_r2d2_trains_on_what_the_env_servers_give(
+    programs: Programs, tmp_path: Path, name: str, flags: tuple[str, ...]
+) -> None:
+    (tmp_path / "apart.py").write_text(DICT)
+    workdir = tmp_path / "run"
+    limits = ("--learning.total-steps", 200, "--env-servers", 1)
+    run = programs(*TRAIN, name, "--workdir", workdir, *TINY, *flags, *limits)
+    assert run.end() == 0, run.stderr
+    last = processes.records(workdir)[-1]
+    assert last["env_steps"] >= 200
+    assert last["updates"] > 0
+    assert last["ledger/evaluation"] > 0
+    assert (workdir / "learning_curve.png").stat().st_size > 0

@@ -260,7 +260,7 @@ def toy(request: pytest.FixtureRequest) -> Setting:
 def test_policy_lag_is_that_of_the_trained_rows(toy: Setting) -> None:
     sequence = _sequence(TOY)
     sequence.steps.version[:] = -(10**6)  # burn-in and bootstrap rows do not count
-    sequence.steps.version[2:5] = np.arange(3 * B).reshape(3, B)
+    sequence.steps.version[2:5] = np.arange(3 * B)[::-1].reshape(3, B)  # 0 on the last device
     state = toy.state._replace(updates=np.int32(30))
     _, _, metrics = _learn(toy, state, toy.memory(sequence))
     assert metrics["policy_lag_updates"] == 30 - (3 * B - 1) / 2

@@ -83,14 +83,18 @@ def _act(
 def _loss(
     window: WindowSpec, params: Tree, target: Tree, sequence: Sequence, weights: Array, key: Array
 ) -> tuple[Array, LossOutput]:
-    del target, weights, key
+    del target, weights
     rows = slice(window.burn_in, window.burn_in + window.unroll)
     reward = jnp.mean(sequence.steps.timestep.reward[rows])
     versions = sequence.steps.extras["version"][rows].astype(jnp.float32)
+    drawn = jax.random.uniform(key)
     metrics = {
         "learner_version": params["version"],
         "acting_version": jnp.mean(versions),
         "trained_reward": reward,
+        # The learner takes means over devices; these two tell whether the keys were equal.
+        "drawn": drawn,
+        "drawn_squared": jnp.square(drawn),
     }
     priorities = priority(sequence.steps.extras["hash"][0], is_initial=False)
     return params["seen"] * reward, LossOutput(priorities, metrics)

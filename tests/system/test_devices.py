@@ -1,7 +1,6 @@
 """Learning on four devices: slots are spread over shards, and the devices stay the same."""
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -66,7 +65,7 @@ def devices(learner_run: Callable[[Config], LearnerRun]) -> Devices:
 
 
 def test_every_shard_holds_its_own_slots_and_whole_sequences_of_them(devices: Devices) -> None:
-    assert devices.broken == []
+    assert devices.broken[:10] == []
     shards = {stream.slot: stream.shard for stream in devices.oracle.streams.values()}
     assert shards == {slot: slot % NUM_DEVICES for slot in range(TRAINING_SLOTS)}
     assert [shard.num_pages for shard in devices.outcome.shards] == [60] * NUM_DEVICES
@@ -91,10 +90,8 @@ def test_all_devices_apply_every_update_with_the_mean_gradient(devices: Devices)
     assert devices.params[0]["seen"] == pytest.approx(float(np.sum(rewards)), rel=1e-5)
 
 
-def test_devices_draw_different_sequences(devices: Devices) -> None:
-    # Were all keys the same, positions within the shards' rings would be drawn in step.
-    learned = [
-        tuple(shard.state.mass[shard.starts] > 9**CONFIG.replay.priority_exponent)
-        for shard in devices.outcome.shards
-    ]
-    assert Counter(learned).most_common(1)[0][1] == 1
+def test_every_device_draws_with_a_key_of_its_own(devices: Devices) -> None:
+    observed = devices.outcome.observed
+    variance = np.array(observed["drawn_squared"]) - np.square(observed["drawn"])
+    assert variance.min() > 1e-6
+    assert len(set(observed["drawn"])) == len(observed["drawn"])

@@ -20,8 +20,8 @@ from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent, Oracle
 
 # Two pages to a stride, and sequences that end within a page.
-WINDOW = WindowSpec(burn_in=3, unroll=8, bootstrap=2, stride=4)
-PAGE_STEPS = 2
+WINDOW = WindowSpec(burn_in=3, unroll=16, bootstrap=2, stride=8)
+PAGE_STEPS = 4
 # An odd number: every length both terminates and is truncated.
 LENGTHS = (1, 2, WINDOW.unroll - 1, WINDOW.unroll, WINDOW.unroll + 1, 40, 3)
 NUM_ACTIONS = 5
@@ -53,15 +53,15 @@ class Experience(NamedTuple):
 def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
     run = learner_run(CONFIG)
     # Uneven on purpose: batches of 1 to 7 rows, where shapes for 2, 3, 4 and 7 are compiled.
-    victim = run.add_env_server(3)
-    for num_envs in (5, 2):
+    victim = run.add_env_server(5)
+    for num_envs in (3, 2):
         run.add_env_server(num_envs)
     run.start()
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
     run.run_for(env_steps=1500)
     run.kill(victim)
     run.run_for(env_steps=300)
-    run.add_env_server(4)
+    run.add_env_server(6)
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
     run.run_for(env_steps=1500, updates=20)
     outcome = run.finish()
@@ -70,7 +70,7 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
 
 
 def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Experience) -> None:
-    assert experience.broken == []
+    assert experience.broken[:10] == []
     streams = experience.oracle.streams.values()
     # Nothing was evicted: every stream is there from its first row on.
     assert all(stream.pages[0] == 0 for stream in streams)

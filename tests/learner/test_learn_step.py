@@ -234,7 +234,7 @@ def _toy_loss(
     # the metrics show and the loss does not see.
     rewards = sequence.steps.timestep.reward.sum(axis=0)
     loss = jnp.mean(weights * (rewards * params + jnp.sqrt(params)))
-    return loss, LossOutput(rewards, {"draw": jax.random.uniform(key)})
+    return loss, LossOutput(rewards, {"draw": jax.random.uniform(key), "target": target})
 
 
 TOY = Agent(
@@ -244,7 +244,7 @@ TOY = Agent(
     act=R2D2.act,
     exploration=R2D2.exploration,
     evaluation_exploration=0.0,
-    init_target=lambda params: jnp.int32(0),
+    init_target=lambda params: jnp.float32(0),
     update_target=lambda params, target, updates: target + 100 + updates,
     loss=_toy_loss,
     initial_priorities=R2D2.initial_priorities,
@@ -290,8 +290,9 @@ def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> Non
 
 def test_the_target_sees_the_number_of_this_update(toy: Setting) -> None:
     state = toy.state
-    for expected in (101, 203, 306):
-        state, _, _ = _learn(toy, state, toy.memory(_sequence(TOY)))
+    for before, expected in ((0, 101), (101, 203), (203, 306)):
+        state, _, metrics = _learn(toy, state, toy.memory(_sequence(TOY)))
+        assert metrics["target"] == before  # what the loss was given
         assert state.target == expected
     assert state.updates == 3
 
@@ -307,6 +308,14 @@ def test_every_update_draws_anew_and_from_the_state_alone(toy: Setting) -> None:
     first = draws(toy.state)
     assert len(set(first)) == 3
     assert draws(toy.state) == first
+
+
+def test_the_target_becomes_what_the_parameters_are_after_the_update() -> None:
+    setting = _r2d2(1)
+    state = setting.state
+    for seed in range(2):  # the second update is due to copy
+        state, _, _ = _learn(setting, state, setting.memory(_sequence(R2D2, seed)))
+    _assert_same(state.target, state.params)
 
 
 def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> None:

@@ -85,14 +85,24 @@ def restore_state(
     try:
         return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
     except CheckpointError as error:
-        saved = from_json(checkpoint.meta["config"])
-        fields = [line for line in difference(saved, config) if line.startswith("agent")]
-        if not fields:
-            raise
-        raise CheckpointError(
-            f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir "
-            "or restore the config"
-        ) from error
+        raise by_field(error, checkpoint, config, ("agent",)) from error
+
+
+def by_field(
+    error: CheckpointError,
+    checkpoint: checkpoints.Checkpoint,
+    config: Config,
+    sections: tuple[str, ...],
+) -> CheckpointError:
+    """`error` told by the fields of `sections` that have changed since; as it is if none has."""
+    saved = from_json(checkpoint.meta["config"])
+    fields = [line for line in difference(saved, config) if line.startswith(sections)]
+    if not fields:
+        return CheckpointError(str(error))
+    return CheckpointError(
+        f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir "
+        "or restore the config"
+    )
 
 
 def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState | None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from learner.learn_step import LearnerState, build_learn_programs
 from learner.learning import Learning, Snapshot
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter, RateLimiterState
-from learner.saving import restore_replay, restore_state
+from learner.saving import by_field, restore_replay, restore_state
 from learner.service import Service
 from learner.sharding import map_programs, publish, stack_shards
 from learner.worker import Worker
@@ -26,6 +27,7 @@ from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_file import to_json
+from seedrl.errors import CheckpointError
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import ReplayState, paged_replay
 from seedrl.specs import EnvSpec
@@ -171,8 +173,14 @@ class Session:
     def _restored_replay(
         self, checkpoint: Checkpoint | None, memory: ReplayState, indices: list[PageIndex]
     ) -> tuple[ReplayState, list[PageIndex]]:
-        saved = None if checkpoint is None else restore_replay(checkpoint, memory)
-        if checkpoint is None or saved is None:
+        if checkpoint is None:
+            return memory, indices
+        try:
+            saved = restore_replay(checkpoint, memory)
+        except CheckpointError as error:
+            sections = ("agent", "replay", "learning.num_devices")
+            raise by_field(error, checkpoint, self._config, sections) from error
+        if saved is None:
             return memory, indices
         for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
             # Streams go on only under new leases, which have new names: nothing is continued.
@@ -183,8 +191,12 @@ class Session:
 
     def start(self) -> None:
         """Compiles everything, then starts both threads."""
-        self.acting.warm_up()
-        self.learning.warm_up(self._page, self._ladder.page_rows)
+        with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
+            for compiled in [
+                pool.submit(self.acting.warm_up),
+                pool.submit(self.learning.warm_up, self._page, self._ladder.page_rows),
+            ]:
+                compiled.result()
         for worker in self._workers:
             worker.start()
 

@@ -87,6 +87,7 @@ class LearnerRun:
         self.geometry = plan_geometry(config)
         self.metrics = RecordingMetrics(folder / "run")
         self.env_servers: list[subprocess.Popen[bytes]] = []
+        self._num_env_servers = 0
         self._folder = folder
         slots = SlotTable(
             training=config.serving.training_slots,
@@ -107,7 +108,8 @@ class LearnerRun:
         """Starts an env server with two groups."""
         command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
         command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
-        log = (self._folder / f"env_server_{len(self.env_servers)}.log").open("wb")
+        self._num_env_servers += 1
+        log = (self._folder / f"env_server_{self._num_env_servers}.log").open("wb")
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         with log:
             process = subprocess.Popen(command, stderr=log, env=environment)

@@ -13,7 +13,7 @@ from learner.episodes import EpisodeTracker
 from learner.evaluation import FrozenParams, Round, Score
 from learner.service import Service
 from learner.serving import Batch, Serving
-from learner.slots import SlotTable
+from learner.slots import SlotTable, session_seed
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
@@ -56,7 +56,7 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
     most = config.serving.training_slots + config.serving.evaluation_slots
     num_slots = min(most, episodes)
     slots = SlotTable(
-        training=0, evaluation=num_slots, seed=config.seed, epochs=checkpoint.meta["epochs"]
+        training=0, evaluation=num_slots, seed=session_seed(config.seed, "evaluation")
     )
     serving = Serving(slots, page_steps=1, deadline_seconds=config.serving.batch_deadline_seconds)
     spec = EnvSpec.from_json(checkpoint.meta["env_spec"])

@@ -37,6 +37,11 @@ class Snapshot(NamedTuple):
     replay: ReplayState | tuple[()]
 
 
+class _SnapshotRequest(NamedTuple):
+    with_replay: bool
+    answer: Channel[Snapshot]
+
+
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
@@ -74,8 +79,7 @@ class Learning:
         self._acting_device = acting_device
         self._publish_every = publish_every_updates
         self._in_flight: Mapping[str, Array] = {}
-        self._snapshot_request: Mailbox[bool | None] = Mailbox(None)
-        self._snapshots: Channel[Snapshot] = Channel(1)
+        self._snapshot_request: Mailbox[_SnapshotRequest | None] = Mailbox(None)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
 
@@ -94,12 +98,9 @@ class Learning:
         for rows in page_rows:
             pages = jax.tree.map(lambda x, n=rows: jnp.zeros((n, *x.shape), x.dtype), page)
             self._replay = self._programs.insert(self._replay, pages, self._plan([], [], rows))
-        # Twice: what the program returns lies otherwise on its devices than what a session built or
-        # restored, and is compiled for anew.
-        for _ in range(2):
-            self._state, self._replay, metrics = self._programs.learn(
-                self._state, self._replay, np.bool_(False)
-            )
+        self._state, self._replay, metrics = self._programs.learn(
+            self._state, self._replay, np.bool_(False)
+        )
         self._publish()
         jax.block_until_ready((metrics, self._params.get().params))
 
@@ -109,8 +110,9 @@ class Learning:
         self._limiter.set_ready(is_ready)
         for item in self._pages.take_all(timeout=0.0 if is_ready else _POLL_SECONDS):
             self._insert(item)
-        if self._snapshot_request.get() is not None:
-            self._take_snapshot()
+        request = self._snapshot_request.get()
+        if request is not None:
+            self._answer_snapshot(request)
         if not is_ready:
             return
         start = time.monotonic()
@@ -172,19 +174,22 @@ class Learning:
             FrozenParams(publish(self._state.params, self._acting_device), self.updates)
         )
 
-    def snapshot(self, *, with_replay: bool, timeout: float) -> Snapshot | None:
-        """A copy of everything, taken between two updates. Called by another thread."""
-        self._snapshot_request.put(with_replay)
-        snapshots = self._snapshots.take_all(timeout)
-        return snapshots[0] if snapshots else None
+    def request_snapshot(self, *, with_replay: bool) -> Channel[Snapshot]:
+        """Asks for a copy of everything, taken between two updates; the answer's channel.
 
-    def _take_snapshot(self) -> None:
-        with_replay = bool(self._snapshot_request.get())
+        Called by another thread. Each request has a channel of its own, so that an answer that
+        nobody waits for any more is not taken for the next one's.
+        """
+        request = _SnapshotRequest(with_replay, Channel(1))
+        self._snapshot_request.put(request)
+        return request.answer
+
+    def _answer_snapshot(self, request: _SnapshotRequest) -> None:
         self._snapshot_request.put(None)
-        self._snapshots.put(self.final_snapshot(with_replay=with_replay), timeout=0.0)
+        request.answer.put(self.final_snapshot(with_replay=request.with_replay), timeout=0.0)
 
     def final_snapshot(self, *, with_replay: bool) -> Snapshot:
-        """Like `snapshot`, for the thread that owns this object, or after that has ended."""
+        """A snapshot for the thread that owns this object, or after that has ended."""
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._indices], replay)

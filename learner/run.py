@@ -21,7 +21,7 @@ from learner.saving import Saver
 from learner.service import Service
 from learner.serving import Serving
 from learner.session import Session
-from learner.slots import SlotTable
+from learner.slots import SlotTable, session_seed
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check
@@ -76,8 +76,8 @@ def train(
     folder = RunFolder(workdir)
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
-    folder.record(config, command or sys.argv)
-    service = _service(config, geometry.page_steps, checkpoint)
+    session_number = folder.record(config, command or sys.argv)
+    service = _service(config, geometry.page_steps, checkpoint, session_number)
     progress = Progress()
     metrics = Metrics(folder.path)
     try:
@@ -137,13 +137,15 @@ def _tune_process() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def _service(config: Config, page_steps: int, checkpoint: Checkpoint | None) -> Service:
+def _service(
+    config: Config, page_steps: int, checkpoint: Checkpoint | None, session_number: int
+) -> Service:
     meta = {} if checkpoint is None else checkpoint.meta
     slots = SlotTable(
         training=config.serving.training_slots,
         evaluation=config.serving.evaluation_slots,
-        seed=config.seed,
-        epochs=meta.get("epochs", ()),
+        # Nothing that a killed session has not saved may decide on seeds: its own would come again.
+        seed=session_seed(config.seed, f"session {session_number}"),
     )
     serving = Serving(
         slots,

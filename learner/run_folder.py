@@ -53,11 +53,18 @@ class RunFolder:
             )
         return found
 
-    def record(self, config: Config, command: Sequence[str]) -> None:
-        """Writes the resolved configuration, and appends the command line."""
+    def record(self, config: Config, command: Sequence[str]) -> int:
+        """Writes the resolved configuration, and appends the command line to those before.
+
+        Returns the number of this session, from 1: one command line, one session.
+        """
         (self.path / "config.json").write_text(to_json(config) + "\n")
-        with (self.path / "command.txt").open("a") as file:
-            file.write(shlex.join(command) + "\n")
+        with (self.path / "command.txt").open("a+") as file:
+            file.write(shlex.join(command).replace("\n", " ") + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            return len(file.readlines())
 
     def close(self) -> None:
         """Lets others have the folder."""

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from learner.act_step import build_act_programs, example_page
@@ -21,7 +20,7 @@ from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter, RateLimiterState
 from learner.saving import by_field, restore_replay, restore_state
 from learner.service import Service
-from learner.sharding import map_programs, publish, stack_shards
+from learner.sharding import map_programs, publish, replicate, stack_shards
 from learner.worker import Worker
 from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
@@ -121,7 +120,7 @@ class Session:
             # The acting key of the checkpoint's session must not be used again.
             acting_key = jax.random.fold_in(acting_key, int(state.updates))
         # The learn step consumes its state; these copies belong to it alone.
-        state = jax.tree.map(jnp.array, LearnerState(*state))
+        state = replicate(LearnerState(*state), geometry.devices)
 
         acting_device = geometry.devices[0]
         version = int(state.updates)
@@ -222,15 +221,17 @@ class Session:
             "config": to_json(self._config),
             "env_spec": self._spec.to_json(),
             "env_steps": self.acting.training_steps,
-            "epochs": self._service.epochs(),
             "limiter": list(self._limiter.state()),
         }
 
     def snapshot(self) -> Snapshot | None:
-        """A copy of the learning thread's state while it runs; None if that takes too long."""
-        return self.learning.snapshot(
-            with_replay=self._config.checkpoint.replay, timeout=_SNAPSHOT_SECONDS
-        )
+        """A copy of the learning thread's state while it runs; None if it does not answer."""
+        answer = self.learning.request_snapshot(with_replay=self._config.checkpoint.replay)
+        deadline = time.monotonic() + _SNAPSHOT_SECONDS
+        while time.monotonic() < deadline and not self.failed.is_set():
+            for snapshot in answer.take_all(timeout=0.1):
+                return snapshot
+        return None
 
     def stop(self, timeout: float) -> bool:
         """Ends both threads after their present piece of work; whether they ended in time."""

@@ -54,6 +54,21 @@ def stack_shards(init: Callable[[], Tree], devices: Sequence[jax.Device]) -> Tre
     return jax.pmap(lambda _: init(), axis_name=AXIS, devices=devices)(jnp.arange(len(devices)))
 
 
+def replicate(state: Tree, devices: Sequence[jax.Device]) -> Tree:
+    """A copy of `state` on every device, laid out as `MappedPrograms.learn` returns it.
+
+    Laid out otherwise, the first update would be compiled once more than all that follow.
+    """
+    copies = jax.pmap(
+        lambda tree, _: jax.tree.map(jnp.copy, tree),
+        axis_name=AXIS,
+        in_axes=(None, 0),
+        out_axes=None,
+        devices=devices,
+    )
+    return copies(state, jnp.arange(len(devices)))
+
+
 @jax.jit
 def _copy(tree: Tree) -> Tree:
     return jax.tree.map(jnp.copy, tree)

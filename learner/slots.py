@@ -1,7 +1,6 @@
 """Slots as leases: which environment of which stream may use which row of the device's tables."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,16 +47,15 @@ class Lease:
 class SlotTable:
     """All slots: training slots 0..N-1, then evaluation slots. Not thread-safe.
 
-    A slot's epoch counts its leases. Epochs only grow, also across restarts of the learner, because
-    an environment's seed is a hash of (run seed, slot, epoch): a reconnect replays no episodes.
+    A slot's epoch counts its leases. An environment's seed is a hash of (seed, slot, epoch): a
+    reconnect replays no episodes. `seed` must differ between the sessions of a run.
     """
 
-    def __init__(self, *, training: int, evaluation: int, seed: int, epochs: Sequence[int] = ()):
+    def __init__(self, *, training: int, evaluation: int, seed: int):
         self.num_training = training
         self.num_slots = training + evaluation
         self.seed = seed
         self.epochs = np.zeros(self.num_slots, np.int64)
-        self.epochs[: len(epochs)] = epochs[: self.num_slots]
         self.rows = np.zeros(self.num_slots, np.int64)
         self.last_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
         self._leases = 0
@@ -124,7 +122,15 @@ class SlotTable:
         self._free = sorted([*self._free, *map(int, group.slots)], key=self._order.__getitem__)
 
 
-def environment_seed(run_seed: int, slot: int, epoch: int) -> int:
-    """A seed in [0, 2^31), different for each run seed, slot and epoch up to hash collisions."""
-    digest = hashlib.sha256(f"{run_seed}/{slot}/{epoch}".encode()).digest()
-    return int.from_bytes(digest[:4], "little") >> 1
+def environment_seed(seed: int, slot: int, epoch: int) -> int:
+    """A seed in [0, 2^31), different for each seed, slot and epoch up to hash collisions."""
+    return _hash(f"{seed}/{slot}/{epoch}")
+
+
+def session_seed(run_seed: int, session: str) -> int:
+    """The seed of a session's environments, in [0, 2^31)."""
+    return _hash(f"{run_seed}/{session}")
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") >> 1

@@ -3,7 +3,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from learner.slots import Lease, NoFreeSlotError, SlotTable, environment_seed
+from learner.slots import Lease, NoFreeSlotError, SlotTable, environment_seed, session_seed
 from seedrl.types import StepType
 
 
@@ -126,24 +126,18 @@ def test_the_seed_of_a_slot_and_epoch_is_the_same_on_every_machine() -> None:
     assert environment_seed(1, 2, 3) == 1470002382
 
 
-def test_epochs_go_on_after_a_restart() -> None:
-    table = _table(3, 1)
-    before = [_lease_and_end(table) for _ in range(3)]
-    assert table.epochs.tolist() == [3, 3, 3, 3]
-    restored = SlotTable(training=3, evaluation=1, seed=0, epochs=table.epochs.tolist())
-    after = _lease_and_end(restored)
-    assert restored.epochs.tolist() == [4, 4, 4, 4]
-    for seeds, streams in before:
-        assert not set(seeds) & set(after[0])
-        assert not set(streams) & set(after[1])
-    assert after == _lease_and_end(table)
+def test_sessions_of_one_run_share_no_seed() -> None:
+    tables = [
+        SlotTable(training=3, evaluation=1, seed=session_seed(0, f"session {number}"))
+        for number in (1, 2, 3)
+    ]
+    seeds = [seed for table in tables for seed in _lease_and_end(table)[0]]
+    assert len(seeds) == len(set(seeds)) == 12
 
 
-@pytest.mark.parametrize(("saved", "expected"), [([4], [4, 0, 0]), ([1, 2, 3, 4], [1, 2, 3])])
-def test_epochs_of_another_number_of_slots_are_taken_as_far_as_they_go(
-    saved: list[int], expected: list[int]
-) -> None:
-    assert SlotTable(training=2, evaluation=1, seed=0, epochs=saved).epochs.tolist() == expected
+def test_a_session_has_the_same_seeds_again_under_the_same_run_seed() -> None:
+    assert session_seed(3, "session 1") == session_seed(3, "session 1")
+    assert session_seed(3, "session 1") != session_seed(4, "session 1")
 
 
 def test_a_new_lease_starts_a_page_and_an_episode() -> None:

@@ -44,7 +44,7 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 	$(BIN)/seedrl train cartpole_r2d2 $(ARGS)
 
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Check formatting, lint, types and the directions of imports
 	$(BIN)/ruff format --check .

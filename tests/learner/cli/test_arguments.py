@@ -40,7 +40,7 @@ def test_without_flags_the_config_is_that_of_the_file() -> None:
 
 
 def test_flags_override_fields_at_every_depth() -> None:
-    flags = "--number 4 --seed 5 --learning.batch-sequences 64 --agent.network.core-size 16"
+    flags = "--number 4 --seed 5 --learning.batch-sequences 48 --agent.network.core-size 16"
     flags += " --agent.network.torso-sizes 8 9 --evaluation.target-return None"
     options, config = parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
     assert options.number == 4

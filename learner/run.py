@@ -114,7 +114,11 @@ def train(
 
 
 def _on_sigterm(stop: threading.Event) -> None:
-    """First SIGTERM or SIGINT: end in good order. Second: end now, with 143."""
+    """First SIGTERM or SIGINT: end in good order. Second: end now, with 143.
+
+    SIGUSR1 comes from the kernel when `seedrl train` has died, once for each of its threads that
+    was this process's parent for a moment: it ends in good order however often it comes.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -125,6 +129,7 @@ def _on_sigterm(stop: threading.Event) -> None:
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGUSR1, lambda number, frame: stop.set())
 
 
 def _tune_process() -> None:

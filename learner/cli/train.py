@@ -105,7 +105,7 @@ def _learner_command(argv: Sequence[str], config: Config, workdir: Path, address
         arguments=(sys.executable, "-m", "learner", *_without_fleet_flags(argv), *flags),
         environment=fleet.child_environment(),
         log=None,
-        ending=signal.SIGTERM,
+        ending=signal.SIGUSR1,
     )
 
 

@@ -204,7 +204,7 @@ def test_a_difference_names_each_field() -> None:
     )
     assert config_file.difference(config, config) == []
     assert config_file.difference(config, other) == [
-        "agent.unroll: expected 20, got 100",
+        f"agent.unroll: expected {config.agent.unroll}, got 100",
         "seed: expected 0, got 3",
     ]
 

@@ -35,16 +35,18 @@ def config() -> Config:
                 frame_stack=1,
             ),
             burn_in=10,
-            unroll=20,
-            n_steps=5,
+            unroll=10,
+            n_steps=20,
             stride=10,
+            gamma=0.99,
             learning_rate=1e-3,
-            target_update_interval=100,
+            adam_epsilon=1e-5,
+            target_update_interval=50,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        serving=ServingConfig(training_slots=32, evaluation_slots=50),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560),
-        learning=LearningConfig(batch_sequences=32, replay_ratio=4.0, total_steps=1_000_000),
+        learning=LearningConfig(batch_sequences=64, replay_ratio=4.0, total_steps=1_000_000),
         evaluation=EvaluationConfig(
-            interval_seconds=5.0, episodes=20, target_return=475.0, confirm_episodes=100
+            interval_seconds=2.0, episodes=20, target_return=475.0, confirm_episodes=100
         ),
     )

@@ -1,7 +1,7 @@
 """Writes sampled sequences of a saved replay as an image: `python -m learner.replay_strip WORKDIR`.
 
 For looking at what is learned from, with one's own eyes: each row of the picture is one sequence,
-drawn by priority, every frame after the one before. Needs a run with `--checkpoint-replay` and image
+For looking at what is learned from with one's own eyes: each row of the picture is one sequence,
 observations `[H, W]`.
 """
 

@@ -79,7 +79,7 @@ class Program:
         """Waits for its end; its exit code, that of signal n being -n."""
         return self.process.wait(seconds)
 
-    def error(self, seconds: float = PATIENCE_SECONDS) -> tuple[int, str]:
+    def error(self, seconds: float = 120.0) -> tuple[int, str]:
         """Waits for its end; its exit code, and the one line that it told beside its progress."""
         code = self.end(seconds)
         lines = [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]

@@ -10,6 +10,7 @@ import gymnasium
 import pytest
 
 import seedrl.policy
+from seedrl import manifest
 from seedrl.checkpoints import latest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -75,15 +76,15 @@ def resume_from_the_older_checkpoint(programs: Programs, workdir: Path) -> None:
     total = found.meta["env_steps"] + 40
     flags = ("--resume", "must", "--learning.total-steps", total)
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING, *flags)
-    code, line = run.error()
-    assert code == 0
-    assert "damaged checkpoint, taking an older one: " in line
-    assert f"{newest:012d}" in line
+    assert run.end() == 0, run.stderr
+    damaged = workdir / "checkpoints" / f"{newest:012d}"
+    assert f"damaged checkpoint, taking an older one: {damaged}" in run.stderr
     lines = processes.records(workdir)[earlier:]
     assert lines[0]["replay_sequences"] > 0
     assert total <= lines[-1]["env_steps"] < total + 64
     assert older < lines[-1]["updates"]
-    assert steps(workdir)[-1] == lines[-1]["updates"]
+    # One more update may have been made between the last line and the end.
+    assert lines[-1]["updates"] <= steps(workdir)[-1] <= lines[-1]["updates"] + 2
 
 
 def evaluate(programs: Programs, workdir: Path) -> None:
@@ -126,14 +127,18 @@ def refuse_other_shapes_and_other_environments(programs: Programs, workdir: Path
 
 
 def give_up_if_nothing_is_intact(programs: Programs, workdir: Path) -> None:
-    for step in steps(workdir):
-        flip_a_byte(workdir / "checkpoints" / f"{step:012d}")
+    found = steps(workdir)
+    for step in found:
+        checkpoint = workdir / "checkpoints" / f"{step:012d}"
+        # The one that was damaged before may still be there; flipped again, it would be repaired.
+        if manifest.damage(checkpoint) is None:
+            flip_a_byte(checkpoint)
     learner = ("learner", "cartpole_r2d2", "--workdir", workdir, *TINY)
     learner = (*learner, "--bind", f"unix:{workdir}/socket")
     code, line = programs(*learner).error()
     assert code == UNREADABLE_CHECKPOINT
     assert "error: expected an intact checkpoint in " in line
-    assert "got 2 damaged; the newest: " in line
+    assert f"got {len(found)} damaged; the newest: " in line
     # A run that starts anew does not look at them.
     fresh = programs(*learner, "--resume", "never")
     processes.wait_for(lambda: ", serving " in fresh.stderr, fresh)

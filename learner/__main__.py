@@ -65,7 +65,13 @@ def _run(argv: Sequence[str]) -> int:
         config, workdir=options.workdir, resume=options.resume, command=["learner", *argv]
     )
     print_summary(summary)
-    return ExitCode.OK
+    return _result(config, env_steps=summary.env_steps, solved=summary.solved)
+
+
+def _result(config: Config, *, env_steps: int, solved: bool) -> ExitCode:
+    has_target = config.evaluation.target_return is not None
+    is_missed = has_target and not solved and env_steps >= config.learning.total_steps
+    return ExitCode.TARGET_MISSED if is_missed else ExitCode.OK
 
 
 if __name__ == "__main__":

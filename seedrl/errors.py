@@ -7,6 +7,7 @@ class ExitCode(enum.IntEnum):
     """How the binaries end. The numbers from 70 on follow sysexits.h where it has a fitting one."""
 
     OK = 0
+    TARGET_MISSED = 1  # all steps were taken, but evaluation.target_return was not reached
     USAGE = 2  # a bad config, bad usage, or an environment that is refused
     INTERNAL = 70  # a defect of ours: the traceback is printed
     UNREADABLE_CHECKPOINT = 74

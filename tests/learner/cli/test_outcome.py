@@ -24,6 +24,7 @@ def raising(error: BaseException) -> Callable[[], int]:
 def test_the_codes_are_those_that_are_documented() -> None:
     assert {code.name: code.value for code in ExitCode} == {
         "OK": 0,
+        "TARGET_MISSED": 1,
         "USAGE": 2,
         "INTERNAL": 70,
         "UNREADABLE_CHECKPOINT": 74,

@@ -131,10 +131,8 @@ def test_a_learner_that_comes_back_resumes_and_gets_its_env_servers_back(
     learner = programs(*command)
     env_server = programs("envs_server", "--learner", address, "--num-envs", 6)
     processes.wait_for(
-        lambda: any(line["updates"] > 0 for line in processes.records(workdir, "checkpoint")),
-        learner,
+        lambda: (found := latest(workdir / "checkpoints")) and found.step > 0, learner
     )
-    processes.wait_for(lambda: latest(workdir / "checkpoints"), learner)
     learner.signal(signal.SIGKILL)
     assert learner.end() == -signal.SIGKILL
     found = saved(workdir)

@@ -7,8 +7,8 @@ Command: `seedrl train cartpole_masked_r2d2`.
 
 Lab record
   Seed 0: 496.2 over 100 confirming episodes, 494.4 +- 1.4 by `seedrl evaluate`, after 270,284
-  environment steps and 146 seconds. `--agent.network.core none`: 37.5 after as many steps. Two cores of
-  an Intel Xeon at 2.5 GHz, no accelerator, shared with other work; 2026-11-20, commit e956753.
+  environment steps and 146 seconds. `--agent.network.core none`: 37.5 after as many steps. Two
+  cores of a Xeon at 2.5 GHz, no accelerator, shared with other work; 2026-11-20, commit e956753.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

@@ -6,9 +6,9 @@ Everything is scaled down from the paper to an episode of at most 500 steps and 
 Command: `seedrl train cartpole_r2d2`.
 
 Lab record
-  Seeds 0 to 4 (`make train ARGS="--seed S"`, then `seedrl evaluate RUN --episodes 100`): 500.0, 487.8,
+  Seeds 0 to 4 (`make train ARGS="--seed S"`, then `seedrl evaluate RUN`): 500.0, 487.8,
   500.0, 489.9, 500.0 over 100 episodes, after 200,692, 125,310, 235,006, 187,653 and 312,523
-  environment steps and 91, 57, 122, 90 and 143 seconds from start to exit. Two cores of an Intel Xeon
+  environment steps and 91, 57, 122, 90 and 143 seconds from start to exit. Two cores of a Xeon
   at 2.5 GHz, no accelerator, shared with other work; 2026-11-20, commit 5e77258.
 """
 

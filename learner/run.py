@@ -76,7 +76,7 @@ def train(
     folder = RunFolder(workdir)
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
-    session_number = folder.record(config, command or sys.argv)
+    session_number = folder.record_command(command or sys.argv)
     service = _service(config, geometry.page_steps, checkpoint, session_number)
     progress = Progress()
     metrics = Metrics(folder.path)
@@ -91,6 +91,7 @@ def train(
             service.stop()
             return _summary(None, None, {}, start, folder.path)
         session = Session(config, geometry, service, spec, metrics, checkpoint)
+        folder.record_config(config)
         progress.log(
             f"replay: {config.replay.capacity_steps} steps, "
             f"{session.replay_bytes / 2**20:.0f} MiB on each device; compiling"

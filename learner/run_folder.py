@@ -53,12 +53,12 @@ class RunFolder:
             )
         return found
 
-    def record(self, config: Config, command: Sequence[str]) -> int:
-        """Writes the resolved configuration, and appends the command line to those before.
-
-        Returns the number of this session, from 1: one command line, one session.
-        """
+    def record_config(self, config: Config) -> None:
+        """Writes the resolved configuration: once it is known to fit what the folder holds."""
         (self.path / "config.json").write_text(to_json(config) + "\n")
+
+    def record_command(self, command: Sequence[str]) -> int:
+        """Appends the command line to those before; returns the number of this session, from 1."""
         with (self.path / "command.txt").open("a+") as file:
             file.write(shlex.join(command).replace("\n", " ") + "\n")
             file.flush()

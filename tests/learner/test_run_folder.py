@@ -57,7 +57,8 @@ def test_the_config_is_the_last_one_and_all_command_lines_are_kept(tmp_path: Pat
     commands = [["python", "-m", "learner", "a b"], ["seedrl", "train", "x;y"]]
     for seed, command in enumerate(commands):
         config = Config(environment=environment, agent=R2D2Config(), seed=seed)
-        folder.record(config, command)
+        folder.record_config(config)
+        assert folder.record_command(command) == seed + 1
     folder.close()
     assert from_json((tmp_path / "config.json").read_text()) == config
     lines = (tmp_path / "command.txt").read_text().splitlines()

@@ -12,9 +12,9 @@ from learner.batch_ladder import BatchLadder
 from learner.channel import Channel, Mailbox
 from learner.episodes import EpisodeTracker
 from learner.evaluation import Evaluator, FrozenParams, Score
+from learner.lobby import Lobby
 from learner.metrics import Metrics, Role
 from learner.rate_limiter import RateLimiter
-from learner.service import Service
 from learner.serving import Batch
 from seedrl.types import Page, StepType, TimeStep
 
@@ -43,7 +43,7 @@ class Acting:
     def __init__(
         self,
         *,
-        service: Service,
+        lobby: Lobby,
         programs: ActPrograms,
         state: ActingState,
         ladder: BatchLadder,
@@ -57,7 +57,7 @@ class Acting:
         frames_per_step: int,
         training_steps: int = 0,
     ):
-        self._service = service
+        self._lobby = lobby
         self._programs = programs
         self._state = state
         self._ladder = ladder
@@ -92,7 +92,7 @@ class Acting:
             self._next_poll = now + _POLL_SECONDS
             self._poll(now)
         is_training_allowed = self._limiter.wait_to_act(0.0)
-        batch = self._service.next_batch(
+        batch = self._lobby.next_batch(
             is_training_allowed=is_training_allowed,
             is_evaluation_allowed=self._evaluator.is_running,
             timeout=_POLL_SECONDS,
@@ -103,8 +103,8 @@ class Acting:
             self._act(batch)
 
     def _poll(self, now: float) -> None:
-        self._evaluator.poll(now, self._params.get(), self._service.live_slots(evaluation=True))
-        ended = self._service.take_ended()
+        self._evaluator.poll(now, self._params.get(), self._lobby.live_slots(evaluation=True))
+        ended = self._lobby.take_ended()
         if ended:
             self._send(FilledPages((), (), (), ended))
 
@@ -116,7 +116,7 @@ class Acting:
             self._state, frozen.params, np.int32(frozen.version), slots, positions, timestep
         )
         actions = np.asarray(action)[: len(batch.slots)]
-        self._service.answer(batch, actions)
+        self._lobby.answer(batch, actions)
         end = time.monotonic()
         self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
         self._metrics.observe("inference_ms", 1e3 * (end - start))

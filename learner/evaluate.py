@@ -11,6 +11,7 @@ from learner.act_step import ActingState, ActPrograms, build_act_programs, examp
 from learner.batch_ladder import BatchLadder
 from learner.episodes import EpisodeTracker
 from learner.evaluation import FrozenParams, Round, Score
+from learner.lobby import Lobby
 from learner.service import Service
 from learner.serving import Batch, Serving
 from learner.slots import SlotTable, session_seed
@@ -60,10 +61,11 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
     )
     serving = Serving(slots, page_steps=1, deadline_seconds=config.serving.batch_deadline_seconds)
     spec = EnvSpec.from_json(checkpoint.meta["env_spec"])
-    service = Service(serving, config.environment, config.serving, spec=spec)
+    lobby = Lobby(serving, config.environment, spec=spec)
+    service = Service(lobby, config.serving)
     service.start()
     try:
-        player = _Player(config, checkpoint, spec, service, num_slots)
+        player = _Player(config, checkpoint, spec, lobby, num_slots)
         score = player.play(episodes)
     except BaseException:
         service.stop(grace_seconds=0.0)
@@ -89,7 +91,7 @@ class _Player:
         config: Config,
         checkpoint: checkpoints.Checkpoint,
         spec: EnvSpec,
-        service: Service,
+        lobby: Lobby,
         num_slots: int,
     ):
         agent: Agent = config.agent.build(spec)
@@ -99,7 +101,7 @@ class _Player:
         self._frozen = FrozenParams(
             jax.device_put(restored["params"], jax.local_devices()[0]), int(restored["updates"])
         )
-        self._service = service
+        self._lobby = lobby
         self._num_slots = num_slots
         self._ladder = BatchLadder(spec, num_training=0, num_evaluation=num_slots)
         self._episodes = EpisodeTracker(num_slots)
@@ -121,7 +123,7 @@ class _Player:
             if now >= next_look:
                 next_look = now + _POLL_SECONDS
                 round_ = self._current_round(round_, episodes)
-            batch = self._service.next_batch(
+            batch = self._lobby.next_batch(
                 is_training_allowed=False,
                 is_evaluation_allowed=round_ is not None,
                 timeout=_POLL_SECONDS,
@@ -132,9 +134,9 @@ class _Player:
                     return round_.score
 
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
-        if self._service.refusal is not None:
-            raise EnvironmentRefusedError(self._service.refusal)
-        live = self._service.live_slots(evaluation=True)
+        if self._lobby.refusal is not None:
+            raise EnvironmentRefusedError(self._lobby.refusal)
+        live = self._lobby.live_slots(evaluation=True)
         if len(live) < self._num_slots:
             return None
         return round_ or Round(self._frozen, live, episodes)
@@ -150,7 +152,7 @@ class _Player:
             timestep,
         )
         rows = len(batch.slots)
-        self._service.answer(batch, np.asarray(action)[:rows])
+        self._lobby.answer(batch, np.asarray(action)[:rows])
         step_type = timestep.step_type[:rows]
         ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:rows])
         round_.observe(batch.slots, step_type, ended)

@@ -12,9 +12,9 @@ from learner.acting import FilledPages
 from learner.channel import Channel, Mailbox
 from learner.evaluation import FrozenParams
 from learner.learn_step import LearnerState
+from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter
-from learner.service import Service
 from learner.sharding import MappedPrograms, publish
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
@@ -51,7 +51,7 @@ class Learning:
     def __init__(
         self,
         *,
-        service: Service,
+        lobby: Lobby,
         programs: MappedPrograms,
         state: LearnerState,
         replay: ReplayState,
@@ -65,7 +65,7 @@ class Learning:
         acting_device: jax.Device,
         publish_every_updates: int,
     ):
-        self._service = service
+        self._lobby = lobby
         self._programs = programs
         self._state = state
         self._replay = replay
@@ -158,7 +158,7 @@ class Learning:
         self._learned_version.put(self.updates)
         self._limiter.trained()
         self._metrics.count("updates", 1)
-        self._service.wake()
+        self._lobby.wake()
         if self.updates % self._publish_every == 0:
             self._publish()
 

@@ -14,6 +14,7 @@ import jax
 
 from learner.geometry import plan_geometry
 from learner.learning_curve import draw
+from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.progress import Progress
 from learner.run_folder import Resume, RunFolder
@@ -77,7 +78,8 @@ def train(
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
     session_number = folder.record_command(command or sys.argv)
-    service = _service(config, geometry.page_steps, checkpoint, session_number)
+    lobby = _lobby(config, geometry.page_steps, checkpoint, session_number)
+    service = Service(lobby, config.serving)
     progress = Progress()
     metrics = Metrics(folder.path)
     try:
@@ -86,11 +88,11 @@ def train(
             f"learner: {folder.path}, serving {address}, {len(geometry.devices)} x "
             f"{geometry.devices[0].device_kind}"
         )
-        spec = _wait_for_spec(service, stop)
+        spec = _wait_for_spec(lobby, stop)
         if spec is None:
             service.stop()
             return _summary(None, None, {}, start, folder.path)
-        session = Session(config, geometry, service, spec, metrics, checkpoint)
+        session = Session(config, geometry, lobby, spec, metrics, checkpoint)
         folder.record_config(config)
         progress.log(
             f"replay: {config.replay.capacity_steps} steps, "
@@ -143,9 +145,9 @@ def _tune_process() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
-def _service(
+def _lobby(
     config: Config, page_steps: int, checkpoint: Checkpoint | None, session_number: int
-) -> Service:
+) -> Lobby:
     meta = {} if checkpoint is None else checkpoint.meta
     slots = SlotTable(
         training=config.serving.training_slots,
@@ -159,17 +161,17 @@ def _service(
         deadline_seconds=config.serving.batch_deadline_seconds,
     )
     spec = EnvSpec.from_json(meta["env_spec"]) if "env_spec" in meta else None
-    return Service(serving, config.environment, config.serving, spec=spec)
+    return Lobby(serving, config.environment, spec=spec)
 
 
-def _wait_for_spec(service: Service, stop: threading.Event) -> EnvSpec | None:
+def _wait_for_spec(lobby: Lobby, stop: threading.Event) -> EnvSpec | None:
     """The first env server's spec; None if told to stop before one came."""
     while not stop.is_set():
-        spec = service.wait_for_spec(_TICK_SECONDS)
+        spec = lobby.wait_for_spec(_TICK_SECONDS)
         if spec is not None:
             return spec
-        if service.refusal is not None:
-            raise EnvironmentRefusedError(service.refusal)
+        if lobby.refusal is not None:
+            raise EnvironmentRefusedError(lobby.refusal)
     return None
 
 

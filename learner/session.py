@@ -16,10 +16,10 @@ from learner.evaluation import Evaluator, FrozenParams, Score
 from learner.geometry import Geometry, check_memory
 from learner.learn_step import LearnerState, build_learn_programs
 from learner.learning import Learning, Snapshot
+from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter, RateLimiterState
 from learner.saving import by_field, restore_replay, restore_state
-from learner.service import Service
 from learner.sharding import map_programs, publish, replicate, stack_shards
 from learner.worker import Worker
 from seedrl.agents.agent import Agent
@@ -48,14 +48,14 @@ class Session:
         self,
         config: Config,
         geometry: Geometry,
-        service: Service,
+        lobby: Lobby,
         spec: EnvSpec,
         metrics: Metrics,
         checkpoint: Checkpoint | None,
     ):
         self._config = config
         self._spec = spec
-        self._service = service
+        self._lobby = lobby
         self._metrics = metrics
         self._geometry = geometry
         agent: Agent = config.agent.build(spec)
@@ -139,7 +139,7 @@ class Session:
             ),
         )
         self.acting = Acting(
-            service=self._service,
+            lobby=self._lobby,
             programs=act_programs,
             state=jax.device_put(act_programs.init(acting_key), acting_device),
             ladder=self._ladder,
@@ -154,7 +154,7 @@ class Session:
             training_steps=training_steps,
         )
         self.learning = Learning(
-            service=self._service,
+            lobby=self._lobby,
             programs=map_programs(learn_programs, geometry.devices),
             state=state,
             replay=memory,
@@ -212,7 +212,7 @@ class Session:
         self._metrics.gauge("replay_ratio", self._limiter.measured_ratio)
         self._metrics.gauge("replay_ratio_target", self._config.learning.replay_ratio)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
-        for account, rows in self._service.ledger().items():
+        for account, rows in self._lobby.ledger().items():
             self._metrics.gauge(f"ledger/{account}", rows)
 
     def meta(self) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Session:
         """Ends both threads after their present piece of work; whether they ended in time."""
         self._limiter.close()
         self._pages.close()
-        self._service.wake()
+        self._lobby.wake()
         return all([worker.stop(timeout) for worker in self._workers])
 
     def final_snapshot(self) -> Snapshot:

@@ -3,13 +3,13 @@
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import grpc
 
-from learner.serving import ProtocolError, Serving
+from learner.lobby import Lobby
+from learner.serving import ProtocolError
 from learner.slots import Lease, NoFreeSlotError
-from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
@@ -32,67 +32,53 @@ class StreamError(Exception):
         self.is_told = is_told
 
 
-class Lobby:
-    """What all streams share: the serving core, its lock, and what is known of the environments.
-
-    Attributes:
-      changed: guards everything here and the serving core; notified at every change.
-      serving: the core.
-      environment: what env servers are told to build.
-      spec: what it looks like: given (from a checkpoint), or taken from the first Ready.
-      refusal: why the first env server that refused could not build it.
-      streams: open streams by the number of their lease.
-      ended: streams of experience that were cut and not yet reported.
-      is_open: False once the learner is stopping.
-    """
-
-    def __init__(self, serving: Serving, environment: EnvironmentConfig, spec: EnvSpec | None):
-        self.changed = threading.Condition()
-        self.serving = serving
-        self.environment = environment
-        self.spec = spec
-        self.refusal: str | None = None
-        self.streams: dict[int, Stream] = {}
-        self.ended: list[int] = []
-        self.is_open = True
-
-
 class Stream:
     """The learner's end of one stream. Its reader thread calls `read`; its gRPC thread `answers`.
 
     The reader thread alone owns `_expected`, `_lease` and `_layouts`; `outbox` connects the two.
     """
 
-    def __init__(self, lobby: Lobby, peer: str, clock: Callable[[], float]):
+    def __init__(self, lobby: Lobby, peer: str):
         self.peer = peer
         # What to send, a StreamError to end with, or None: end quietly.
         self.outbox: queue.SimpleQueue[Answer | StreamError | None] = queue.SimpleQueue()
         self.is_ready = threading.Event()
         self._lobby = lobby
-        self._clock = clock
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         self._expected: tuple[str, ...] = ("hello",)
 
     def read(self, requests: Iterable[Received]) -> None:
-        """Handles messages until the stream ends; whatever ends it, the lease ends too."""
+        """Receives messages until the stream ends; whatever ends it, the lease ends too."""
         end: StreamError | None = None
         try:
             for message in requests:
                 self._handle(message)
-        except (ProtocolError, WireError) as error:
-            end = StreamError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except StreamError as error:
-            end = error
-        except grpc.RpcError:
-            pass  # The peer is gone; there is nobody to tell.
-        except Exception:
-            # The text of an unexpected exception could hold anything: it stays in our own log.
-            _logger.exception("reading from env server %s failed", self.peer)
-            end = StreamError(grpc.StatusCode.INTERNAL, "internal error; see the learner's log")
+        except Exception as error:
+            end = self._verdict(error)
         finally:
-            self._close()
-            self.outbox.put(end)
+            self.close(end)
+
+    def receive(self, message: Received) -> bool:
+        """Handles one message; False if it has ended the stream. For a caller without threads."""
+        try:
+            self._handle(message)
+        except Exception as error:
+            self.close(self._verdict(error))
+            return False
+        return True
+
+    def _verdict(self, error: Exception) -> StreamError | None:
+        """How the stream ends after `error`; None if there is nobody left to tell."""
+        if isinstance(error, StreamError):
+            return error
+        if isinstance(error, ProtocolError | WireError):
+            return StreamError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if isinstance(error, grpc.RpcError):
+            return None
+        # The text of an unexpected exception could hold anything: it stays in our own log.
+        _logger.error("reading from env server %s failed", self.peer, exc_info=error)
+        return StreamError(grpc.StatusCode.INTERNAL, "internal error; see the learner's log")
 
     def _handle(self, message: Received) -> None:
         if isinstance(message, WireError):
@@ -182,7 +168,7 @@ class Stream:
         with self._lobby.changed:
             # Until there is a spec, whoever waits for it raises the refusal.
             is_told = self._lobby.spec is None
-            self._lobby.refusal = f"env server {self.peer} refuses: {refusal.reason}"
+            self._lobby.refused = f"env server {self.peer} refuses: {refusal.reason}"
             self._lobby.changed.notify_all()
         raise StreamError(grpc.StatusCode.FAILED_PRECONDITION, refusal.reason, is_told=is_told)
 
@@ -193,20 +179,21 @@ class Stream:
             raise ProtocolError(f"expected group < {len(self._layouts)}, got {header.group}")
         timestep = self._layouts[header.group].unpack(message.data)
         group = self._lease.groups[header.group]
-        now = self._clock()
+        now = self._lobby.clock()
         with self._lobby.changed:
             self._lobby.serving.step(group, header, timestep, now)
             self._lobby.changed.notify_all()
 
-    def _close(self) -> None:
-        if self._lease is None:
-            return
-        with self._lobby.changed:
-            self._lobby.streams.pop(self._lease.number, None)
-            self._lobby.serving.end(self._lease)
-            for group in self._lease.groups:
-                self._lobby.ended.extend(map(int, group.streams))
-            self._lobby.changed.notify_all()
+    def close(self, end: StreamError | None = None) -> None:
+        """Ends the lease, which cuts the streams of experience, and then the stream itself."""
+        if self._lease is not None:
+            with self._lobby.changed:
+                if self._lobby.streams.pop(self._lease.number, None) is not None:
+                    self._lobby.serving.end(self._lease)
+                    for group in self._lease.groups:
+                        self._lobby.ended.extend(map(int, group.streams))
+                    self._lobby.changed.notify_all()
+        self.outbox.put(end)
 
     def send_actions(self, payload: bytes) -> None:
         """Queues actions to be sent. Called by the acting thread."""

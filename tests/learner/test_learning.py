@@ -42,7 +42,7 @@ def _learning(skips: list[float], params: Mailbox[FrozenParams]) -> tuple[Learni
     limiter.acted(50)
     metrics = Metrics()
     fakes: dict[str, Any] = {
-        "service": SimpleNamespace(wake=lambda: None),
+        "lobby": SimpleNamespace(wake=lambda: None),
         "indices": [SimpleNamespace(num_sequences=9)],
         "metrics": metrics,
         "replay": (),

@@ -1,8 +1,6 @@
 """The real service over real gRPC; the env server is a script."""
 
 import queue
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 
 from learner.address import AddressLock
+from learner.lobby import Lobby
 from learner.service import Service
 from learner.serving import Batch, Serving
 from learner.slots import SlotTable
@@ -112,7 +111,7 @@ def _service(
         training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
     )
     serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
-    return Service(serving, ENVIRONMENT, config, spec=spec)
+    return Service(Lobby(serving, ENVIRONMENT, spec=spec), config)
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -132,7 +131,7 @@ def unix_service(tmp_path: Path) -> Iterator[Service]:
 
 
 def _next_batch(service: Service, *, evaluation: bool = False) -> Batch:
-    batch = service.next_batch(
+    batch = service.lobby.next_batch(
         is_training_allowed=not evaluation, is_evaluation_allowed=evaluation, timeout=_SECONDS
     )
     assert batch is not None
@@ -140,13 +139,13 @@ def _next_batch(service: Service, *, evaluation: bool = False) -> Batch:
 
 
 def _wait_for(service: Service, is_reached: Any) -> None:
-    changed = service._lobby.changed
+    changed = service.lobby.changed
     with changed:
         assert changed.wait_for(is_reached, _SECONDS)
 
 
 def _wait_until_free(service: Service, num_free: int) -> None:
-    slots = service._lobby.serving.slots
+    slots = service.lobby.serving.slots
     _wait_for(service, lambda: slots.num_free == num_free)
 
 
@@ -162,11 +161,11 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         seeds = [seed for group in assign.groups for seed in group.seeds]
         assert len(set(seeds)) == 6
         assert max(seeds) < 2**31
-        assert service.wait_for_spec(0.0) is None
+        assert service.lobby.wait_for_spec(0.0) is None
         client.send(_ready())
-        assert service.wait_for_spec(_SECONDS) == SPEC
-        assert service.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
-        assert service.live_slots(evaluation=True).tolist() == [4, 5]
+        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
+        assert service.lobby.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
+        assert service.lobby.live_slots(evaluation=True).tolist() == [4, 5]
 
 
 def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) -> None:
@@ -180,7 +179,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
                 batch = _next_batch(service)
                 for item in batch.pending:
                     seen[item.group.number] = item.timestep.observation["a"][0, 0]
-                service.answer(batch, 100 * sequence + batch.slots)
+                service.lobby.answer(batch, 100 * sequence + batch.slots)
             assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
             answers = {}
             for _ in range(2):
@@ -192,9 +191,9 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
         client.step(0, FIRST, group=2)
         batch = _next_batch(service, evaluation=True)
         assert (batch.evaluation, batch.slots.tolist()) == (True, [4, 5])
-        service.answer(batch, np.zeros(2, np.int32))
+        service.lobby.answer(batch, np.zeros(2, np.int32))
         assert isinstance(client.receive(), ActionsPayload)
-    ledger = service.ledger()
+    ledger = service.lobby.ledger()
     assert (ledger["accepted"], ledger["answered"], ledger["stored"]) == (18, 18, 16)
 
 
@@ -212,7 +211,7 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
     other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
     with Client(service.address) as first, Client(service.address) as second:
         first.shake_hands()
-        assert service.wait_for_spec(_SECONDS) == SPEC
+        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
         second.send(_hello())
         second.receive()
         second.send(_ready(other))
@@ -226,7 +225,7 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
             "num_actions: expected 3, got 4"
         )
         _wait_until_free(service, 4)
-        assert service.wait_for_spec(0.0) == SPEC
+        assert service.lobby.wait_for_spec(0.0) == SPEC
 
 
 def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path) -> None:
@@ -242,15 +241,15 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path)
 
 def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:
     service = unix_service
-    assert service.refusal is None
+    assert service.lobby.refusal is None
     with Client(service.address) as client:
         client.send(_hello())
         client.receive()
         refusal = seedrl_pb2.Refusal(reason="no such environment")
         client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
         assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
-    assert service.wait_for_spec(_SECONDS) is None
-    assert service.refusal == "env server h:7 refuses: no such environment"
+    assert service.lobby.wait_for_spec(_SECONDS) is None
+    assert service.lobby.refusal == "env server h:7 refuses: no such environment"
     _wait_until_free(service, 6)
 
 
@@ -316,7 +315,7 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
     service = unix_service
     with Client(service.address) as good, Client(service.address) as bad:
         good.shake_hands()
-        assert service.wait_for_spec(_SECONDS) is not None
+        assert service.lobby.wait_for_spec(_SECONDS) is not None
         bad.shake_hands()
         break_a_rule(bad)
         code, details = bad.end()
@@ -326,7 +325,7 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
         good.step(0, FIRST)
         batch = _next_batch(service)
         assert batch.slots.tolist() == list(good.groups[0].slots)
-        service.answer(batch, np.zeros(len(batch.slots), np.int32))
+        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
         assert isinstance(good.receive(), ActionsPayload)
 
 
@@ -364,7 +363,7 @@ def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None
         code, details = client.end()
     assert code == grpc.StatusCode.INVALID_ARGUMENT
     assert "expected an env spec in JSON, got '{}'" in details
-    assert unix_service.wait_for_spec(0.0) is None
+    assert unix_service.lobby.wait_for_spec(0.0) is None
 
 
 def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> None:
@@ -372,20 +371,20 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
     seeds = [list(group.seeds) for group in first.groups]
     first.step(0, FIRST)
     batch = _next_batch(service)
-    service.answer(batch, np.zeros(len(batch.slots), np.int32))
+    service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
     first.receive()
     first.step(1, MID)
-    _wait_for(service, lambda: service._lobby.serving.ledger["accepted"] == 8)
-    assert service.take_ended() == []
+    _wait_for(service, lambda: service.lobby.serving.ledger["accepted"] == 8)
+    assert service.lobby.take_ended() == []
     first.leave()
     _wait_until_free(service, 6)
-    ended = service.take_ended()
+    ended = service.lobby.take_ended()
     assert set(batch.streams.tolist()) < set(ended)
     assert len(set(ended)) == len(ended) == 6
-    assert service.take_ended() == []
-    ledger = service.ledger()
+    assert service.lobby.take_ended() == []
+    ledger = service.lobby.ledger()
     assert (ledger["struck"], ledger["discarded"], ledger["partial"]) == (4, 4, 0)
-    assert service.live_slots(evaluation=False).tolist() == []
+    assert service.lobby.live_slots(evaluation=False).tolist() == []
     with Client(service.address) as second:
         second.shake_hands(num_envs=6)
         assert not {s for group in seeds for s in group} & {
@@ -395,7 +394,7 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
         batch = _next_batch(service)
         assert not set(batch.streams.tolist()) & set(ended)
         assert batch.positions.tolist() == [0] * 4
-        assert service.epochs() == [2] * 6
+        assert service.lobby.epochs() == [2] * 6
 
 
 def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Service) -> None:
@@ -404,9 +403,9 @@ def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Servic
     client.step(0, FIRST)
     batch = _next_batch(service)
     client.leave()
-    _wait_for(service, lambda: service._lobby.ended)
-    assert service._lobby.serving.slots.num_free == 6 - len(batch.slots)
-    service.answer(batch, np.zeros(len(batch.slots), np.int32))
+    _wait_for(service, lambda: service.lobby.ended)
+    assert service.lobby.serving.slots.num_free == 6 - len(batch.slots)
+    service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
     _wait_until_free(service, 6)
 
 
@@ -416,7 +415,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
             client.shake_hands()
         one.step(0, FIRST)
         batch = _next_batch(service)
-        service.answer(batch, np.zeros(len(batch.slots), np.int32))
+        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
         service.finish("it is over")
         assert isinstance(one.receive(), ActionsPayload)  # what was on its way still comes
         for client in (one, other):
@@ -427,7 +426,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
 def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) -> None:
     with Client(service.address) as client:
         client.shake_hands()
-        assert service.wait_for_spec(_SECONDS) is not None
+        assert service.lobby.wait_for_spec(_SECONDS) is not None
         service.stop()
         code, details = client.end()
     assert code == grpc.StatusCode.UNAVAILABLE
@@ -441,7 +440,7 @@ def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Se
     second.stop(grace_seconds=0.0)
     with Client(service.address) as client:
         client.shake_hands()
-        assert service.wait_for_spec(_SECONDS) == SPEC
+        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
 
 
 def test_a_path_that_cannot_be_bound_is_named_and_not_kept_locked(tmp_path: Path) -> None:
@@ -462,29 +461,8 @@ def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
     service = _service(bind)
     with Client(service.start()) as client:
         client.shake_hands()
-        assert service.wait_for_spec(_SECONDS) == SPEC
+        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
     service.stop(grace_seconds=0.0)
-
-
-def test_a_wake_before_the_wait_is_not_lost(unix_service: Service) -> None:
-    unix_service.wake()
-    arguments = {"is_training_allowed": True, "is_evaluation_allowed": True}
-    assert unix_service.next_batch(**arguments, timeout=1e6) is None
-    start = time.monotonic()
-    assert unix_service.next_batch(**arguments, timeout=0.02) is None
-    assert time.monotonic() - start >= 0.02  # it counted once
-
-
-def test_a_wake_ends_a_wait(unix_service: Service) -> None:
-    done = threading.Event()
-
-    def wait() -> None:
-        unix_service.next_batch(is_training_allowed=False, is_evaluation_allowed=False, timeout=1e6)
-        done.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    unix_service.wake()
-    assert done.wait(_SECONDS)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -503,7 +481,7 @@ def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
     for group in groups:
         client.step(0, FIRST, group=group)
         expected += len(client.groups[group].slots)
-        ledger = service._lobby.serving.ledger
+        ledger = service.lobby.serving.ledger
         _wait_for(service, lambda rows=expected, ledger=ledger: ledger["accepted"] == rows)
 
 
@@ -514,7 +492,7 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
         _step_in_order(service, client, groups=[1, 0])  # the evaluation group first
         roles = []
         for _ in range(2):
-            batch = service.next_batch(
+            batch = service.lobby.next_batch(
                 is_training_allowed=True, is_evaluation_allowed=True, timeout=_SECONDS
             )
             assert batch is not None

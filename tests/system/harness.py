@@ -20,6 +20,7 @@ import numpy as np
 
 from learner.geometry import plan_geometry
 from learner.learn_step import LearnerState
+from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.service import Service
 from learner.serving import Serving
@@ -99,7 +100,8 @@ class LearnerRun:
             page_steps=page_steps(config),
             deadline_seconds=config.serving.batch_deadline_seconds,
         )
-        self.service = Service(serving, config.environment, config.serving)
+        self.lobby = Lobby(serving, config.environment)
+        self.service = Service(self.lobby, config.serving)
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(0.0005)  # as in learner.run: the default is most of a step's latency
         self.service.start()
@@ -118,11 +120,11 @@ class LearnerRun:
 
     def start(self) -> None:
         """Waits for an env server, compiles, and starts both threads."""
-        spec = self.service.wait_for_spec(_DEADLINE_SECONDS)
-        assert spec is not None, self.service.refusal or self.logs()
+        spec = self.lobby.wait_for_spec(_DEADLINE_SECONDS)
+        assert spec is not None, self.lobby.refusal or self.logs()
         self.agent: Agent = self.config.agent.build(spec)
         self.session = Session(
-            self.config, self.geometry, self.service, spec, self.metrics, checkpoint=None
+            self.config, self.geometry, self.lobby, spec, self.metrics, checkpoint=None
         )
         self.session.start()
 
@@ -160,7 +162,7 @@ class LearnerRun:
 
     def live_slots(self) -> int:
         """Leased slots of both roles."""
-        return sum(len(self.service.live_slots(evaluation=role)) for role in (False, True))
+        return sum(len(self.lobby.live_slots(evaluation=role)) for role in (False, True))
 
     def num_inserted_pages(self) -> int:
         """Pages that replay has taken in so far, over all shards."""
@@ -179,7 +181,7 @@ class LearnerRun:
         self.run_until(
             lambda: (
                 self.num_inserted_pages() * self.geometry.page_steps
-                == self.service.ledger()["stored"]
+                == self.lobby.ledger()["stored"]
                 and session._limiter.owed_steps < batch_steps
             ),
             "end of what was owed",
@@ -200,8 +202,8 @@ class LearnerRun:
                 self._shard(state, index)
                 for state, index in zip(shards, snapshot.indices, strict=True)
             ],
-            self.service.epochs(),
-            self.service.ledger(),
+            self.lobby.epochs(),
+            self.lobby.ledger(),
             dict(self.metrics.observed),
         )
 

@@ -1,0 +1,140 @@
+"""The lobby: the serving core behind a lock, and the wait for something to do."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from learner.serving import Batch, Serving
+from seedrl.config import EnvironmentConfig
+from seedrl.specs import EnvSpec
+from seedrl.wire.payload import pack_actions
+
+if TYPE_CHECKING:
+    from learner.stream import Stream, StreamError
+
+
+class Lobby:
+    """Where streams and acting meet; its methods may be called from any thread.
+
+    It knows no transport, and time only as its clock: whoever brings messages to its streams and
+    takes them from there, gRPC or a simulator, runs this same code.
+
+    Attributes:
+      changed: guards everything here and the serving core; notified at every change.
+      serving: the core.
+      environment: what env servers are told to build.
+      clock: seconds, monotonic.
+      spec: what it looks like: given (from a checkpoint), or taken from the first Ready.
+      refused: why the first env server that refused could not build it.
+      streams: open streams by the number of their lease.
+      ended: streams of experience that were cut and not yet reported.
+      is_open: False once the learner is stopping.
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        environment: EnvironmentConfig,
+        *,
+        spec: EnvSpec | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.changed = threading.Condition()
+        self.serving = serving
+        self.environment = environment
+        self.clock = clock
+        self.spec = spec
+        self.refused: str | None = None
+        self.streams: dict[int, Stream] = {}
+        self.ended: list[int] = []
+        self.is_open = True
+        self._is_woken = False
+
+    def wait_for_spec(self, timeout: float) -> EnvSpec | None:
+        """Waits for a first env server's spec; None if none came in time."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.spec is not None or self.refused, timeout)
+            return self.spec
+
+    @property
+    def refusal(self) -> str | None:
+        """Why an env server could not build the environment; None if none has refused."""
+        with self.changed:
+            return self.refused
+
+    def wake(self) -> None:
+        """Makes `next_batch` return, so that its caller looks again at what it allows.
+
+        A call that comes before `next_batch` counts for the next one: none is lost.
+        """
+        with self.changed:
+            self._is_woken = True
+            self.changed.notify_all()
+
+    def next_batch(
+        self, *, is_training_allowed: bool, is_evaluation_allowed: bool, timeout: float
+    ) -> Batch | None:
+        """The next due batch of an allowed role; None if none was due in time, or after `wake`."""
+        serving = self.serving
+        roles = [False] * is_training_allowed + [True] * is_evaluation_allowed
+        deadline = self.clock() + timeout
+        with self.changed:
+            while True:
+                now = self.clock()
+                waits = [(serving.seconds_until_due(now, evaluation=role), role) for role in roles]
+                due = [role for wait, role in waits if wait == 0.0]
+                if due:
+                    # First come, first served: neither role starves the other.
+                    role = min(due, key=lambda role: serving.oldest_arrival(evaluation=role))
+                    return serving.take(evaluation=role)
+                if now >= deadline or self._is_woken:
+                    self._is_woken = False
+                    return None
+                soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
+                self.changed.wait(soonest - now)
+
+    def answer(self, batch: Batch, actions: np.ndarray) -> None:
+        """Sends `actions [B] int32` to whom they belong, and releases the batch's slots."""
+        with self.changed:
+            open_groups = set(map(id, self.serving.answered(batch)))
+            streams = dict(self.streams)
+        start = 0
+        for item in batch.pending:
+            group = item.group
+            rows = actions[start : start + len(group.slots)]
+            start += len(group.slots)
+            stream = streams.get(group.lease.number)
+            if stream is not None and id(group) in open_groups:
+                stream.send_actions(pack_actions(group.number, item.sequence, rows))
+
+    def take_ended(self) -> list[int]:
+        """Streams of experience that were cut since the last call."""
+        with self.changed:
+            ended, self.ended = self.ended, []
+            return ended
+
+    def live_slots(self, *, evaluation: bool) -> np.ndarray:
+        """Slots of this role whose stream is open, `[L] int32`, sorted."""
+        with self.changed:
+            return self.serving.live_slots(evaluation=evaluation)
+
+    def ledger(self) -> dict[str, int]:
+        """A copy of the serving core's counters."""
+        with self.changed:
+            return dict(self.serving.ledger)
+
+    def epochs(self) -> list[int]:
+        """Leases so far of each slot."""
+        with self.changed:
+            return [int(epoch) for epoch in self.serving.slots.epochs]
+
+    def close(self, end: "StreamError | None") -> None:
+        """Admits nobody any more, and ends every stream with `end`."""
+        with self.changed:
+            self.is_open = False
+            for stream in self.streams.values():
+                stream.outbox.put(end)
+            self.changed.notify_all()

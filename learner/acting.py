@@ -1,6 +1,5 @@
 """The acting thread's work: batches in, actions out, full pages on to learning."""
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,8 +16,6 @@ from learner.metrics import Metrics, Role
 from learner.rate_limiter import RateLimiter
 from learner.serving import Batch
 from seedrl.types import Page, StepType, TimeStep
-
-_POLL_SECONDS = 0.2
 
 
 class FilledPages(NamedTuple):
@@ -38,7 +35,10 @@ class FilledPages(NamedTuple):
 
 
 class Acting:
-    """Owns the acting state on the device. `run_once` is the body of the acting thread's loop."""
+    """Owns the acting state on the device. `run_once` is the body of the acting thread's loop.
+
+    With `poll_seconds` 0 it never waits: then whoever calls it decides when time passes.
+    """
 
     def __init__(
         self,
@@ -56,8 +56,11 @@ class Acting:
         page_steps: int,
         frames_per_step: int,
         training_steps: int = 0,
+        poll_seconds: float = 0.2,
     ):
         self._lobby = lobby
+        self._clock = lobby.clock
+        self._poll_seconds = poll_seconds
         self._programs = programs
         self._state = state
         self._ladder = ladder
@@ -87,18 +90,18 @@ class Acting:
 
     def run_once(self) -> None:
         """Acts on the next batch, if one comes soon."""
-        now = time.monotonic()
+        now = self._clock()
         if now >= self._next_poll:
-            self._next_poll = now + _POLL_SECONDS
+            self._next_poll = now + self._poll_seconds
             self._poll(now)
         is_training_allowed = self._limiter.wait_to_act(0.0)
         batch = self._lobby.next_batch(
             is_training_allowed=is_training_allowed,
             is_evaluation_allowed=self._evaluator.is_running,
-            timeout=_POLL_SECONDS,
+            timeout=self._poll_seconds,
         )
         if not is_training_allowed:
-            self._metrics.waited("acting", time.monotonic() - now)
+            self._metrics.waited("acting", self._clock() - now)
         if batch is not None:
             self._act(batch)
 
@@ -109,7 +112,7 @@ class Acting:
             self._send(FilledPages((), (), (), ended))
 
     def _act(self, batch: Batch) -> None:
-        start = time.monotonic()
+        start = self._clock()
         frozen = self._evaluator.frozen if batch.evaluation else self._params.get()
         slots, positions, timestep = self._ladder.stage(batch)
         self._state, action = self._programs.act(
@@ -117,7 +120,7 @@ class Acting:
         )
         actions = np.asarray(action)[: len(batch.slots)]
         self._lobby.answer(batch, actions)
-        end = time.monotonic()
+        end = self._clock()
         self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
         self._metrics.observe("inference_ms", 1e3 * (end - start))
         self._account(batch, timestep)
@@ -139,7 +142,7 @@ class Acting:
         steps = int((step_type != StepType.FIRST).sum())
         if batch.evaluation:
             self._metrics.count("evaluation_steps", steps)
-            result = self._evaluator.observe(time.monotonic(), batch.slots, step_type, ended)
+            result = self._evaluator.observe(self._clock(), batch.slots, step_type, ended)
             if result is not None:
                 self._report(*result)
             return
@@ -170,7 +173,7 @@ class Acting:
 
     def _send(self, item: FilledPages) -> None:
         # Blocks while learning is busy and the channel is full: that bounds what is in flight.
-        start = time.monotonic()
+        start = self._clock()
         while not self._pages.put(item, timeout=1.0):
             pass
-        self._metrics.waited("acting", time.monotonic() - start)
+        self._metrics.waited("acting", self._clock() - start)

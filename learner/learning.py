@@ -1,6 +1,5 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,8 +18,6 @@ from learner.sharding import MappedPrograms, publish
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
 from seedrl.types import Array, Page
-
-_POLL_SECONDS = 0.05
 
 
 class Snapshot(NamedTuple):
@@ -45,7 +42,8 @@ class _SnapshotRequest(NamedTuple):
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
-    A slot's pages go to shard `slot % n`; a shard is ready when it holds enough sequences.
+    A slot's pages go to shard `slot % n`; a shard is ready when it holds enough sequences. With
+    `poll_seconds` 0 it never waits for the other side.
     """
 
     def __init__(
@@ -64,8 +62,11 @@ class Learning:
         metrics: Metrics,
         acting_device: jax.Device,
         publish_every_updates: int,
+        poll_seconds: float = 0.05,
     ):
         self._lobby = lobby
+        self._clock = lobby.clock
+        self._poll_seconds = poll_seconds
         self._programs = programs
         self._state = state
         self._replay = replay
@@ -108,16 +109,16 @@ class Learning:
         """Takes in what has come, then learns once if an update is owed."""
         is_ready = min(index.num_sequences for index in self._indices) >= self._min_sequences
         self._limiter.set_ready(is_ready)
-        for item in self._pages.take_all(timeout=0.0 if is_ready else _POLL_SECONDS):
+        for item in self._pages.take_all(timeout=0.0 if is_ready else self._poll_seconds):
             self._insert(item)
         request = self._snapshot_request.get()
         if request is not None:
             self._answer_snapshot(request)
         if not is_ready:
             return
-        start = time.monotonic()
-        is_owed = self._limiter.wait_to_learn(_POLL_SECONDS)
-        self._metrics.waited("learning", time.monotonic() - start)
+        start = self._clock()
+        is_owed = self._limiter.wait_to_learn(self._poll_seconds)
+        self._metrics.waited("learning", self._clock() - start)
         if is_owed:
             self._learn()
 

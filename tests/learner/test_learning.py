@@ -1,3 +1,4 @@
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +43,7 @@ def _learning(skips: list[float], params: Mailbox[FrozenParams]) -> tuple[Learni
     limiter.acted(50)
     metrics = Metrics()
     fakes: dict[str, Any] = {
-        "lobby": SimpleNamespace(wake=lambda: None),
+        "lobby": SimpleNamespace(wake=lambda: None, clock=time.monotonic),
         "indices": [SimpleNamespace(num_sequences=9)],
         "metrics": metrics,
         "replay": (),

@@ -8,9 +8,10 @@ import logging
 import os
 import sys
 
-from envs_server.client import Client
+from envs_server.client import Client, ExitCode
 from envs_server.lease import Offer
 from envs_server.options import read_options
+from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 
 
@@ -25,7 +26,12 @@ def main() -> None:
     stop = Stop()
     stop.install()
     offer = Offer(options.num_envs, options.num_groups, options.allowed)
-    client = Client(options.learner, offer, stop, options.max_message_bytes)
+    try:
+        sent_log = SentLog(options.sent_log)
+    except (OSError, ValueError) as error:
+        logging.error("--sent-log: %s", error)
+        sys.exit(ExitCode.REFUSED)
+    client = Client(options.learner, offer, stop, options.max_message_bytes, sent_log)
     code = int(client.run())
     logging.shutdown()
     sys.stdout.flush()

@@ -10,6 +10,7 @@ import grpc
 
 from envs_server.group import EnvironmentFailedError
 from envs_server.lease import Finished, Lease, Offer, Outbox
+from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from envs_server.vector import BuildError
 from seedrl.wire.channel import connect, connect_method
@@ -60,11 +61,19 @@ class Client:
     built anew for every stream.
     """
 
-    def __init__(self, address: str, offer: Offer, stop: Stop, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        offer: Offer,
+        stop: Stop,
+        max_message_bytes: int,
+        sent_log: SentLog | None = None,
+    ) -> None:
         self._address = address
         self._offer = offer
         self._stop = stop
         self._max_message_bytes = max_message_bytes
+        self._sent_log = sent_log or SentLog()
         self._failures = 0
         self._attempts = 0
         self._random = random.Random()
@@ -73,7 +82,7 @@ class Client:
         """Serves until training is over, a stop is asked for, or going on is of no use."""
         while not self._stop.is_requested:
             outbox = Outbox()
-            lease = Lease(self._offer, outbox)
+            lease = Lease(self._offer, outbox, self._sent_log)
             try:
                 outcome = self._serve(lease, outbox)
             finally:

@@ -11,8 +11,9 @@ from envs_server.building import build
 from envs_server.factories import one_line
 from envs_server.group import EnvGroup
 from envs_server.recipe import read_recipe
+from envs_server.sent_log import SentLog
 from envs_server.vector import BuildError
-from seedrl.wire.framing import ActionsPayload, ToLearner, WireError
+from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
 from seedrl.wire.payload import read_header
 from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Group, Hello, Ready, Refusal
 from seedrl.wire.version import MAJOR, MINOR
@@ -55,9 +56,10 @@ class Outbox:
 class Lease:
     """A stream's environments, owned from Assign until `close`. Used by one thread."""
 
-    def __init__(self, offer: Offer, outbox: Outbox) -> None:
+    def __init__(self, offer: Offer, outbox: Outbox, sent_log: SentLog) -> None:
         self._offer = offer
         self._outbox = outbox
+        self._sent_log = sent_log
         self._groups: list[EnvGroup] = []
         self.is_serving = False
 
@@ -68,17 +70,36 @@ class Lease:
         the learner breaks the contract, BuildError (after a Refusal was put) if the environment
         cannot be built, EnvironmentFailedError if one fails, and what `messages` raises.
         """
-        self._outbox.put(self._hello())
+        self.open()
         for message in messages:
-            if isinstance(message, ActionsPayload):
-                self._outbox.put(self._group_of(message).step(message))
-            elif isinstance(message, WireError):
-                raise message
-            elif message.WhichOneof("content") == "finish":
-                return Finished(message.finish.reason)
-            else:
-                self._start(message.assign)
+            finished = self.handle(message)
+            if finished is not None:
+                return finished
         return None
+
+    def open(self) -> None:
+        """Says Hello."""
+        self._outbox.put(self._hello())
+
+    def handle(self, message: ToEnvServer | WireError) -> Finished | None:
+        """Does what one message of the learner asks for; raises like `serve`."""
+        if isinstance(message, ActionsPayload):
+            group, environments = self._group_of(message)
+            self._sent_log.answered(group)
+            self._send(group, environments.step(message))
+        elif isinstance(message, WireError):
+            raise message
+        elif message.WhichOneof("content") == "finish":
+            return Finished(message.finish.reason)
+        else:
+            self._start(message.assign)
+        return None
+
+    def _send(self, group: int, step: FramedStep) -> None:
+        # Counted first: what a killed process has sent was counted, and no more than this one step
+        # may have been counted without being sent.
+        self._sent_log.sent(group)
+        self._outbox.put(step)
 
     def close(self) -> None:
         """Closes all environments, whatever they say to it."""
@@ -98,6 +119,7 @@ class Lease:
                 num_groups=self._offer.num_groups,
                 host=socket.gethostname(),
                 pid=os.getpid(),
+                sent=self._sent_log.report(),
             )
         )
 
@@ -105,14 +127,15 @@ class Lease:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         _check_groups(assign.groups, self._offer.num_envs)
+        self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
             self._build(assign)
         except BuildError as error:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise
         self._outbox.put(FromEnvServer(ready=Ready(spec=self._groups[0].spec.to_json())))
-        for group in self._groups:
-            self._outbox.put(group.first())
+        for number, group in enumerate(self._groups):
+            self._send(number, group.first())
         self.is_serving = True
         _log.info(
             "connected: %d x %s in %d groups",
@@ -132,13 +155,13 @@ class Lease:
                 environment.close()
                 raise
 
-    def _group_of(self, payload: ActionsPayload) -> EnvGroup:
+    def _group_of(self, payload: ActionsPayload) -> tuple[int, EnvGroup]:
         index = read_header(payload.data).group
         if index >= len(self._groups):
             raise WireError(
                 f"expected actions for a group below {len(self._groups)}, got group {index}"
             )
-        return self._groups[index]
+        return index, self._groups[index]
 
 
 def _check_groups(groups: Sequence[Group], num_envs: int) -> None:

@@ -1,6 +1,7 @@
 """The command line of an env server."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -33,6 +34,10 @@ class Options:
     allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
     """Shell patterns of factories (package.module:factory), for environments and wrappers, that the
     learner may name beside envs_server.envs.*; registered gymnasium ids are always allowed."""
+
+    sent_log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """File that counts the steps sent, for the learner's ledger. It outlives a killed env server if
+    the next one is started with the same file; by default the counts die with the process."""
 
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent; the learner has its own limit."""

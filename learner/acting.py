@@ -8,7 +8,7 @@ import numpy as np
 
 from learner.act_step import ActingState, ActPrograms
 from learner.batch_ladder import BatchLadder
-from learner.channel import Channel, Mailbox
+from learner.channel import Channel, ClosedError, Mailbox
 from learner.episodes import EpisodeTracker
 from learner.evaluation import Evaluator, FrozenParams, Score
 from learner.lobby import Lobby
@@ -75,6 +75,7 @@ class Acting:
         self._episodes = EpisodeTracker(ladder.padding_slot)
         self._next_poll = 0.0
         self.training_steps = training_steps
+        self.abandoned_rows = 0
         self.last_score: Score | None = None
 
     def warm_up(self) -> None:
@@ -174,6 +175,10 @@ class Acting:
     def _send(self, item: FilledPages) -> None:
         # Blocks while learning is busy and the channel is full: that bounds what is in flight.
         start = self._clock()
-        while not self._pages.put(item, timeout=1.0):
-            pass
+        try:
+            while not self._pages.put(item, timeout=1.0):
+                pass
+        except ClosedError:
+            self.abandoned_rows += len(item.streams) * self._page_steps
+            raise
         self._metrics.waited("acting", self._clock() - start)

@@ -50,6 +50,10 @@ class Batcher:
             return 0.0
         return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)
 
+    def count_rows(self) -> int:
+        """Counts the rows that wait; `num_rows` must be the same."""
+        return sum(len(pending.group.slots) for pending in self._queue)
+
     @property
     def oldest_arrival(self) -> float:
         """When the oldest waiting step arrived."""

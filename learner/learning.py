@@ -54,6 +54,7 @@ class Learning:
         state: LearnerState,
         replay: ReplayState,
         indices: list[PageIndex],
+        page_steps: int,
         min_sequences_per_shard: int,
         params: Mailbox[FrozenParams],
         learned_version: Mailbox[int],
@@ -71,6 +72,8 @@ class Learning:
         self._state = state
         self._replay = replay
         self._indices = indices
+        self._page_steps = page_steps
+        self._restored_pages = sum(index.num_inserted for index in indices)
         self._min_sequences = min_sequences_per_shard
         self._params = params
         self._learned_version = learned_version
@@ -83,6 +86,12 @@ class Learning:
         self._snapshot_request: Mailbox[_SnapshotRequest | None] = Mailbox(None)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
+
+    @property
+    def stored_rows(self) -> int:
+        """Rows that replay has taken in since this object was made."""
+        pages = sum(index.num_inserted for index in self._indices)
+        return (pages - self._restored_pages) * self._page_steps
 
     @property
     def num_sequences(self) -> int:
@@ -109,8 +118,7 @@ class Learning:
         """Takes in what has come, then learns once if an update is owed."""
         is_ready = min(index.num_sequences for index in self._indices) >= self._min_sequences
         self._limiter.set_ready(is_ready)
-        for item in self._pages.take_all(timeout=0.0 if is_ready else self._poll_seconds):
-            self._insert(item)
+        self.take_in(0.0 if is_ready else self._poll_seconds)
         request = self._snapshot_request.get()
         if request is not None:
             self._answer_snapshot(request)
@@ -121,6 +129,11 @@ class Learning:
         self._metrics.waited("learning", self._clock() - start)
         if is_owed:
             self._learn()
+
+    def take_in(self, timeout: float = 0.0) -> None:
+        """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
+        for item in self._pages.take_all(timeout):
+            self._insert(item)
 
     def _insert(self, item: FilledPages) -> None:
         if item.streams:

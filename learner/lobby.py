@@ -122,9 +122,14 @@ class Lobby:
             return self.serving.live_slots(evaluation=evaluation)
 
     def ledger(self) -> dict[str, int]:
-        """A copy of the serving core's counters."""
+        """The accounts of the serving core, all at one moment; see `learner.ledger`."""
         with self.changed:
-            return dict(self.serving.ledger)
+            return self.serving.accounts()
+
+    def settlement_errors(self) -> list[str]:
+        """What does not fit between what env servers sent and what arrived, one a line."""
+        with self.changed:
+            return list(self.serving.settlement.errors)
 
     def epochs(self) -> list[int]:
         """Leases so far of each slot."""

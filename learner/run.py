@@ -103,6 +103,8 @@ def train(
         last = _loop(config, session, saver, metrics, progress, stop)
         _end(session, saver, service, stop)
         session.raise_failure()
+        if broken := session.residues(at_rest=True):
+            raise RuntimeError("; ".join(broken))
         if saver.failure is not None:
             raise saver.failure
         draw(folder.metrics, folder.path / "learning_curve.png")
@@ -194,6 +196,8 @@ def _loop(
         if now >= next_log:
             next_log = now + config.logging.interval_seconds
             last = _report(session, metrics, progress)
+            if session.residues():
+                break  # experience may be mixed up: no more learning from it
         if now >= next_save and not saver.is_busy:
             next_save = now + config.checkpoint.interval_seconds
             snapshot = session.snapshot()

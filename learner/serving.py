@@ -1,11 +1,13 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from learner.batcher import Batcher, Pending
+from learner.ledger import SentSteps, Settlement
 from learner.slots import Group, Lease, SlotTable
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
@@ -36,14 +38,18 @@ class Batch(NamedTuple):
 class Serving:
     """What the learner knows of its env servers. Not thread-safe: the service holds the lock.
 
-    `ledger` counts environment rows: accepted = answered + queued + dispatched + struck, and
-    answered = stored + partial + discarded + evaluation (DESIGN 9.1).
+    Attributes:
+      slots: which slots there are, and whose they are.
+      ledger: rows by what has happened to them; `accounts` adds those to which something is still
+        to happen.
+      settlement: what env servers say they have sent.
     """
 
     def __init__(self, slots: SlotTable, *, page_steps: int, deadline_seconds: float):
         self.slots = slots
         self.page_steps = page_steps
         self.ledger: Counter[str] = Counter()
+        self.settlement = Settlement()
         evaluation = slots.num_slots - slots.num_training
         self._batchers = {
             False: Batcher(deadline_seconds=deadline_seconds, max_rows=max(slots.num_training, 1)),
@@ -51,6 +57,8 @@ class Serving:
         }
         self._live_rows = {False: 0, True: 0}
         self._live_leases: list[Lease] = []
+        # Groups that hold slots: of live leases, and of ended ones while their step is computed.
+        self._holding: dict[int, Group] = {}
         self._lookahead = {False: 2, True: 1}
 
     def live_rows(self, *, evaluation: bool) -> int:
@@ -73,6 +81,7 @@ class Serving:
         self._live_leases.append(lease)
         for group in lease.groups:
             self._live_rows[group.evaluation] += len(group.slots)
+            self._holding[id(group)] = group
         return lease
 
     def end(self, lease: Lease) -> None:
@@ -84,17 +93,54 @@ class Serving:
             self.ledger["struck"] += batcher.strike(lease)
         for group in lease.groups:
             self._live_rows[group.evaluation] -= len(group.slots)
-            if not group.evaluation and not group.dispatched:
-                self._discard_partial(group)
+            if not group.dispatched:
+                self._let_go(group)
         self.slots.end(lease)
+        self.settlement.ended(lease)
 
-    def _discard_partial(self, group: Group) -> None:
-        rows = int((self.slots.rows[group.slots] % self.page_steps).sum())
-        self.ledger["partial"] -= rows
-        self.ledger["discarded"] += rows
+    def _let_go(self, group: Group) -> None:
+        """The group will never fill its open pages."""
+        del self._holding[id(group)]
+        if not group.evaluation:
+            self.ledger["discarded"] += self._open_rows(group)
+
+    def _open_rows(self, group: Group) -> int:
+        """Rows of the pages under writing that have been acted on."""
+        acted = self.slots.rows[group.slots] - group.dispatched
+        return int((acted % self.page_steps).sum())
+
+    def report(self, sent: Iterable[SentSteps]) -> None:
+        """Takes what an env server says it has sent under earlier leases."""
+        self.settlement.reported(sent, self._live_leases)
+
+    def accounts(self) -> dict[str, int]:
+        """Rows in every account of `learner.ledger` that this side of replay can see."""
+        groups = self._holding.values()
+        return {
+            **self.ledger,
+            **self.settlement.accounts,
+            "queued": sum(batcher.count_rows() for batcher in self._batchers.values()),
+            "dispatched": sum(len(group.slots) for group in groups if group.dispatched),
+            "partial": sum(self._open_rows(group) for group in groups if not group.evaluation),
+        }
+
+    def arrived(self, group: Group, sequence: int) -> None:
+        """A step of `group` has arrived, whatever it is worth."""
+        self.ledger["received"] += len(group.slots)
+        if sequence < group.seen:
+            return
+        group.seen = sequence + 1
+        if group.lease.ended:
+            self.settlement.late(group)
+
+    def reject(self, group: Group, sequence: int) -> None:
+        """A step of `group` has arrived that cannot be read."""
+        self.arrived(group, sequence)
+        self.ledger["rejected"] += len(group.slots)
 
     def step(self, group: Group, header: StepHeader, timestep: TimeStep, now: float) -> None:
-        """Accepts one step of a group. Raises ProtocolError, and then nothing has changed."""
+        """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed."""
+        self.arrived(group, header.sequence)
         self._check(group, header, timestep.step_type)
         self.slots.last_step_type[group.slots] = timestep.step_type
         group.sequence += 1
@@ -107,6 +153,12 @@ class Serving:
         if group.lease.ended:
             self.ledger["fenced"] += len(group.slots)
             raise ProtocolError(f"{where}: the lease has ended; open a new stream")
+        if header.sequence < group.sequence:
+            self.ledger["duplicate"] += len(group.slots)
+            raise ProtocolError(
+                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
+                "doubled"
+            )
         if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
@@ -116,7 +168,7 @@ class Serving:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
                 f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
-                "lost, doubled or reordered"
+                "lost"
             )
         expected_first = self.slots.last_step_type[group.slots] == StepType.LAST
         wrong = np.flatnonzero((step_type == StepType.FIRST) != expected_first)
@@ -158,11 +210,10 @@ class Serving:
         if batch.evaluation:
             self.ledger["evaluation"] += rows
         else:
-            stored = int((batch.positions == self.page_steps - 1).sum()) * self.page_steps
-            self.ledger["stored"] += stored
-            self.ledger["partial"] += rows - stored
+            full = batch.positions == self.page_steps - 1
+            self.ledger["completed"] += int(full.sum()) * self.page_steps
         for item in batch.pending:
-            if item.group.lease.ended and not batch.evaluation:
-                self._discard_partial(item.group)
             self.slots.release(item.group)
+            if item.group.lease.ended:
+                self._let_go(item.group)
         return [item.group for item in batch.pending if not item.group.lease.ended]

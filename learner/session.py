@@ -16,6 +16,7 @@ from learner.evaluation import Evaluator, FrozenParams, Score
 from learner.geometry import Geometry, check_memory
 from learner.learn_step import LearnerState, build_learn_programs
 from learner.learning import Learning, Snapshot
+from learner.ledger import ALWAYS, AT_REST, residues
 from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter, RateLimiterState
@@ -159,6 +160,7 @@ class Session:
             state=state,
             replay=memory,
             indices=indices,
+            page_steps=geometry.page_steps,
             min_sequences_per_shard=geometry.min_sequences,
             params=params,
             learned_version=learned_version,
@@ -212,8 +214,25 @@ class Session:
         self._metrics.gauge("replay_ratio", self._limiter.measured_ratio)
         self._metrics.gauge("replay_ratio_target", self._config.learning.replay_ratio)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
-        for account, rows in self._lobby.ledger().items():
+        for account, rows in self._accounts().items():
             self._metrics.gauge(f"ledger/{account}", rows)
+
+    def _accounts(self) -> dict[str, int]:
+        # Replay first: it only holds what had been completed before.
+        stored = self.learning.stored_rows
+        return {**self._lobby.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
+
+    def residues(self, *, at_rest: bool = False) -> list[str]:
+        """What does not come out in the ledger, one a line; see `learner.ledger`.
+
+        Args:
+          at_rest: the session has stopped: nothing is on its way any more.
+        """
+        accounts = self._accounts()
+        broken = residues(accounts, AT_REST if at_rest else ALWAYS)
+        if accounts["stored"] > accounts.get("completed", 0):
+            broken.append(f"ledger: stored {accounts['stored']}, more than were completed")
+        return self._lobby.settlement_errors() + broken
 
     def meta(self) -> dict[str, Any]:
         """What a checkpoint says besides arrays."""
@@ -238,7 +257,10 @@ class Session:
         self._limiter.close()
         self._pages.close()
         self._lobby.wake()
-        return all([worker.stop(timeout) for worker in self._workers])
+        has_stopped = all([worker.stop(timeout) for worker in self._workers])
+        if has_stopped and not self.failed.is_set():
+            self.learning.take_in()
+        return has_stopped
 
     def final_snapshot(self) -> Snapshot:
         """The state after `stop`; with the confirmed parameters, if there are any."""

@@ -21,6 +21,7 @@ class Group:
       streams: `[E] int64`, the identity of each slot's stream of experience under this lease.
       evaluation: whether its experience only measures.
       sequence: the sequence number that its next step must carry.
+      seen: the sequence number after the highest that has arrived.
       queued, dispatched: where its one step in flight is, if there is one.
     """
 
@@ -30,15 +31,20 @@ class Group:
     streams: np.ndarray
     evaluation: bool
     sequence: int = 0
+    seen: int = 0
     queued: bool = False
     dispatched: bool = False
 
 
 @dataclass(eq=False)
 class Lease:
-    """The slots of one env server's stream, for as long as it is open."""
+    """The slots of one env server's stream, for as long as it is open.
+
+    `key` names the lease among those of all sessions, to env servers that outlive a session.
+    """
 
     number: int
+    key: int
     peer: str
     groups: list[Group] = field(default_factory=list)
     ended: bool = False
@@ -79,7 +85,7 @@ class SlotTable:
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
         self._free = self._free[num_envs:]
         self._leases += 1
-        lease = Lease(self._leases, peer)
+        lease = Lease(self._leases, self.seed << 32 | self._leases, peer)
         training = [slot for slot in taken if slot < self.num_training]
         evaluation = taken[len(training) :]
         # A peer may ask for any number of groups; none is empty.

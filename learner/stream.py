@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import grpc
 
+from learner.ledger import SentSteps
 from learner.lobby import Lobby
 from learner.serving import ProtocolError
 from learner.slots import Lease, NoFreeSlotError
@@ -119,6 +120,10 @@ class Stream:
                 self._lease = self._lobby.serving.lease(hello.num_envs, hello.num_groups, self.peer)
             except NoFreeSlotError as error:
                 raise StreamError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
+            self._lobby.serving.report(
+                SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
+                for sent in hello.sent
+            )
             self._lobby.streams[self._lease.number] = self
             assign = self._assign(self._lease)
         self._expected = ("ready", "refusal")
@@ -127,6 +132,7 @@ class Stream:
     def _assign(self, lease: Lease) -> seedrl_pb2.Assign:
         config = self._lobby.environment
         return seedrl_pb2.Assign(
+            lease=lease.key,
             environment=seedrl_pb2.Environment(
                 id=config.id,
                 arguments=config.arguments,
@@ -177,8 +183,13 @@ class Stream:
         header = read_header(message.data)
         if header.group >= len(self._layouts):
             raise ProtocolError(f"expected group < {len(self._layouts)}, got {header.group}")
-        timestep = self._layouts[header.group].unpack(message.data)
         group = self._lease.groups[header.group]
+        try:
+            timestep = self._layouts[header.group].unpack(message.data)
+        except WireError:
+            with self._lobby.changed:
+                self._lobby.serving.reject(group, header.sequence)
+            raise
         now = self._lobby.clock()
         with self._lobby.changed:
             self._lobby.serving.step(group, header, timestep, now)

@@ -99,7 +99,7 @@ def commands(
     return [
         Command(
             name=f"env server {index}",
-            arguments=tuple(arguments),
+            arguments=(*arguments, "--sent-log", str(logs / f"env_server_{index}.sent")),
             environment=variables,
             log=logs / f"env_server_{index}.log",
             ending=signal.SIGKILL,

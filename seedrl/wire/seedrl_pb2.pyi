@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 f73acba8fc8e418bb4d430dd44d24bdd94d0aab32f0ad7d1ae92e29a0cdd7b2e
+# seedrl/wire/seedrl.proto sha256 22e5dc47fc567de68e86a9fed4a19c26db1fbe5231d4d83bac254400cd7f6a6d
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -33,28 +33,46 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
     NUM_GROUPS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
     major: int
     minor: int
     num_envs: int
     num_groups: int
     host: str
     pid: int
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    sent: _containers.RepeatedCompositeFieldContainer[Sent]
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ...) -> None: ...
+
+class Sent(_message.Message):
+    __slots__ = ("lease", "group", "num_envs", "steps", "answered")
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    lease: int
+    group: int
+    num_envs: int
+    steps: int
+    answered: int
+    def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("environment", "groups")
+    __slots__ = ("environment", "groups", "lease")
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     environment: Environment
     groups: _containers.RepeatedCompositeFieldContainer[Group]
-    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ...) -> None: ...
+    lease: int
+    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("id", "arguments", "wrappers", "vectorization")

@@ -44,13 +44,14 @@ def _learning(skips: list[float], params: Mailbox[FrozenParams]) -> tuple[Learni
     metrics = Metrics()
     fakes: dict[str, Any] = {
         "lobby": SimpleNamespace(wake=lambda: None, clock=time.monotonic),
-        "indices": [SimpleNamespace(num_sequences=9)],
+        "indices": [SimpleNamespace(num_sequences=9, num_inserted=0)],
         "metrics": metrics,
         "replay": (),
     }
     return Learning(
         programs=MappedPrograms(insert=lambda *_: None, learn=learn),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), jnp.zeros(2, jnp.uint32)),
+        page_steps=1,
         min_sequences_per_shard=1,
         params=params,
         learned_version=Mailbox(7),

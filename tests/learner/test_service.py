@@ -194,7 +194,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
         service.lobby.answer(batch, np.zeros(2, np.int32))
         assert isinstance(client.receive(), ActionsPayload)
     ledger = service.lobby.ledger()
-    assert (ledger["accepted"], ledger["answered"], ledger["stored"]) == (18, 18, 16)
+    assert (ledger["accepted"], ledger["answered"], ledger["completed"]) == (18, 18, 16)
 
 
 def test_another_major_version_is_told_to_upgrade(service: Service) -> None:

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from envs_server.sent_log import SentLog
 from learner.geometry import plan_geometry
 from learner.learn_step import LearnerState
+from learner.ledger import SentSteps
 from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.service import Service
@@ -111,12 +113,29 @@ class LearnerRun:
         command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
         command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
         self._num_env_servers += 1
-        log = (self._folder / f"env_server_{self._num_env_servers}.log").open("wb")
+        name = f"env_server_{self._num_env_servers}"
+        if "--sent-log" not in arguments:
+            command += ["--sent-log", str(self.sent_log(self._num_env_servers))]
+        log = (self._folder / f"{name}.log").open("wb")
         environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         with log:
             process = subprocess.Popen(command, stderr=log, env=environment)
         self.env_servers.append(process)
         return process
+
+    def sent_log(self, number: int) -> Path:
+        """Where the n-th env server, counted from 1, counts what it sends."""
+        return self._folder / f"env_server_{number}.sent"
+
+    def _settle(self) -> None:
+        """Reports, in the place of env servers that will not come back, what they have sent."""
+        serving = self.lobby.serving
+        for path in self._folder.glob("*.sent"):
+            serving.report(
+                SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
+                for sent in SentLog(path).report()
+            )
+        assert not serving.settlement._ended, "a lease was never reported"
 
     def start(self) -> None:
         """Waits for an env server, compiles, and starts both threads."""
@@ -181,12 +200,14 @@ class LearnerRun:
         self.run_until(
             lambda: (
                 self.num_inserted_pages() * self.geometry.page_steps
-                == self.lobby.ledger()["stored"]
+                == self.lobby.ledger().get("completed", 0)
                 and session._limiter.owed_steps < batch_steps
             ),
             "end of what was owed",
         )
         assert session.stop(_DEADLINE_SECONDS)
+        self._settle()
+        assert session.residues(at_rest=True) == []
         session.raise_failure()
         session.learning._observe(session.learning._in_flight)
         snapshot = session.learning.final_snapshot(with_replay=True)
@@ -203,7 +224,7 @@ class LearnerRun:
                 for state, index in zip(shards, snapshot.indices, strict=True)
             ],
             self.lobby.epochs(),
-            self.lobby.ledger(),
+            self.session._accounts(),
             dict(self.metrics.observed),
         )
 

@@ -61,8 +61,10 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
     run.run_for(env_steps=1500)
     run.kill(victim)
     run.run_for(env_steps=300)
-    run.add_env_server(6)
+    run.add_env_server(6, "--sent-log", str(run.sent_log(1)))  # the victim's
+    assert "sent" not in run.lobby.ledger()
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
+    assert run.lobby.ledger()["sent"] > 0  # settled with what the victim had counted
     run.run_for(env_steps=1500, updates=20)
     outcome = run.finish()
     oracle = Oracle(outcome, LENGTHS, NUM_ACTIONS)
@@ -103,6 +105,16 @@ def test_every_answered_row_is_in_exactly_one_account(experience: Experience) ->
     accounts = ("stored", "partial", "discarded", "evaluation")
     assert ledger["answered"] == sum(ledger[account] for account in accounts)
     assert ledger["accepted"] == ledger["answered"] + ledger["struck"]
+    assert ledger["received"] == ledger["accepted"]
+
+
+def test_every_row_sent_has_arrived_but_for_the_last_ones_of_broken_streams(
+    experience: Experience,
+) -> None:
+    ledger = experience.outcome.ledger
+    assert ledger["sent"] == ledger["received"] + ledger["lost"]
+    # One step of each group at most, when an env server is killed or told to stop.
+    assert 0 <= ledger["lost"] <= 5 + (TRAINING_SLOTS + EVALUATION_SLOTS)
 
 
 def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Experience) -> None:

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
-ACCOUNTS = ("accepted", "answered", "struck", "stored", "partial", "discarded", "evaluation")
+ACCOUNTS = ("accepted", "answered", "struck", "completed", "partial", "discarded", "evaluation")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def check_ledger(line: dict[str, Any]) -> None:
     account = {name: line.get(f"ledger/{name}", 0) for name in ACCOUNTS}
     in_flight = account["accepted"] - account["answered"] - account["struck"]
     assert 0 <= in_flight <= 6, account
-    kept = account["stored"] + account["partial"] + account["evaluation"]
+    kept = account["completed"] + account["partial"] + account["evaluation"]
     assert account["answered"] == kept + account["discarded"], account
     # No slot has more than a page that is not full.
     assert 0 <= account["partial"] <= 4 * 15, account

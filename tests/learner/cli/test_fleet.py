@@ -89,6 +89,7 @@ def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> Non
         *("--num-envs", "16", "--groups", "2"),
         *("--allow-env", "own.envs:make", "--allow-env", "own.envs:make_vec"),
         *("--allow-env", "own.wrap:first", "--allow-env", "w:second"),
+        *("--sent-log", str(tmp_path / "logs" / "env_server_0.sent")),
     )
     assert (first.name, second.name) == ("env server 0", "env server 1")
     assert second.log == tmp_path / "logs" / "env_server_1.log"

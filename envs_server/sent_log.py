@@ -1,0 +1,88 @@
+"""What was sent to the learner, counted in memory that outlives a SIGKILL."""
+
+import fcntl
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from seedrl.wire.seedrl_pb2 import Sent
+
+_MAGIC = int.from_bytes(b"seedrl 1", "little")
+_MOST_GROUPS = 1023
+_FIELDS = ("lease", "group", "num_envs", "steps", "answered")
+_LEASE, _GROUP, _NUM_ENVS, _STEPS, _ANSWERED = range(len(_FIELDS))
+
+
+class SentLog:
+    """Counts the steps of each group from Assign until a later Assign confirms the report.
+
+    The counts lie in a file that is mapped into memory: whatever ends the process, the kernel keeps
+    what was written, so that the next env server with this file can report it. Each count is one
+    aligned 8-byte store, which a SIGKILL cannot tear. Used by one thread.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Opens the log, which may be an earlier process's; None keeps it in this process.
+
+        Raises ValueError if the file belongs to a running env server or is something else.
+        """
+        size = 8 * len(_FIELDS) * (1 + _MOST_GROUPS)
+        if path is None:
+            memory = mmap.mmap(-1, size)
+        else:
+            with path.open("a+b") as file:
+                self._lock = _lock(os.dup(file.fileno()), path)
+                if os.fstat(file.fileno()).st_size not in (0, size):
+                    raise ValueError(f"expected an env server's log of sent steps, got {path}")
+                file.truncate(size)
+                memory = mmap.mmap(file.fileno(), size)
+        table = np.frombuffer(memory, np.uint64).reshape(1 + _MOST_GROUPS, len(_FIELDS))
+        if table[0, 0] not in (0, _MAGIC):
+            raise ValueError(f"expected an env server's log of sent steps, got {path}")
+        table[0, 0] = _MAGIC
+        self._rows = table[1:]
+        self._open: list[int] = []
+
+    def open(self, lease: int, num_envs: Sequence[int]) -> None:
+        """Forgets what was reported, and begins to count for the groups of a lease.
+
+        The caller has reported everything: the learner's Assign says that it has arrived.
+        """
+        self._rows[:] = 0
+        self._open = []
+        for group, size in enumerate(num_envs[:_MOST_GROUPS]):
+            self._rows[group] = (0, group, size, 0, 0)
+            # Last: a row that says whose it is is complete.
+            self._rows[group, _LEASE] = lease
+            self._open.append(group)
+
+    def sent(self, group: int) -> None:
+        """A step of `group` is about to be sent."""
+        if group < len(self._open):
+            self._rows[group, _STEPS] += np.uint64(1)
+
+    def answered(self, group: int) -> None:
+        """Actions for `group` have come."""
+        if group < len(self._open):
+            self._rows[group, _ANSWERED] += np.uint64(1)
+
+    def report(self) -> list[Sent]:
+        """What is to be reported: all groups of the lease that was open last."""
+        return [
+            Sent(**dict(zip(_FIELDS, map(int, row), strict=True)))
+            for row in self._rows
+            if row[_LEASE]
+        ]
+
+
+def _lock(descriptor: int, path: Path) -> int:
+    """Held until the process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise ValueError(f"expected a log of its own, {path} is another env server's") from error
+    return descriptor

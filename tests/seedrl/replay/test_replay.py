@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from seedrl.agents.agent import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex, replay_bytes
@@ -145,6 +146,51 @@ def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:
     counts = Counter(trained.reshape(-1).tolist())
     edges = {1: 1, 2: 1, 21: 1, 22: 1}
     assert counts == {**dict.fromkeys(range(3, 21), 2), **edges}
+
+
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_sampling_frequencies_pass_a_chi_squared_test(batch_size: int) -> None:
+    """Against p^α / Σ p^α, α = 0.6, with priorities given by insertion and by updates.
+
+    Significance 0.1 per cent, keys 0 to 39. Draws of one batch are stratified, which can only make
+    the statistic smaller: from below it is tested where a batch is one draw.
+    """
+    replay = paged_replay(
+        window=WINDOW,
+        page_steps=2,
+        capacity_pages=16,
+        priority_exponent=0.6,
+        initial_priorities=first_reward,
+    )
+    state = replay.init(example())
+    index = PageIndex(capacity_pages=16, window=WINDOW, page_steps=2)
+    for first in range(0, 48, 4):  # 24 pages: the ring goes round once and a half
+        state = replay.insert(state, pages_of([2 * first, 2 * first + 2]), index.plan([0, 0]))
+    starts = np.flatnonzero(state.mass)
+    priorities = np.asarray(state.pages.steps.timestep.reward)[starts, 0].astype(np.float64)
+    priorities[:5] = [50.0, 0.5, 3.0, 300.0, 7.0]
+    state = replay.update_priorities(
+        state, starts[:5].astype(np.int32), priorities[:5].astype(np.float32)
+    )
+
+    @jax.jit
+    def draws(key: Array) -> tuple[Array, Array]:
+        keys = jax.random.split(key, 1024 // batch_size)
+        samples = jax.lax.map(lambda key: replay.sample(state, key, batch_size)[1:3], keys)
+        return jax.tree.map(jnp.ravel, samples)
+
+    drawn = [draws(jax.random.key(number)) for number in range(40)]
+    found, probability = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+    share = np.zeros(16)
+    share[starts] = priorities**0.6 / np.sum(priorities**0.6)
+    np.testing.assert_allclose(probability, share[found], rtol=1e-5)
+    counts = np.bincount(found, minlength=16)
+    assert set(np.flatnonzero(counts)) <= set(starts)
+    expected = share[starts] * len(found)
+    statistic = np.sum((counts[starts] - expected) ** 2 / expected)
+    assert expected.min() > 5
+    assert statistic < chi2.isf(1e-3, len(starts) - 1)
+    assert batch_size > 1 or statistic > chi2.isf(1 - 1e-3, len(starts) - 1)
 
 
 @pytest.mark.parametrize("num_shards", [1, 4])

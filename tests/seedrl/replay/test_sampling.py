@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from seedrl.replay.sampling import Draw, stratified_draw
 from seedrl.types import Array
@@ -37,6 +38,20 @@ def test_frequencies_follow_the_masses() -> None:
     # 99.9th percentile of chi-squared with 50 degrees of freedom; strata only lower it.
     assert chi_squared < 86.7
     np.testing.assert_allclose(probability, (mass / mass.sum())[index], rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_independent_draws_pass_a_chi_squared_test_from_both_sides(seed: int) -> None:
+    """One draw a batch has no strata to even it out: the statistic is chi-squared distributed.
+
+    Significance: 0.1 per cent on either side, key 3.
+    """
+    mass = np.random.default_rng(seed).gamma(1.0, size=200).astype(np.float32) + 0.02
+    index, _ = draw_many(mass, 1, 40_000)
+    expected = mass.astype(np.float64) / mass.sum(dtype=np.float64) * index.size
+    counts = np.bincount(index.reshape(-1), minlength=mass.size)
+    statistic = np.sum((counts - expected) ** 2 / expected)
+    assert chi2.isf(0.999, mass.size - 1) < statistic < chi2.isf(0.001, mass.size - 1)
 
 
 def test_every_stratum_is_drawn_from_once() -> None:

@@ -1,8 +1,13 @@
 """Epsilons of slots and epsilon-greedy actions."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from seedrl.rl.exploration import epsilon_greedy, epsilons
 
@@ -26,6 +31,16 @@ def test_base_and_alpha_are_settings() -> None:
     np.testing.assert_allclose(epsilons(2, base=0.5, alpha=3), [0.5, 0.0625], rtol=1e-6)
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(num_slots=st.integers(0, 300), base=st.floats(0.01, 1), alpha=st.floats(0, 10))
+def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: float) -> None:
+    expected = [
+        math.exp(math.log(base) * (1 + alpha * slot / (num_slots - 1 or 1)))
+        for slot in range(num_slots)
+    ]
+    np.testing.assert_allclose(epsilons(num_slots, base=base, alpha=alpha), expected, rtol=2e-7)
+
+
 def test_epsilon_zero_is_greedy_and_takes_the_first_of_equals() -> None:
     q_values = jnp.array([[1.0, 3.0, 3.0], [5.0, 0.0, 2.0]])
     for seed in range(5):
@@ -43,3 +58,16 @@ def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
         shares = np.bincount(rows, minlength=num_actions) / len(rows)
         # Half of the explored third each; 0.015 is four standard deviations.
         np.testing.assert_allclose(shares[[0, 2]], expected / num_actions, atol=0.015)
+
+
+def test_actions_pass_a_chi_squared_test_against_epsilon_greedy() -> None:
+    """P(a) = ε/A + (1 - ε) [a is greedy]; 0.1 per cent level, key 11."""
+    num_rows, num_actions = 20_000, 5
+    q_values = jnp.tile(jnp.array([[0.0, 1.0, 7.0, 3.0, 2.0]]), (num_rows, 1))
+    for epsilon in (0.4, 0.05, 1.0):
+        actions = epsilon_greedy(jax.random.key(11), q_values, jnp.full(num_rows, epsilon))
+        share = np.full(num_actions, epsilon / num_actions)
+        share[2] += 1 - epsilon
+        counts = np.bincount(actions, minlength=num_actions)
+        statistic = np.sum((counts - share * num_rows) ** 2 / (share * num_rows))
+        assert statistic < chi2.isf(1e-3, num_actions - 1)

@@ -1,11 +1,19 @@
 """Worked examples and failure values of the priority equations."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seedrl.rl.priorities import MAX_MASS, importance_weights, shard_probability, stored_mass
+from seedrl.types import Array
+
+BATCH = 8
 
 
 def test_mass_is_the_priority_to_the_exponent() -> None:
@@ -29,6 +37,17 @@ def test_extreme_priorities_keep_a_positive_mass_with_a_finite_sum() -> None:
     assert mass[0] > 0
     assert mass[1] == np.float32(MAX_MASS)
     assert np.isfinite(np.float32(mass[1] * 2.0**20))
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    priority=st.floats(2.0**-60, 2.0**60, width=32),
+    exponent=st.floats(0, 2),
+)
+def test_any_mass_is_the_power(priority: float, exponent: float) -> None:
+    expected = min(max(priority**exponent, 1e-30), 1e30)
+    mass = stored_mass(jnp.asarray([priority], jnp.float32), exponent)
+    np.testing.assert_allclose(mass, [expected], rtol=2e-5)
 
 
 def test_weights_of_a_worked_example() -> None:
@@ -68,3 +87,43 @@ def test_the_probability_really_drawn_divides_by_the_number_of_shards() -> None:
     rich = shard_probability(jnp.asarray([4 / 16, 12 / 16], jnp.float32), 2)
     np.testing.assert_allclose(poor, [0.125, 0.375])
     np.testing.assert_allclose(rich, poor)
+
+
+@functools.cache
+def weights_over(num_devices: int) -> Callable[[np.ndarray, float], Array]:
+    """`importance_weights` of a batch spread over devices, from probabilities within shards."""
+
+    def weights(probability_in_shard: Array, exponent: float) -> Array:
+        probability = shard_probability(probability_in_shard, num_devices)
+        return importance_weights(probability, exponent, "device")
+
+    devices = jax.local_devices()[:num_devices]
+    return jax.pmap(weights, axis_name="device", in_axes=(0, None), devices=devices)
+
+
+@pytest.mark.parametrize("num_devices", [1, 4])
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    exponent=st.floats(0, 1),
+    sizes=st.lists(st.integers(1, 50), min_size=4, max_size=4),
+    scales=st.lists(st.floats(-6, 6), min_size=4, max_size=4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_weights_are_the_closed_form_on_any_shards(
+    num_devices: int, exponent: float, sizes: list[int], scales: list[float], seed: int
+) -> None:
+    """w_i = (N P(i))^-β / max_j (N P(j))^-β, P(i) = p_i / (n Σ of its shard), N of all shards."""
+    random = np.random.default_rng(seed)
+    shards = [
+        10.0**scale * random.exponential(size=size)
+        for size, scale in zip(sizes[:num_devices], scales[:num_devices], strict=True)
+    ]
+    drawn = [random.integers(0, len(shard), BATCH // num_devices) for shard in shards]
+    shares = np.array(
+        [shard[index] / shard.sum() for shard, index in zip(shards, drawn, strict=True)]
+    )
+    total = sum(map(len, shards))
+    unscaled = (total * shares / num_devices) ** -exponent
+    found = weights_over(num_devices)(shares.astype(np.float32), exponent)
+    np.testing.assert_allclose(found, unscaled / unscaled.max(), rtol=2e-5)
+    assert np.max(found) == 1.0

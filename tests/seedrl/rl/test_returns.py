@@ -7,8 +7,10 @@ before. Where SEED RL's sequence ends, it shortens the sums; we get the same fro
 """
 
 import functools
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -119,7 +121,7 @@ def test_truncation_bootstraps_and_termination_does_not(discount: float, expecte
     np.testing.assert_allclose(targets, [[expected]])
 
 
-@functools.partial(jax.jit, static_argnames=("n_steps", "gamma"))
+@functools.partial(jax.jit, static_argnames="n_steps")
 def jitted_targets(step: TimeStep, values: jax.Array, n_steps: int, gamma: float) -> jax.Array:
     return n_step_targets(step, values, n_steps=n_steps, gamma=gamma)
 
@@ -137,3 +139,65 @@ def test_any_stream_agrees_with_the_loop(seed: int, n_steps: int) -> None:
     found = jitted_targets(step, values, n_steps=n_steps, gamma=0.95)
     expected = looped_targets(step, values, n_steps, 0.95)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def looped_gradients(
+    step: TimeStep, cotangents: np.ndarray, n_steps: int, gamma: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the sum of `cotangents` times targets, by values and by rewards: each sum's weights."""
+    of_values, of_rewards = np.zeros((2, *step.reward.shape))
+    for (t, b), cotangent in np.ndenumerate(cotangents):
+        weight = float(cotangent)
+        for k in range(1, n_steps + 1):
+            of_rewards[t + k, b] += weight
+            weight *= gamma * float(step.discount[t + k, b])
+            if k == n_steps or step.step_type[t + k, b] == LAST:
+                of_values[t + k, b] += weight
+                break
+    return of_values, of_rewards
+
+
+@functools.partial(jax.jit, static_argnames=("n_steps",))
+def jitted_gradients(
+    step: TimeStep, values: jax.Array, cotangents: jax.Array, n_steps: int, gamma: float
+) -> tuple[jax.Array, jax.Array]:
+    def of(values: jax.Array, rewards: jax.Array) -> jax.Array:
+        targets = n_step_targets(
+            step._replace(reward=rewards), values, n_steps=n_steps, gamma=gamma
+        )
+        return jnp.sum(cotangents * targets)
+
+    return jax.grad(of, argnums=(0, 1))(values, step.reward)
+
+
+def draw_steps(data: st.DataObject, shape: tuple[int, int]) -> TimeStep:
+    """Any order of step types, each end terminated or truncated, rewards of any size."""
+    cells = shape[0] * shape[1]
+
+    def array(elements: st.SearchStrategy[Any], dtype: str) -> np.ndarray:
+        drawn = data.draw(st.lists(elements, min_size=cells, max_size=cells))
+        return np.array(drawn, dtype).reshape(shape)
+
+    types = array(st.sampled_from([FIRST, MID, MID, LAST]), "uint8")
+    discounts = np.where(types == LAST, array(st.integers(0, 1), "float32"), np.float32(1))
+    return TimeStep(types, array(st.floats(-1e4, 1e4, width=32), "float32"), discounts, ())
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data(), n_steps=st.sampled_from([1, 2, 5]), gamma=st.floats(0, 1))
+def test_values_and_gradients_of_any_stream_agree_with_the_sums(
+    data: st.DataObject, n_steps: int, gamma: float
+) -> None:
+    step = draw_steps(data, (8, 2))
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    values = (1e3 * random.normal(size=(8, 2))).astype(np.float32)
+    cotangents = random.normal(size=(8 - n_steps, 2)).astype(np.float32)
+
+    found = jitted_targets(step, values, n_steps=n_steps, gamma=gamma)
+    expected = looped_targets(step, values, n_steps, gamma)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-2)
+    gradients = jitted_gradients(step, values, cotangents, n_steps=n_steps, gamma=gamma)
+    for one, other in zip(
+        gradients, looped_gradients(step, cotangents, n_steps, gamma), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

@@ -1,7 +1,11 @@
 """Sequence priorities: worked examples and masks."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seedrl.rl.td_priority import sequence_priority
 
@@ -30,3 +34,19 @@ def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
 def test_a_sequence_without_a_trained_row_has_priority_zero() -> None:
     priority = sequence_priority(np.full((2, 1), 1e9, np.float32), np.zeros((2, 1), bool))
     np.testing.assert_array_equal(priority, [0.0])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    rows=st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=6, max_size=6),
+    mix=st.floats(0, 1),
+)
+def test_any_priority_is_the_mixture_of_maximum_and_mean(
+    rows: list[tuple[float, bool]], mix: float
+) -> None:
+    errors = np.array([[error] for error, _ in rows], np.float32)
+    is_trained = np.array([[flag] for _, flag in rows])
+    sizes = [abs(error) for error, flag in rows if flag]
+    expected = mix * max(sizes) + (1 - mix) * math.fsum(sizes) / len(sizes) if sizes else 0.0
+    found = sequence_priority(errors, is_trained, mix=mix)
+    np.testing.assert_allclose(found, [expected], rtol=1e-6)

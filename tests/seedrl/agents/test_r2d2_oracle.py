@@ -1,0 +1,280 @@
+"""R2D2's loss, gradient and priorities against the paper's equations, written out in float64.
+
+The network is a small recurrent one that numpy computes too. What the paper holds constant (the
+targets, and the state that the burn-in leaves) is held constant in the differences of the oracle.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seedrl.agents.r2d2 import R2D2Carry, R2D2Config
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+B, UNITS, INPUTS, ACTIONS = 2, 2, 2, 3
+KEY = jax.random.key(0)
+
+
+def unroll(xp: Any, params: Tree, state: Any, inputs: NetworkInput) -> tuple[Any, Any]:
+    """s_t = tanh(W x_t + U s_{t-1} + A a_{t-1} + R r_t), q_t = V s_t; on FIRST only W x_t."""
+    outputs = []
+    for t in range(inputs.reward.shape[0]):
+        continues = xp.where(inputs.is_first[t], 0.0, 1.0)[:, None]
+        past = (
+            state @ params["U"]
+            + params["A"][inputs.previous_action[t]]
+            + inputs.reward[t][:, None] * params["R"][None]
+        )
+        state = xp.tanh(inputs.observation[t] @ params["W"] + continues * past)
+        outputs.append(state @ params["V"])
+    return xp.stack(outputs), state
+
+
+@dataclass(frozen=True)
+class SmallNetwork:
+    """`unroll` as an agent's network."""
+
+    def build(self, spec: EnvSpec) -> Network:
+        return Network(
+            init=lambda key: {},
+            initial_carry=lambda size: jnp.zeros((size, UNITS)),
+            unroll=functools.partial(unroll, jnp),
+        )
+
+
+CONFIGS = {
+    "burn-in, three steps": R2D2Config(
+        network=SmallNetwork(), burn_in=3, unroll=4, n_steps=3, stride=2, gamma=0.9
+    ),
+    "no burn-in, one step": R2D2Config(
+        network=SmallNetwork(), burn_in=0, unroll=4, n_steps=1, stride=2, gamma=0.99
+    ),
+    "unscaled, mean priority": R2D2Config(
+        network=SmallNetwork(),
+        burn_in=1,
+        unroll=3,
+        n_steps=2,
+        stride=1,
+        gamma=0.8,
+        value_scaling=False,
+        priority_mix=0.25,
+    ),
+}
+
+
+class Case(NamedTuple):
+    """What a loss is given; float32, as the learner gives it."""
+
+    params: Tree
+    target: Tree
+    sequence: Sequence
+    weights: np.ndarray
+
+
+class Constants(NamedTuple):
+    """What no gradient reaches: the state after the burn-in, and the targets `[U, B]`."""
+
+    state: np.ndarray
+    targets: np.ndarray
+
+
+@functools.cache
+def jitted(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    agent = CONFIGS[name].build(EnvSpec(ArraySpec((INPUTS,), "float32"), ACTIONS))
+    loss = jax.jit(jax.value_and_grad(agent.loss, has_aux=True))
+    return loss, jax.jit(agent.initial_priorities)
+
+
+@st.composite
+def cases(draw: st.DrawFn, config: R2D2Config) -> Case:
+    """Any order of step types, terminated or truncated; rewards of any size up to a hundred."""
+    size = (config.window.length, B)
+    cells = size[0] * B
+
+    def array(elements: st.SearchStrategy[Any], dtype: str) -> np.ndarray:
+        values = draw(st.lists(elements, min_size=cells, max_size=cells))
+        return np.array(values, dtype).reshape(size)
+
+    types = array(st.sampled_from([FIRST, MID, MID, LAST]), "uint8")
+    ends = array(st.integers(0, 1), "float32")
+    rewards = array(st.floats(-100, 100, width=32), "float32")
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+
+    def params() -> Tree:
+        shapes = {"W": (INPUTS, UNITS), "U": (UNITS, UNITS), "A": (ACTIONS, UNITS)}
+        shapes |= {"R": (UNITS,), "V": (UNITS, ACTIONS)}
+        scales = {"R": 0.02, "V": 3.0}
+        return {
+            name: (random.normal(size=shape) * scales.get(name, 1.0)).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+
+    timestep = TimeStep(
+        types,
+        np.where(types == FIRST, np.float32(0), rewards),
+        np.where(types == LAST, ends, np.float32(1)),
+        random.normal(size=(*size, INPUTS)).astype(np.float32),
+    )
+    q_acting = (5 * random.normal(size=(*size, ACTIONS))).astype(np.float32)
+    steps = StoredStep(
+        timestep,
+        random.integers(0, ACTIONS, size).astype(np.int32),
+        np.zeros(size, np.int32),
+        q_acting,
+    )
+    carry = R2D2Carry(
+        random.normal(size=(B, UNITS)).astype(np.float32),
+        random.integers(0, ACTIONS, B).astype(np.int32),
+    )
+    weights = random.uniform(0.1, 1.0, B).astype(np.float32)
+    return Case(params(), params(), Sequence(steps, carry), weights)
+
+
+def rows_of(sequence: Sequence, rows: slice) -> NetworkInput:
+    steps, carry = sequence
+    before = np.concatenate([carry.previous_action[None], steps.action[:-1]])
+    inputs = NetworkInput(
+        steps.timestep.observation, before, steps.timestep.reward, steps.timestep.step_type == FIRST
+    )
+    return jax.tree.map(lambda leaf: leaf[rows], inputs)
+
+
+def h(config: R2D2Config, x: float) -> float:
+    if not config.value_scaling:
+        return x
+    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + config.value_scaling_epsilon * x
+
+
+def h_inverse(config: R2D2Config, y: float) -> float:
+    if not config.value_scaling:
+        return y
+    epsilon = config.value_scaling_epsilon
+    root = np.sqrt(1 + 4 * epsilon * (abs(y) + 1 + epsilon))
+    return np.sign(y) * (((root - 1) / (2 * epsilon)) ** 2 - 1)
+
+
+def targets_of(
+    config: R2D2Config, q_online: np.ndarray, q_target: np.ndarray, steps: StoredStep
+) -> np.ndarray:
+    """h(Σ γᵏ r + γⁿ h⁻¹(Q_target(s, argmax Q_online))) of every trained row; NaN on LAST."""
+    targets = np.full((config.unroll, B), np.nan)
+    step = steps.timestep
+    for row, b in np.ndindex(targets.shape):
+        t = config.burn_in + row
+        if step.step_type[t, b] == LAST:
+            continue
+        total, weight = 0.0, 1.0
+        for _ in range(config.n_steps):
+            t += 1
+            total += weight * float(step.reward[t, b])
+            weight *= config.gamma * float(step.discount[t, b])
+            if step.step_type[t, b] == LAST:
+                break
+        greedy = int(np.argmax(q_online[t, b]))
+        total += weight * h_inverse(config, float(q_target[t, b, greedy]))
+        targets[row, b] = h(config, total)
+    return targets
+
+
+def executed(config: R2D2Config, q_values: np.ndarray, steps: StoredStep) -> np.ndarray:
+    actions = steps.action[config.burn_in : config.burn_in + config.unroll]
+    return np.take_along_axis(q_values[: config.unroll], actions[..., None], -1)[..., 0]
+
+
+def priorities_of(config: R2D2Config, errors: np.ndarray) -> np.ndarray:
+    found = np.zeros(B)
+    for b in range(B):
+        sizes = [abs(error) for error in errors[:, b] if not np.isnan(error)]
+        if sizes:
+            mean = sum(sizes) / len(sizes)
+            found[b] = config.priority_mix * max(sizes) + (1 - config.priority_mix) * mean
+    return found
+
+
+def constants_of(config: R2D2Config, case: Case) -> Constants:
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), case)
+    everything, carry = rows_of(case.sequence, slice(None)), wide.sequence.carry.network
+    q_online, _ = unroll(np, wide.params, carry, everything)
+    q_target, _ = unroll(np, wide.target, carry, everything)
+    state = carry
+    if config.burn_in:
+        _, state = unroll(np, wide.params, carry, rows_of(case.sequence, slice(config.burn_in)))
+    return Constants(state, targets_of(config, q_online, q_target, case.sequence.steps))
+
+
+def errors_of(config: R2D2Config, params: Tree, case: Case, constants: Constants) -> np.ndarray:
+    rows = slice(config.burn_in, config.burn_in + config.unroll)
+    q_values, _ = unroll(np, params, constants.state, rows_of(case.sequence, rows))
+    return constants.targets - executed(config, q_values, case.sequence.steps)
+
+
+def loss_of(config: R2D2Config, params: Tree, case: Case, constants: Constants) -> float:
+    errors = errors_of(config, params, case, constants)
+    return float(np.mean(case.weights * np.nansum(0.5 * errors**2, axis=0)))
+
+
+def gradient_of(config: R2D2Config, params: Tree, case: Case, constants: Constants) -> Tree:
+    """Central differences in float64: good to nine digits or so."""
+    gradient = {name: np.zeros_like(leaf) for name, leaf in params.items()}
+    for name, leaf in params.items():
+        for position in np.ndindex(leaf.shape):
+            sides = []
+            for change in (1e-6, -1e-6):
+                moved = leaf.copy()
+                moved[position] += change
+                sides.append(loss_of(config, {**params, name: moved}, case, constants))
+            gradient[name][position] = (sides[0] - sides[1]) / 2e-6
+    return gradient
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_loss_gradient_and_priorities_are_those_of_the_paper(
+    name: str, data: st.DataObject
+) -> None:
+    config = CONFIGS[name]
+    case = data.draw(cases(config))
+    (loss, output), gradient = jitted(name)[0](*case, KEY)
+
+    params = {name: leaf.astype(np.float64) for name, leaf in case.params.items()}
+    constants = constants_of(config, case)
+    np.testing.assert_allclose(loss, loss_of(config, params, case, constants), rtol=1e-4, atol=1e-5)
+    errors = errors_of(config, params, case, constants)
+    np.testing.assert_allclose(
+        output.priorities, priorities_of(config, errors), rtol=1e-4, atol=1e-4
+    )
+    expected = gradient_of(config, params, case, constants)
+    largest = max(float(np.abs(leaf).max()) for leaf in expected.values())
+    for leaf, found in gradient.items():
+        np.testing.assert_allclose(
+            found, expected[leaf], rtol=1e-3, atol=1e-5 + 2e-5 * largest, err_msg=leaf
+        )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_initial_priorities_are_those_of_the_stored_q_values(
+    name: str, data: st.DataObject
+) -> None:
+    config = CONFIGS[name]
+    steps = data.draw(cases(config)).sequence.steps
+    q_values = np.asarray(steps.extras, np.float64)
+    targets = targets_of(config, q_values, q_values, steps)
+    errors = targets - executed(config, q_values[config.burn_in :], steps)
+    without = steps._replace(timestep=steps.timestep._replace(observation=()))
+    np.testing.assert_allclose(
+        jitted(name)[1](without), priorities_of(config, errors), rtol=1e-4, atol=1e-4
+    )

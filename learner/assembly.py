@@ -1,0 +1,213 @@
+"""The parts of a session: everything that is built once the environment's spec is known."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learner.act_step import ActPrograms, build_act_programs, example_page
+from learner.acting import Acting, FilledPages
+from learner.batch_ladder import BatchLadder
+from learner.channel import Channel, Mailbox
+from learner.evaluation import Evaluator, FrozenParams
+from learner.geometry import Geometry, check_memory
+from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
+from learner.learning import Learning
+from learner.lobby import Lobby
+from learner.metrics import Metrics
+from learner.rate_limiter import RateLimiter, RateLimiterState
+from learner.saving import by_field, restore_replay, restore_state
+from learner.sharding import map_programs, publish, replicate, stack_shards
+from seedrl.agents.agent import Agent
+from seedrl.checkpoints import Checkpoint
+from seedrl.config import Config
+from seedrl.errors import CheckpointError
+from seedrl.replay.index import PageIndex
+from seedrl.replay.replay import Replay, ReplayState, paged_replay
+from seedrl.specs import EnvSpec
+from seedrl.types import Page
+
+_CHANNEL_CAPACITY = 64
+
+
+class Parts(NamedTuple):
+    """What a session runs.
+
+    Attributes:
+      acting, learning: what its threads do.
+      evaluator: the evaluation's state.
+      limiter: holds the replay ratio between the two.
+      pages: on their way from acting to learning.
+      page: a page's shapes and dtypes.
+      page_rows: the numbers of pages that may come at once.
+      replay_bytes: size of one device's replay.
+    """
+
+    acting: Acting
+    learning: Learning
+    evaluator: Evaluator
+    limiter: RateLimiter
+    pages: Channel[FilledPages]
+    page: Page
+    page_rows: tuple[int, ...]
+    replay_bytes: int
+
+
+class _Memory(NamedTuple):
+    replay: ReplayState
+    indices: list[PageIndex]
+
+
+def assemble(
+    config: Config,
+    geometry: Geometry,
+    *,
+    lobby: Lobby,
+    spec: EnvSpec,
+    metrics: Metrics,
+    checkpoint: Checkpoint | None,
+) -> Parts:
+    """Builds the parts; what a checkpoint holds of them goes on from there.
+
+    Raises ConfigError if the devices cannot hold the replay, CheckpointError if the checkpoint does
+    not fit the config.
+    """
+    agent: Agent = config.agent.build(spec)
+    page = example_page(agent, spec, geometry.page_steps)
+    replay_bytes = check_memory(page, geometry)
+    replay = _replay(config, geometry, agent)
+    learn_programs = _learn_programs(config, geometry, agent, replay)
+    act_programs = _act_programs(config, agent, page)
+    ladder = BatchLadder(
+        spec,
+        num_training=config.serving.training_slots,
+        num_evaluation=config.serving.evaluation_slots,
+    )
+    limiter = RateLimiter(
+        replay_ratio=config.learning.replay_ratio,
+        batch_steps=config.learning.batch_sequences * agent.window.unroll,
+        tolerance_updates=config.learning.tolerance_updates,
+    )
+    pages: Channel[FilledPages] = Channel(_CHANNEL_CAPACITY)
+    evaluator = Evaluator(config.evaluation, lobby.clock())
+
+    acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
+    state = jax.jit(learn_programs.init)(learning_key)
+    memory = _memory(config, geometry, replay, page, checkpoint)
+    training_steps = 0
+    if checkpoint is not None:
+        state = restore_state(checkpoint, state, config)
+        training_steps = int(checkpoint.meta["env_steps"])
+        limiter.restore(RateLimiterState(*checkpoint.meta["limiter"]))
+        # The acting key of the checkpoint's session must not be used again.
+        acting_key = jax.random.fold_in(acting_key, int(state.updates))
+    # The learn step consumes its state; these copies belong to it alone.
+    state = replicate(LearnerState(*state), geometry.devices)
+
+    acting_device = geometry.devices[0]
+    version = int(state.updates)
+    params = Mailbox(FrozenParams(publish(state.params, acting_device), version))
+    learned_version = Mailbox(version)
+    acting = Acting(
+        lobby=lobby,
+        programs=act_programs,
+        state=jax.device_put(act_programs.init(acting_key), acting_device),
+        ladder=ladder,
+        params=params,
+        learned_version=learned_version,
+        evaluator=evaluator,
+        limiter=limiter,
+        pages=pages,
+        metrics=metrics,
+        page_steps=geometry.page_steps,
+        frames_per_step=config.environment.frames_per_step,
+        training_steps=training_steps,
+    )
+    learning = Learning(
+        lobby=lobby,
+        programs=map_programs(learn_programs, geometry.devices),
+        state=state,
+        replay=memory.replay,
+        indices=memory.indices,
+        page_steps=geometry.page_steps,
+        min_sequences_per_shard=geometry.min_sequences,
+        params=params,
+        learned_version=learned_version,
+        limiter=limiter,
+        pages=pages,
+        metrics=metrics,
+        acting_device=acting_device,
+        publish_every_updates=config.learning.publish_every_updates,
+    )
+    return Parts(acting, learning, evaluator, limiter, pages, page, ladder.page_rows, replay_bytes)
+
+
+def _replay(config: Config, geometry: Geometry, agent: Agent) -> Replay:
+    return paged_replay(
+        window=agent.window,
+        page_steps=geometry.page_steps,
+        capacity_pages=geometry.capacity_pages,
+        priority_exponent=config.replay.priority_exponent,
+        initial_priorities=agent.initial_priorities,
+    )
+
+
+def _learn_programs(
+    config: Config, geometry: Geometry, agent: Agent, replay: Replay
+) -> LearnPrograms:
+    return build_learn_programs(
+        agent,
+        replay,
+        batch_per_device=geometry.batch_per_device,
+        num_devices=len(geometry.devices),
+        importance_exponent=config.replay.importance_exponent,
+    )
+
+
+def _act_programs(config: Config, agent: Agent, page: Page) -> ActPrograms:
+    serving = config.serving
+    return build_act_programs(
+        agent,
+        page,
+        num_training=serving.training_slots,
+        num_slots=serving.training_slots + serving.evaluation_slots,
+        exploration=np.concatenate(
+            [
+                np.asarray(agent.exploration(serving.training_slots), np.float32),
+                np.full(serving.evaluation_slots, agent.evaluation_exploration, np.float32),
+            ]
+        ),
+    )
+
+
+def _memory(
+    config: Config,
+    geometry: Geometry,
+    replay: Replay,
+    page: Page,
+    checkpoint: Checkpoint | None,
+) -> _Memory:
+    """The replay on its devices and its indices: empty, or the checkpoint's if it has one."""
+    empty = stack_shards(lambda: replay.init(page), geometry.devices)
+    indices = [
+        PageIndex(
+            capacity_pages=geometry.capacity_pages,
+            window=config.agent.window,
+            page_steps=geometry.page_steps,
+        )
+        for _ in geometry.devices
+    ]
+    if checkpoint is None:
+        return _Memory(empty, indices)
+    try:
+        saved = restore_replay(checkpoint, empty)
+    except CheckpointError as error:
+        sections = ("agent", "replay", "learning.num_devices")
+        raise by_field(error, checkpoint, config, sections) from error
+    if saved is None:
+        return _Memory(empty, indices)
+    for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
+        # Streams go on only under new leases, which have new names: nothing is continued.
+        index.restore({**state, "streams": []})
+    restored = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, empty)
+    return _Memory(restored, indices)

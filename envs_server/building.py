@@ -1,6 +1,10 @@
 """Chooses the back end for a recipe and builds with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium
 
 from envs_server.backends import atari, native, sync
 from envs_server.factories import one_line
@@ -17,30 +21,44 @@ _BACK_ENDS: dict[str, BackEnd] = {
 
 
 def build(recipe: Recipe, vectorization: str, num_envs: int) -> VectorEnvironment:
-    """`num_envs` environments of `recipe` on the named back end; `auto` takes the fastest.
-
-    That is `atari` for ALE games, `native` for an environment with a vector implementation of its
-    own, else `sync`; with wrappers always `sync`.
+    """`num_envs` environments of `recipe` on the back end that `choose` names.
 
     Raises BuildError, with the environment's own reason on one line.
     """
-    try:
-        if atari.is_atari(recipe):
-            atari.register()
-        return _back_end(recipe, vectorization)(recipe, num_envs)
-    except BuildError:
-        raise
-    except Exception as error:
-        raise BuildError(f"cannot build {recipe.id}: {one_line(error)}") from error
+    with _one_line_refusal(recipe):
+        return _BACK_ENDS[choose(recipe, vectorization)](recipe, num_envs)
 
 
-def _back_end(recipe: Recipe, vectorization: str) -> BackEnd:
+def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
+    """One environment of `recipe` as the sync back end makes it. Raises BuildError."""
+    with _one_line_refusal(recipe):
+        return sync.build_one(recipe)
+
+
+def choose(recipe: Recipe, vectorization: str) -> str:
+    """The name of the back end that `vectorization` means; `auto` takes the fastest.
+
+    That is `atari` for ALE games, `native` for an environment with a vector implementation of its
+    own, else `sync`; with wrappers always `sync`. Raises BuildError for an unknown name.
+    """
     if vectorization not in ("auto", ""):
         if vectorization not in _BACK_ENDS:
             raise BuildError(
                 f"expected vectorization auto, {', '.join(_BACK_ENDS)}; got {vectorization!r}"
             )
-        return _BACK_ENDS[vectorization]
+        return vectorization
     if atari.is_atari(recipe) and not recipe.wrappers:
-        return atari.build
-    return native.build if native.is_available(recipe) else sync.build
+        return "atari"
+    return "native" if native.is_available(recipe) else "sync"
+
+
+@contextmanager
+def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
+    try:
+        if atari.is_atari(recipe):
+            atari.register()
+        yield
+    except BuildError:
+        raise
+    except Exception as error:
+        raise BuildError(f"cannot build {recipe.id}: {one_line(error)}") from error

@@ -9,6 +9,7 @@ class ExitCode(enum.IntEnum):
     OK = 0
     TARGET_MISSED = 1  # all steps were taken, but evaluation.target_return was not reached
     USAGE = 2  # a bad config, bad usage, or an environment that is refused
+    BROKEN_ENVIRONMENT = 3  # `seedrl check-env`: the environment breaks a rule
     INTERNAL = 70  # a defect of ours: the traceback is printed
     UNREADABLE_CHECKPOINT = 74
     STUCK = 75  # a thread made no progress: all stacks are printed

@@ -25,11 +25,15 @@ def test_each_extension_snippet_is_under_20_lines_of_code() -> None:
         assert len(code) < 20, name
 
 
-def test_the_snippets_train_together(tmp_path: Path) -> None:
+def _write_snippets(folder: Path) -> None:
     for name, text in _snippets().items():
-        path = tmp_path / name
+        path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
+
+
+def test_the_snippets_train_together(tmp_path: Path) -> None:
+    _write_snippets(tmp_path)
     flags = (
         "--workdir run --serving.training-slots 4 --serving.evaluation-slots 2 "
         "--replay.min-steps 100 --learning.total-steps 600 --env-servers 1"
@@ -43,6 +47,44 @@ def test_the_snippets_train_together(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "learning_curve.png").exists()
+
+
+def _check_env(folder: Path, *arguments: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "learner.cli.main", "check-env", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def _pattern(line: str) -> str:
+    """What a line of the README stands for: an ellipsis is any text, a speed any number."""
+    pattern = re.escape(line).replace("…", ".*")
+    return re.sub(r"[\d,]+(?=\\ steps/s)", r"[\\d,]+", pattern)
+
+
+def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
+    _write_snippets(tmp_path)
+    blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", README)
+    ((arguments, shown),) = blocks
+    code, lines = _check_env(tmp_path, *shlex.split(arguments))
+    assert code == 0
+    for line, expected in zip(lines, shown.splitlines(), strict=True):
+        assert re.fullmatch(_pattern(expected), line)
+
+
+def test_a_wrong_dtype_in_the_snippet_is_told_as_shown(tmp_path: Path) -> None:
+    _write_snippets(tmp_path)
+    path = tmp_path / "my_package" / "countdown.py"
+    changed = path.read_text().replace("[self.left / 10], np.float32", "[self.left / 10]")
+    path.write_text(changed)
+    code, lines = _check_env(tmp_path, "my_package.countdown:make")
+    (shown,) = re.findall(r"^error .*", README, re.MULTILINE)
+    assert code == 3
+    assert re.fullmatch(_pattern(shown), lines[0])
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^make (\w+)", README, re.MULTILINE))))

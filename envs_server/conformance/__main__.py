@@ -1,0 +1,65 @@
+"""Entry point of the checker: `python -m envs_server.conformance ENVIRONMENT`.
+
+Exit codes: 0 the environment passes, maybe with notes; 2 wrong arguments, or the environment cannot
+be built here; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
+"""
+
+import contextlib
+import enum
+import sys
+import traceback
+
+from envs_server.building import choose
+from envs_server.conformance import report
+from envs_server.conformance.check import Plan, check
+from envs_server.conformance.options import PROG, Options, read_options
+from envs_server.recipe import read_recipe
+from envs_server.vector import BuildError
+from seedrl.wire.seedrl_pb2 import Environment
+
+
+class ExitCode(enum.IntEnum):
+    """How the checker ends; the numbers are those of the other programs."""
+
+    PASSES = 0
+    REFUSED = 2
+    BREAKS_A_RULE = 3
+    INTERNAL = 70
+    KILLED = 143
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Checks the environment that the command line names and prints a report; the exit code."""
+    options = read_options(arguments)
+    try:
+        return _check(options)
+    except BuildError as error:
+        print(f"{PROG}: error: {error}", file=sys.stderr)
+        return ExitCode.REFUSED
+    except KeyboardInterrupt:
+        return ExitCode.KILLED
+    except Exception:
+        traceback.print_exc()
+        return ExitCode.INTERNAL
+
+
+def _check(options: Options) -> ExitCode:
+    environment = Environment(
+        id=options.environment,
+        arguments=options.arguments,
+        wrappers=options.wrapper_names,
+        vectorization=options.vectorization,
+    )
+    # Whatever the environment prints must not end up in the report.
+    with contextlib.redirect_stdout(sys.stderr):
+        recipe = read_recipe(environment, options.allowed)
+        back_end = choose(recipe, options.vectorization)
+        plan = Plan(back_end, options.num_envs, options.steps, options.seed)
+        found = check(recipe, plan)
+    write = report.as_json if options.json else report.text
+    print(write(options.environment, plan, found))
+    return ExitCode.PASSES if found.passes else ExitCode.BREAKS_A_RULE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

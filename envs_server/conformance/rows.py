@@ -1,0 +1,88 @@
+"""What an environment gave, row by row, in a form that two plays can be compared by."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seedrl.specs import EnvSpec
+from seedrl.types import StepType, Tree
+
+
+class Row(NamedTuple):
+    """One time step of one environment, as the wire would carry it.
+
+    Attributes:
+      step_type: where in the episode.
+      reward: as float32; 0 on FIRST.
+      discount: 0 if the episode terminated here, else 1.
+      observation: a digest of its bytes.
+    """
+
+    step_type: StepType
+    reward: float
+    discount: float
+    observation: bytes
+
+
+class Episode(NamedTuple):
+    """An episode that was seen from FIRST to LAST."""
+
+    length: int
+    score: float
+    is_terminated: bool
+
+
+def digest(spec: EnvSpec, leaves: Sequence[Tree]) -> bytes:
+    """Of an observation's `leaves`, in wire order and converted to the dtypes of `spec`."""
+    state = hashlib.blake2b(digest_size=16)
+    with np.errstate(all="ignore"):  # values that do not fit are told elsewhere
+        for (_, leaf_spec), leaf in zip(spec.leaves(), leaves, strict=True):
+            state.update(np.ascontiguousarray(leaf, leaf_spec.dtype).data)
+    return state.digest()
+
+
+def first_difference(expected: Sequence[Row], got: Sequence[Row]) -> str | None:
+    """Where two plays part, and in which fields; None if one is the beginning of the other."""
+    for number, (row, other) in enumerate(zip(expected, got, strict=False)):
+        fields = [
+            name
+            for name, mine, theirs in zip(Row._fields, row, other, strict=True)
+            if mine != theirs
+        ]
+        if fields:
+            return f"{place(expected, number)}: another {' and '.join(fields)}"
+    return None
+
+
+def place(rows: Sequence[Row], number: int) -> str:
+    """Row `number` in words: `reset`, `step 3`, or `reset after step 3`."""
+    step = sum(row.step_type != StepType.FIRST for row in rows[: number + 1])
+    if rows[number].step_type != StepType.FIRST:
+        return f"step {step}"
+    return f"reset after step {step}" if step else "reset"
+
+
+def episodes(rows: Sequence[Row]) -> list[Episode]:
+    """The episodes that ended."""
+    ended, length, score = [], 0, 0.0
+    for row in rows:
+        if row.step_type == StepType.FIRST:
+            length, score = 0, 0.0
+            continue
+        length, score = length + 1, score + row.reward
+        if row.step_type == StepType.LAST:
+            ended.append(Episode(length, score, row.discount == 0))
+    return ended
+
+
+def action_rows(num_actions: int, num_rows: int, num_envs: int, seed: int) -> np.ndarray:
+    """`[num_rows, num_envs] int64`: each environment tries all actions in random order."""
+    random = np.random.default_rng(seed)
+    repeats = -(-num_rows // num_actions)
+    columns = [
+        np.concatenate([random.permutation(num_actions) for _ in range(repeats)])[:num_rows]
+        for _ in range(num_envs)
+    ]
+    return np.stack(columns, axis=1).astype(np.int64)

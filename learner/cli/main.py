@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play the newest checkpoint of a run",
     "check-env": "check an environment of your own before training with it",
+    "bench": "measure how well this machine is used",
 }
 
 

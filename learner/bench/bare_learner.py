@@ -1,0 +1,107 @@
+"""The learning thread's programs without the learning thread, on random experience."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from learner.act_step import example_page
+from learner.bench.subjects import Subject
+from learner.learn_step import build_learn_programs
+from learner.sharding import map_programs, replicate, stack_shards
+from seedrl.config_checks import page_steps
+from seedrl.replay.index import InsertPlan, PageIndex
+from seedrl.replay.replay import paged_replay
+from seedrl.types import Array, Page
+
+
+class BareLearner:
+    """Owns a learner state and a replay on one device. Used by one thread.
+
+    Attributes:
+      agent: of the subject.
+      page_steps: K.
+      replay: the functions of the replay.
+      memory: its state, leaves `[1, ...]`.
+      pages: the random pages, leaves `[I, ...]`, that every insertion brings.
+    """
+
+    def __init__(self, subject: Subject, *, pages_per_insert: int):
+        config = subject.config
+        self.agent = config.agent.build(subject.spec)
+        self.page_steps = page_steps(config)
+        self._devices = jax.local_devices()[:1]
+        capacity_pages = config.replay.capacity_steps // self.page_steps
+        self.replay = paged_replay(
+            window=self.agent.window,
+            page_steps=self.page_steps,
+            capacity_pages=capacity_pages,
+            priority_exponent=config.replay.priority_exponent,
+            initial_priorities=self.agent.initial_priorities,
+        )
+        self._index = PageIndex(
+            capacity_pages=capacity_pages, window=self.agent.window, page_steps=self.page_steps
+        )
+        programs = build_learn_programs(
+            self.agent,
+            self.replay,
+            batch_per_device=config.learning.batch_sequences,
+            num_devices=1,
+            importance_exponent=config.replay.importance_exponent,
+        )
+        self._programs = map_programs(programs, self._devices)
+        page = example_page(self.agent, subject.spec, self.page_steps)
+        self.memory = stack_shards(lambda: self.replay.init(page), self._devices)
+        self.pages: Page = jax.device_put(_random_pages(page, pages_per_insert), self._devices[0])
+        state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
+        self._state = replicate(state, self._devices)
+
+    @property
+    def num_inserted(self) -> int:
+        """Pages inserted so far."""
+        return self._index.num_inserted
+
+    @property
+    def updates(self) -> int:
+        """Updates applied so far."""
+        return int(self._state.updates)
+
+    def insert(self) -> int:
+        """Inserts the pages, one for each of as many streams; returns their number."""
+        num_pages = jax.tree.leaves(self.pages)[0].shape[0]
+        plan = self._index.plan(range(num_pages))
+        stacked = InsertPlan(*(field[None] for field in plan))
+        self.memory = self._programs.insert(self.memory, self.pages, stacked)
+        jax.block_until_ready(self.memory.mass)
+        return num_pages
+
+    def fill(self) -> None:
+        """Inserts until nothing is empty."""
+        while self.num_inserted < self.replay.capacity_pages:
+            self.insert()
+
+    def learn(self) -> Mapping[str, Array]:
+        """One update; returns its metrics, once they are there."""
+        self._state, self.memory, metrics = self._programs.learn(
+            self._state, self.memory, np.bool_(True)
+        )
+        done: Mapping[str, Array] = jax.block_until_ready(metrics)
+        return done
+
+
+def _random_pages(page: Page, num_pages: int) -> Page:
+    """Pages without structure: nothing about them can be compressed, skipped or predicted."""
+    random = np.random.default_rng(0)
+
+    def fill(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        shape = (num_pages, *leaf.shape)
+        if np.issubdtype(leaf.dtype, np.floating):
+            return random.standard_normal(shape, np.float32).astype(leaf.dtype)
+        return random.integers(0, 256 if leaf.dtype == np.uint8 else 2, shape).astype(leaf.dtype)
+
+    pages: Page = jax.tree.map(fill, page)
+    timestep = pages.steps.timestep
+    ordinary = timestep._replace(
+        step_type=np.ones_like(timestep.step_type), discount=np.ones_like(timestep.discount)
+    )
+    return pages._replace(steps=pages.steps._replace(timestep=ordinary))

@@ -1,0 +1,137 @@
+"""Replay: inserting and sampling against copying as many bytes, and the memory of a stored step."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+
+from learner.bench import subjects
+from learner.bench.alternation import Pace, alternate, rate
+from learner.bench.bare_learner import BareLearner
+from learner.bench.memcpy import copy_into_pool, copy_out_of_pool
+from learner.bench.row import Row, conditions
+from learner.bench.subjects import Subject
+from seedrl.types import Tree
+
+_CAPACITY_STEPS = 60_000
+_PAGES_PER_INSERT = 16
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """The rows for the settings of the R2D2 paper, in a replay of 60,000 frames."""
+    subject = subjects.with_replay(subjects.atari(), capacity_steps=_CAPACITY_STEPS)
+    return rows(subject, BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT), pace)
+
+
+def rows(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
+    """Fills the replay of `learner`, and measures it."""
+    learner.fill()
+    yield _insert(subject, learner, pace)
+    yield from _sample(subject, learner, pace)
+    yield _memory(subject, learner)
+
+
+def _insert(subject: Subject, learner: BareLearner, pace: Pace) -> Row:
+    copy = copy_into_pool(_num_bytes(learner.pages), _num_bytes(learner.memory))
+    num_pages = learner.insert()
+    pages_per_stride = subject.config.agent.window.stride // learner.page_steps
+    results = alternate(
+        {
+            "insert": lambda: rate(lambda: learner.insert() / pages_per_stride, pace.seconds),
+            "memcpy": lambda: rate(_counted(copy, num_pages / pages_per_stride), pace.seconds),
+        },
+        pace.rounds,
+    )
+    return Row(
+        name="replay: insert",
+        unit="sequences/s",
+        limit_name="memcpy of the same bytes",
+        ours=results["insert"],
+        limits=results["memcpy"],
+        target=0.6,
+        conditions=conditions(
+            subject.config,
+            messages=f"{num_pages} pages of {learner.page_steps} steps at once",
+            environments=subject.name,
+        ),
+        details={"bytes per insertion": _num_bytes(learner.pages)},
+    )
+
+
+def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
+    batch = subject.config.learning.batch_sequences
+    replay, key = learner.replay, jax.random.PRNGKey(0)
+
+    # The replay has a leading axis of one device.
+    @jax.jit
+    def sample(memory: Tree, key: Tree) -> Tree:
+        return replay.sample(jax.tree.map(lambda leaf: leaf[0], memory), key, batch)
+
+    def update(memory: Tree, key: Tree) -> Tree:
+        shard = jax.tree.map(lambda leaf: leaf[0], memory)
+        drawn = replay.sample(shard, key, batch)
+        shard = replay.update_priorities(shard, drawn.index, drawn.probability + 1.0)
+        return jax.tree.map(lambda leaf: leaf[None], shard), drawn.sequence
+
+    compiled = jax.jit(update, donate_argnums=0)
+
+    def sample_once() -> None:
+        jax.block_until_ready(sample(learner.memory, key))
+
+    def update_once() -> None:
+        learner.memory, sequence = compiled(learner.memory, key)
+        jax.block_until_ready(sequence)
+
+    num_bytes = _num_bytes(jax.eval_shape(sample, learner.memory, key).sequence)
+    copy = copy_out_of_pool(num_bytes, _num_bytes(learner.memory))
+    for warm_up in (sample_once, update_once):
+        warm_up()
+    results = alternate(
+        {
+            "sample": lambda: rate(_counted(sample_once, batch), pace.seconds),
+            "memcpy": lambda: rate(_counted(copy, batch), pace.seconds),
+            "sample and update": lambda: rate(_counted(update_once, batch), pace.seconds),
+        },
+        pace.rounds,
+    )
+    for name in ("sample", "sample and update"):
+        yield Row(
+            name=f"replay: {name}",
+            unit="sequences/s",
+            limit_name="memcpy of the same bytes",
+            ours=results[name],
+            limits=results["memcpy"],
+            conditions=conditions(
+                subject.config, messages=f"batch of {batch}", environments=subject.name
+            ),
+            details={"bytes per batch": num_bytes},
+        )
+
+
+def _memory(subject: Subject, learner: BareLearner) -> Row:
+    steps = learner.replay.capacity_pages * learner.page_steps
+    frame = sum(leaf.num_bytes for _, leaf in subject.spec.leaves())
+    return Row(
+        name="replay: memory per stored step",
+        unit="bytes",
+        limit_name="one frame",
+        ours=(_num_bytes(learner.memory) / steps,),
+        limits=(float(frame),),
+        target=1.15,
+        is_cost=True,
+        conditions=conditions(subject.config, environments=subject.name),
+    )
+
+
+def _num_bytes(tree: Tree) -> int:
+    return sum(
+        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree)
+    )
+
+
+def _counted(work: Callable[[], None], amount: float) -> Callable[[], float]:
+    def run() -> float:
+        work()
+        return amount
+
+    return run

@@ -1,0 +1,37 @@
+"""Benchmarks in a setting so small that each takes a second or two."""
+
+import dataclasses
+
+import pytest
+
+from learner.bench import subjects
+from learner.bench.alternation import Pace
+from learner.bench.subjects import Subject
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import ReplayConfig, ServingConfig
+from seedrl.networks.q_network import QNetworkConfig
+
+
+@pytest.fixture(scope="session")
+def pace() -> Pace:
+    """Two rounds, so that there is something to alternate, of next to no time."""
+    return Pace(rounds=2, seconds=0.01)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Subject:
+    """CartPole with a network of a few units."""
+    cartpole = subjects.cartpole()
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
+    )
+    config = dataclasses.replace(
+        cartpole.config,
+        agent=R2D2Config(network=network, burn_in=2, unroll=4, n_steps=1, stride=2),
+        serving=ServingConfig(training_slots=4, evaluation_slots=0),
+        replay=ReplayConfig(capacity_steps=400, min_steps=40),
+        learning=dataclasses.replace(
+            cartpole.config.learning, batch_sequences=3, replay_ratio=1.0, num_devices=1
+        ),
+    )
+    return dataclasses.replace(cartpole, config=config)

@@ -1,0 +1,77 @@
+"""The command `seedrl bench`: what it runs, prints and writes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from learner.bench.alternation import Pace
+from learner.bench.row import Conditions, Row
+from learner.cli import bench
+from learner.cli.main import main
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Pace]]:
+    """Stands in for the benchmarks; what was asked for."""
+    asked: list[tuple[str, Pace]] = []
+
+    def measure(name: str, pace: Pace) -> Iterator[Row]:
+        asked.append((name, pace))
+        yield Row(
+            name=f"{name}: a figure",
+            unit="steps/s",
+            limit_name="a limit",
+            ours=(1.0, 3.0, 2.0),
+            limits=(4.0, 4.0, 4.0),
+            conditions=Conditions(messages="one"),
+        )
+
+    monkeypatch.setattr(bench, "measure", measure)
+    return asked
+
+
+def test_named_benchmarks_are_printed_and_written(
+    measured: list[tuple[str, Pace]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bench.json"
+    flags = ["--seconds", "0.5", "--rounds", "3", "--json", str(file)]
+    assert main(["bench", "inference", "replay", *flags]) == 0
+    assert measured == [("inference", Pace(3, 0.5)), ("replay", Pace(3, 0.5))]
+    out = capsys.readouterr().out
+    assert "0.50" in out and "(0.25..0.75)" in out
+    assert "inference: a figure: messages one" in out
+    document = json.loads(file.read_text())
+    assert [row["name"] for row in document["rows"]] == ["inference: a figure", "replay: a figure"]
+    assert document["pace"] == {"rounds": 3, "seconds": 0.5}
+    machine = document["machine"]
+    assert machine["cores"] >= 1 and machine["versions"]["jax"] and machine["devices"]
+
+
+def test_by_default_all_run(measured: list[tuple[str, Pace]]) -> None:
+    assert main(["bench"]) == 0
+    assert measured == [(name, Pace(5, 1.0)) for name in bench.BENCHMARKS]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["inferrence"], "unknown benchmark 'inferrence': did you mean inference? expected"),
+        (["--rounds", "0"], "--rounds: expected at least 1, got 0"),
+        (["--seconds", "0"], "--seconds: expected more than 0, got 0"),
+        (["--json", "no/such/folder.json"], "--json: expected a file in an existing folder"),
+        (["--second", "1"], "did you mean --seconds?"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and message in error
+
+
+def test_every_benchmark_has_a_module_of_its_name() -> None:
+    folder = Path(bench.__file__).parents[1] / "bench"
+    assert all((folder / f"{name}.py").exists() for name in bench.BENCHMARKS)

@@ -85,8 +85,10 @@ class Lease:
         """Does what one message of the learner asks for; raises like `serve`."""
         if isinstance(message, ActionsPayload):
             group, environments = self._group_of(message)
+            step = environments.step(message)
+            # Only now: what came twice is refused by then, and answers a step once.
             self._sent_log.answered(group)
-            self._send(group, environments.step(message))
+            self._send(group, step)
         elif isinstance(message, WireError):
             raise message
         elif message.WhichOneof("content") == "finish":

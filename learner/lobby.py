@@ -96,10 +96,22 @@ class Lobby:
                 soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
                 self.changed.wait(soonest - now)
 
+    def make_room(self) -> None:
+        """Uses slots that have become free, if a lease is smaller than was asked for.
+
+        That happens to an env server that comes while another's end has not been noticed. A lease
+        never grows: its stream ends, and the env server comes back for a larger one.
+        """
+        with self.changed:
+            missing = {stream.num_missing: stream for stream in self.streams.values()}
+            if self.is_open and self.serving.slots.num_free and max(missing, default=0):
+                missing[max(missing)].close_for_more()
+
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B] int32` to whom they belong, and releases the batch's slots."""
         with self.changed:
             open_groups = set(map(id, self.serving.answered(batch)))
+            self.make_room()
             streams = dict(self.streams)
         start = 0
         for item in batch.pending:
@@ -135,6 +147,13 @@ class Lobby:
         """Leases so far of each slot."""
         with self.changed:
             return [int(epoch) for epoch in self.serving.slots.epochs]
+
+    def end_superseded(self, key: int) -> None:
+        """Ends the stream of a lease that is over for its env server, if it is still open here."""
+        with self.changed:
+            for stream in list(self.streams.values()):
+                if stream.holds(key):
+                    stream.close()
 
     def close(self, end: "StreamError | None") -> None:
         """Admits nobody any more, and ends every stream with `end`."""

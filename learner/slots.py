@@ -40,12 +40,15 @@ class Group:
 class Lease:
     """The slots of one env server's stream, for as long as it is open.
 
-    `key` names the lease among those of all sessions, to env servers that outlive a session.
+    Attributes:
+      key: names the lease among those of all sessions, to env servers that outlive a session.
+      num_missing: how many more slots the env server has asked for.
     """
 
     number: int
     key: int
     peer: str
+    num_missing: int
     groups: list[Group] = field(default_factory=list)
     ended: bool = False
 
@@ -65,6 +68,7 @@ class SlotTable:
         self.rows = np.zeros(self.num_slots, np.int64)
         self.last_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
         self._leases = 0
+        self._num_ending = 0  # slots of ended leases whose step is being computed
         # An env server of any size gets its fair share of evaluation slots: the two kinds alternate
         # in proportion.
         place = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in (training, evaluation)])
@@ -79,13 +83,21 @@ class SlotTable:
         return len(self._free)
 
     def lease(self, num_envs: int, num_groups: int, peer: str) -> Lease:
-        """Leases at most `num_envs` free slots. Raises NoFreeSlotError if there is none."""
+        """Leases at most `num_envs` free slots.
+
+        Raises NoFreeSlotError if there is none; also if there will be more in a moment, once the
+        steps of ended leases have been computed: a lease never grows.
+        """
         taken = sorted(self._free[:num_envs])
         if not taken:
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
+        if len(taken) < num_envs and self._num_ending:
+            raise NoFreeSlotError(f"{self._num_ending} slots are about to be freed")
         self._free = self._free[num_envs:]
         self._leases += 1
-        lease = Lease(self._leases, self.seed << 32 | self._leases, peer)
+        lease = Lease(
+            self._leases, self.seed << 32 | self._leases, peer, num_missing=num_envs - len(taken)
+        )
         training = [slot for slot in taken if slot < self.num_training]
         evaluation = taken[len(training) :]
         # A peer may ask for any number of groups; none is empty.
@@ -115,13 +127,16 @@ class SlotTable:
         """Ends a lease. Slots whose step is being computed stay taken until `release`."""
         lease.ended = True
         for group in lease.groups:
-            if not group.dispatched:
+            if group.dispatched:
+                self._num_ending += len(group.slots)
+            else:
                 self._free_group(group)
 
     def release(self, group: Group) -> None:
         """The group's step has been computed; frees its slots if its lease has ended meanwhile."""
         group.dispatched = False
         if group.lease.ended:
+            self._num_ending -= len(group.slots)
             self._free_group(group)
 
     def _free_group(self, group: Group) -> None:

@@ -116,6 +116,10 @@ class Stream:
                 raise StreamError(
                     grpc.StatusCode.UNAVAILABLE, "the learner is stopping", is_told=True
                 )
+            # An env server that has come back before we noticed that it was gone: its old slots
+            # must be free now.
+            for key in {sent.lease for sent in hello.sent}:
+                self._lobby.end_superseded(key)
             try:
                 self._lease = self._lobby.serving.lease(hello.num_envs, hello.num_groups, self.peer)
             except NoFreeSlotError as error:
@@ -195,6 +199,19 @@ class Stream:
             self._lobby.serving.step(group, header, timestep, now)
             self._lobby.changed.notify_all()
 
+    @property
+    def num_missing(self) -> int:
+        """Slots that the env server has asked for in vain."""
+        return 0 if self._lease is None else self._lease.num_missing
+
+    def close_for_more(self) -> None:
+        """Ends the stream because there are slots for a larger lease now."""
+        self.close(StreamError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_told=True))
+
+    def holds(self, key: int) -> bool:
+        """Whether this stream's lease has that key."""
+        return self._lease is not None and self._lease.key == key
+
     def close(self, end: StreamError | None = None) -> None:
         """Ends the lease, which cuts the streams of experience, and then the stream itself."""
         if self._lease is not None:
@@ -204,6 +221,7 @@ class Stream:
                     for group in self._lease.groups:
                         self._lobby.ended.extend(map(int, group.streams))
                     self._lobby.changed.notify_all()
+                    self._lobby.make_room()
         self.outbox.put(end)
 
     def send_actions(self, payload: bytes) -> None:

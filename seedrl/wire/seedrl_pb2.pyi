@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 22e5dc47fc567de68e86a9fed4a19c26db1fbe5231d4d83bac254400cd7f6a6d
+# seedrl/wire/seedrl.proto sha256 2fc0fdd3fa1fcb3f649a0b569f785001cd5732bd2089121871875789f3203a0e
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

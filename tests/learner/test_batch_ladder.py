@@ -18,7 +18,7 @@ def _ladder(num_training: int = 8, num_evaluation: int = 3) -> BatchLadder:
 
 
 def _pending(slots: list[int]) -> Pending:
-    lease, rows = Lease(1, "peer"), len(slots)
+    lease, rows = Lease(1, 1, "peer", 0), len(slots)
     group = Group(lease, 0, np.array(slots, np.int32), np.array(slots, np.int64), False)
     marks = np.array(slots)
     observation = {

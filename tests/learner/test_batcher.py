@@ -8,7 +8,7 @@ from seedrl.types import TimeStep
 
 def _pending(num_envs: int, *, arrival: float = 0.0, lease: Lease | None = None) -> Pending:
     slots = np.zeros(num_envs, np.int32)
-    group = Group(lease or Lease(1, "peer"), 0, slots, slots.astype(np.int64), False)
+    group = Group(lease or Lease(1, 1, "peer", 0), 0, slots, slots.astype(np.int64), False)
     return Pending(group, 0, TimeStep((), (), (), ()), arrival)
 
 
@@ -73,7 +73,7 @@ def test_a_group_larger_than_the_largest_batch_is_a_defect() -> None:
 
 
 def test_a_strike_removes_what_one_lease_has_queued_and_nothing_else() -> None:
-    batcher, gone, stays = _batcher(), Lease(1, "gone"), Lease(2, "stays")
+    batcher, gone, stays = _batcher(), Lease(1, 1, "gone", 0), Lease(2, 2, "stays", 0)
     kept = [_pending(2, arrival=1.0, lease=stays), _pending(1, arrival=3.0, lease=stays)]
     for step in (
         _pending(3, arrival=0.0, lease=gone),

@@ -1,16 +1,24 @@
-"""The lobby: waits that end when they should, without any transport."""
+"""The lobby: waits that end when they should, and who gets which slots; without any transport."""
 
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from learner.lobby import Lobby
 from learner.serving import Serving
 from learner.slots import SlotTable
+from learner.stream import Stream, StreamError
 from seedrl.config import EnvironmentConfig
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.framing import StepPayload
+from seedrl.wire.payload import StepLayout
 
 _SECONDS = 20.0
+_SPEC = EnvSpec(ArraySpec((), "float32"), num_actions=2)
 
 
 @pytest.fixture
@@ -39,3 +47,77 @@ def test_a_wake_ends_a_wait(lobby: Lobby) -> None:
     threading.Thread(target=wait, daemon=True).start()
     lobby.wake()
     assert done.wait(_SECONDS)
+
+
+def _join(lobby: Lobby, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Stream:
+    """An env server that has said Hello."""
+    stream = Stream(lobby, "peer")
+    hello = seedrl_pb2.Hello(
+        major=version.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
+    )
+    stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
+    return stream
+
+
+def _assigned(stream: Stream) -> tuple[int, list[int]]:
+    """The key of its lease, and its slots."""
+    answer = stream.outbox.get_nowait()
+    assert isinstance(answer, seedrl_pb2.FromLearner), answer
+    return answer.assign.lease, sorted(s for group in answer.assign.groups for s in group.slots)
+
+
+def _end(stream: Stream) -> str:
+    item = stream.outbox.get_nowait()
+    assert isinstance(item, StreamError)
+    return item.details
+
+
+def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(lobby: Lobby) -> None:
+    _assigned(_join(lobby, 2))
+    old = _join(lobby, 4)
+    key, slots = _assigned(old)
+    report = [seedrl_pb2.Sent(lease=key, num_envs=4, steps=1)]
+    assert _assigned(_join(lobby, 4, report))[1] == slots
+    assert old.outbox.get_nowait() is None  # ended quietly: nobody reads it
+    assert lobby.take_ended() != []
+    # It had sent a step that was never seen.
+    assert lobby.ledger()["lost"] == lobby.ledger()["sent"] == sum(slot < 4 for slot in slots)
+
+
+def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(lobby: Lobby) -> None:
+    first, second = _join(lobby, 4), _join(lobby, 4)
+    assert len(_assigned(first)[1]) == 4
+    assert len(_assigned(second)[1]) == 2
+    assert second.outbox.empty()
+    first.close()
+    assert _end(second) == "more slots are free"
+    assert len(_assigned(_join(lobby, 4))[1]) == 4
+
+
+def test_slots_that_are_still_computed_make_room_when_they_return(lobby: Lobby) -> None:
+    first, second = _join(lobby, 4), _join(lobby, 4)
+    first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=_SPEC.to_json())))
+    for group in (0, 1):
+        _step(lobby, first, group)
+    batches = [
+        lobby.next_batch(is_training_allowed=not role, is_evaluation_allowed=role, timeout=_SECONDS)
+        for role in (False, True)
+    ]
+    _assigned(second)
+    first.close()
+    assert second.outbox.empty()
+    for batch in batches:
+        assert batch is not None
+        lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+    assert _end(second) == "more slots are free"
+
+
+def _step(lobby: Lobby, stream: Stream, group: int) -> None:
+    size = len(lobby.serving._live_leases[0].groups[group].slots)
+    timestep = TimeStep(
+        np.full(size, StepType.FIRST, np.uint8),
+        np.zeros(size, np.float32),
+        np.ones(size, np.float32),
+        np.zeros(size, np.float32),
+    )
+    assert stream.receive(StepPayload(StepLayout(_SPEC, size).pack(group, 0, timestep)))

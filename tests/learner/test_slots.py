@@ -73,11 +73,22 @@ def test_slots_of_a_dispatched_group_are_leased_again_only_after_its_return() ->
     lease.groups[0].dispatched = True
     table.end(lease)
     assert table.num_free == 2
-    again = table.lease(4, 1, "peer")
-    assert _slots(again) == [[2, 3]]
+    # A lease never grows: better a whole one in a moment than two slots now.
+    with pytest.raises(NoFreeSlotError, match="2 slots are about to be freed"):
+        table.lease(4, 1, "peer")
+    again = table.lease(2, 1, "peer")
+    assert (_slots(again), again.num_missing) == ([[2, 3]], 0)
     table.release(lease.groups[0])
     assert table.num_free == 2
-    assert _slots(table.lease(4, 1, "peer")) == [[0, 1]]
+    partial = table.lease(4, 1, "peer")
+    assert (_slots(partial), partial.num_missing) == ([[0, 1]], 2)
+
+
+def test_no_two_leases_have_one_key_not_even_those_of_two_sessions() -> None:
+    tables = [SlotTable(training=2, evaluation=0, seed=seed) for seed in (0, 1, 2**31 - 1)]
+    keys = {table.lease(1, 1, "peer").key for table in tables for _ in range(2)}
+    assert len(keys) == 6
+    assert max(keys) < 2**63
 
 
 def test_the_return_of_a_group_whose_lease_is_open_frees_nothing() -> None:

@@ -4,14 +4,13 @@ Service, session and threads are wired as `learner.run` wires them; only the clo
 and saving are left out. Afterwards a test can look at the learner state and at the replay.
 """
 
-import functools
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
 from seedrl.replay.replay import ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
+from tests.system.sequences import sequence_reader
 
 _ROOT = Path(__file__).parents[2]
 _POLL_SECONDS = 0.01
@@ -235,7 +235,7 @@ class LearnerRun:
         num_pages = min(index["num_inserted"], self.geometry.capacity_pages)
         return Shard(state, num_pages, starts, self._sequences(state, starts))
 
-    def _sequences(self, state: ReplayState, starts: Sequence[int] | np.ndarray) -> Experience:
+    def _sequences(self, state: ReplayState, starts: np.ndarray) -> Experience:
         replay = paged_replay(
             window=self.config.agent.window,
             page_steps=self.geometry.page_steps,
@@ -243,25 +243,7 @@ class LearnerRun:
             priority_exponent=self.config.replay.priority_exponent,
             initial_priorities=self.agent.initial_priorities,
         )
-
-        def sample(state: ReplayState, start: Any) -> Any:
-            # With all mass in one page, that is what sampling must return.
-            only = state.mass.at[:].set(0.0).at[start].set(1.0)
-            return replay.sample(state._replace(mass=only), jax.random.PRNGKey(0), 1)
-
-        # Padded to the capacity, so that the program is the same in every run and can be cached.
-        padded = np.zeros(self.geometry.capacity_pages, np.int32)
-        padded[: len(starts)] = starts
-        samples = jax.jit(
-            lambda state, starts: jax.lax.map(functools.partial(sample, state), starts)
-        )(jax.tree.map(jax.numpy.asarray, state), padded)
-        samples = jax.tree.map(lambda leaf: np.asarray(leaf)[: len(starts)], samples)
-        np.testing.assert_array_equal(samples.index[:, 0], starts)
-        steps, carry = samples.sequence
-        return Experience(
-            jax.tree.map(lambda leaf: np.moveaxis(leaf[:, :, 0], 1, 0), steps),
-            jax.tree.map(lambda leaf: leaf[:, 0], carry),
-        )
+        return sequence_reader(replay)(state, starts)
 
     def logs(self) -> str:
         """What the env servers have said."""

@@ -7,6 +7,7 @@ to another stream or acted on with another carry differs from what `predict` say
 """
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.system.harness import Outcome, Shard
 
-_START = 0x811C_9DC5
+START = 0x811C_9DC5
 _FACTOR = 0x9E37_79B1
 _MASK = 0xFFFF_FFFF
 
@@ -70,7 +71,7 @@ def _act(
     num_actions: int, params: Tree, carry: Array, timestep: TimeStep, epsilon: Array, key: Array
 ) -> ActOutput:
     del key
-    mixed = jnp.where(timestep.step_type == StepType.FIRST, jnp.uint32(_START), carry)
+    mixed = jnp.where(timestep.step_type == StepType.FIRST, jnp.uint32(START), carry)
     fields = [*timestep.observation.T, timestep.reward, timestep.step_type, timestep.discount]
     for field in fields:
         mixed = _mix(mixed, field)
@@ -119,33 +120,34 @@ class Prediction(NamedTuple):
 
 def predict(seed: int, lengths: tuple[int, ...], num_actions: int, num_rows: int) -> Prediction:
     """The first `num_rows` rows of a counting environment played by a hashing agent."""
-    columns = zip(*_rows(seed, lengths, num_actions, num_rows), strict=True)
+    rows = itertools.islice(rows_of(seed, lengths, num_actions), num_rows)
+    columns = zip(*rows, strict=True)
     dtypes = (np.uint32, np.float32, np.uint8, np.float32, np.int32, np.uint32, np.uint32)
     return Prediction(
         *(np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True))
     )
 
 
-def _rows(
-    seed: int, lengths: tuple[int, ...], num_actions: int, num_rows: int
-) -> Iterator[tuple[Any, ...]]:
+def rows_of(seed: int, lengths: tuple[int, ...], num_actions: int) -> Iterator[tuple[Any, ...]]:
+    """The rows of a counting environment played by a hashing agent: the fields of `Prediction`."""
     episode, step, action, carry = 0, 0, 0, 0
-    for _ in range(num_rows):
+    while True:
         length = lengths[episode % len(lengths)]
         observation = (seed & 0xFFFF, seed >> 16, episode, step)
         step_type = StepType.LAST if step == length else StepType.MID if step else StepType.FIRST
         reward = reward_of(*observation, action) if step else 0
         discount = 0 if step_type == StepType.LAST and episode % 2 == 0 else 1
-        mixed = carry if step else _START
+        mixed = carry if step else START
         for field in (*observation, reward, int(step_type), discount):
-            mixed = _mix_int(mixed, field)
+            mixed = mix(mixed, field)
         action = mixed % num_actions
         yield observation, reward, int(step_type), discount, action, mixed, carry
-        carry = _mix_int(mixed, action)
+        carry = mix(mixed, action)
         episode, step = (episode + 1, 0) if step == length else (episode, step + 1)
 
 
-def _mix_int(mixed: int, field: int) -> int:
+def mix(mixed: int, field: int) -> int:
+    """What `_act` does on the device, on Python's integers."""
     mixed = (mixed ^ field) * _FACTOR & _MASK
     return mixed ^ mixed >> 15
 

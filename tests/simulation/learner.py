@@ -1,0 +1,275 @@
+"""The parts of a learner that every simulated learner has, and the one without a device."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from learner.ledger import ALWAYS, AT_REST, SentSteps, residues
+from learner.lobby import Lobby
+from learner.serving import Batch, Serving
+from learner.slots import SlotTable, session_seed
+from seedrl.agents.agent import WindowSpec
+from seedrl.config import EnvironmentConfig
+from seedrl.replay.index import PageIndex, pages_per_sequence
+from seedrl.types import StepType
+from tests.simulation.env_server import counting
+from tests.simulation.oracle import NUM_ACTIONS
+from tests.system.oracle import START, mix
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+# Two pages to a stride, sequences that end within a page, and a ring that turns over.
+WINDOW = WindowSpec(burn_in=1, unroll=4, bootstrap=2, stride=4)
+PAGE_STEPS = 2
+CAPACITY_PAGES = 48
+TRAINING_SLOTS, EVALUATION_SLOTS = 5, 2
+NUM_SLOTS = TRAINING_SLOTS + EVALUATION_SLOTS
+LENGTHS = (1, 2, WINDOW.unroll - 1, WINDOW.unroll, WINDOW.unroll + 1, 11, 3)
+FIELDS = ("reward", "step_type", "discount", "action", "hash")
+
+
+class Learner(Protocol):
+    """What a world asks of a learner.
+
+    Attributes:
+      lobby: where env servers come in.
+      begin: takes and computes a batch, if one is due; whether it did.
+      finish: answers it.
+      learn: takes pages into replay.
+      save: what a successor starts from.
+      check: looks at everything in replay; the broken rules.
+      accounts: of the ledger.
+    """
+
+    lobby: Lobby
+    begin: Callable[[], bool]
+    finish: Callable[[], None]
+    learn: Callable[[], None]
+    save: Callable[[], Any]
+    check: Callable[[], list[str]]
+    accounts: Callable[[], dict[str, int]]
+
+
+def open_lobby(world: "World", session: int) -> Lobby:
+    """A lobby as `learner.run` builds it, on simulated time."""
+    slots = SlotTable(
+        training=TRAINING_SLOTS,
+        evaluation=EVALUATION_SLOTS,
+        seed=session_seed(world.seed, f"session {session}"),
+    )
+    environment = EnvironmentConfig(
+        id="envs_server.envs.counting:make", arguments=counting(LENGTHS, NUM_ACTIONS)
+    )
+    serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.004)
+    return Lobby(serving, environment, clock=lambda: world.timeline.now)
+
+
+def page_index() -> PageIndex:
+    """Of one shard."""
+    return PageIndex(capacity_pages=CAPACITY_PAGES, window=WINDOW, page_steps=PAGE_STEPS)
+
+
+def settle(learner: Learner, reports: Sequence[Any]) -> list[str]:
+    """The ledger of a learner whose env servers are gone, by what their logs say."""
+    serving = learner.lobby.serving
+    serving.report(
+        SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
+        for sent in reports
+    )
+    broken = residues(learner.accounts(), AT_REST) + serving.settlement.errors
+    if serving.accounts()["queued"] or serving.accounts()["partial"]:
+        broken.append("ledger: rows are left although nobody is there")
+    return broken
+
+
+def check_ledger(learner: Learner) -> list[str]:
+    """What must hold at every moment."""
+    return residues(learner.accounts(), ALWAYS) + learner.lobby.serving.settlement.errors
+
+
+def check_streams(pages: dict[int, list[tuple[int, int]]], starts: set[int]) -> list[str]:
+    """What must hold of the streams in a replay.
+
+    Args:
+      pages: by seed: number of each page that is held, counted from the stream's first, and where.
+      starts: where sequences start that can be sampled.
+    """
+    broken = []
+    per_sequence = pages_per_sequence(WINDOW, PAGE_STEPS)
+    for seed, held in pages.items():
+        numbers = [number for number, _ in sorted(held)]
+        first, last = numbers[0], numbers[-1]
+        if numbers != list(range(first, last + 1)):
+            broken.append(f"seed {seed}: pages {numbers} have gaps or doubles")
+        found = sorted(number for number, place in held if place in starts)
+        expected = [
+            number
+            for number in range(first, last + 2 - per_sequence)
+            if number % (WINDOW.stride // PAGE_STEPS) == 0
+        ]
+        if found != expected:
+            broken.append(f"seed {seed}: sequences from {found}, expected {expected}")
+    return broken
+
+
+class _Page(NamedTuple):
+    """`rows`: (observation, reward, step_type, discount, action, hash) of each step."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    carry: int
+
+
+class _Saved(NamedTuple):
+    index: dict[str, Any]
+    memory: list[_Page | None]
+    link: np.ndarray
+
+
+Bug = Literal["stores the carry burn-in steps late", "resets the carry one step late"]
+
+
+class CoreLearner:
+    """The real serving core and page index around an agent and a memory of plain numbers.
+
+    With `bug` it has one, which the oracle must see.
+    """
+
+    def __init__(
+        self, world: "World", session: int, saved: _Saved | None, *, bug: Bug | None = None
+    ) -> None:
+        self._bug = bug
+        self._last_step_type = [StepType.LAST] * NUM_SLOTS
+        self.lobby = open_lobby(world, session)
+        self._world = world
+        self._carry = [0] * NUM_SLOTS
+        self._open: dict[int, _Page] = {}
+        self._batch: tuple[Batch, np.ndarray] | None = None
+        self._channel: list[tuple[list[_Page], list[int], list[int]]] = []
+        self._index = page_index()
+        self._memory: list[_Page | None] = [None] * CAPACITY_PAGES
+        self._link = np.full(CAPACITY_PAGES + 1, CAPACITY_PAGES)
+        if saved is not None:
+            # As the session does it: streams go on only under new leases, which have new names.
+            self._index.restore({**saved.index, "streams": []})
+            self._memory = list(saved.memory)
+            self._link = saved.link.copy()
+        self._num_restored = self._index.num_inserted
+
+    def begin(self) -> bool:
+        """Takes a batch and computes its actions; they are sent by `finish`."""
+        if self._world.random.random() < 0.2:
+            ended = self.lobby.take_ended()
+            if ended:
+                self._channel.append(([], [], ended))
+        batch = self.lobby.next_batch(
+            is_training_allowed=self._world.random.random() < 0.9,
+            is_evaluation_allowed=self._world.random.random() < 0.9,
+            timeout=0.0,
+        )
+        if batch is None:
+            return False
+        if len(set(batch.slots.tolist())) != len(batch.slots):
+            self._world.oracle.broken.append(f"a batch holds a slot twice: {batch.slots}")
+        self._batch = batch, self._act(batch)
+        return True
+
+    def _act(self, batch: Batch) -> np.ndarray:
+        actions, row = [], 0
+        for item in batch.pending:
+            timestep = item.timestep
+            columns = (timestep.reward, timestep.step_type, timestep.discount)
+            steps = zip(timestep.observation.tolist(), *(c.tolist() for c in columns), strict=True)
+            for observation, reward, step_type, discount in steps:
+                slot, position = int(batch.slots[row]), int(batch.positions[row])
+                carry = self._carry[slot]
+                mixed = START if self._resets(slot, step_type) else carry
+                for field in (*observation, int(reward), step_type, int(discount)):
+                    mixed = mix(mixed, field)
+                action = mixed % NUM_ACTIONS
+                self._carry[slot] = mix(mixed, action)
+                stored = (observation, reward, step_type, discount, action, mixed)
+                if slot < TRAINING_SLOTS:
+                    page = _Page((), carry) if position == 0 else self._open[slot]
+                    if self._bug == "stores the carry burn-in steps late" and position:
+                        assert position == WINDOW.burn_in
+                        page = page._replace(carry=carry)
+                    self._open[slot] = page._replace(rows=(*page.rows, stored))
+                actions.append(action)
+                row += 1
+        return np.array(actions, np.int32)
+
+    def _resets(self, slot: int, step_type: int) -> bool:
+        previous, self._last_step_type[slot] = self._last_step_type[slot], StepType(step_type)
+        if self._bug == "resets the carry one step late":
+            return previous == StepType.FIRST
+        return step_type == StepType.FIRST
+
+    def finish(self) -> None:
+        """Sends the actions, and pages that are full on to replay."""
+        assert self._batch is not None
+        (batch, actions), self._batch = self._batch, None
+        self.lobby.answer(batch, actions)
+        full = np.flatnonzero(batch.positions == PAGE_STEPS - 1)
+        if full.size and not batch.evaluation:
+            pages = [self._open[int(slot)] for slot in batch.slots[full]]
+            self._channel.append((pages, batch.streams[full].tolist(), []))
+
+    def learn(self) -> None:
+        """Takes into memory what has come."""
+        channel, self._channel = self._channel, []
+        for pages, streams, ended in channel:
+            plan = self._index.plan(streams)
+            for page, place in zip(pages, plan.index, strict=True):
+                self._memory[place] = page
+                self._link[place] = CAPACITY_PAGES
+            self._link[plan.previous] = plan.index
+            self._link[CAPACITY_PAGES] = CAPACITY_PAGES
+            for stream in ended:
+                self._index.end_stream(stream)
+
+    def save(self) -> _Saved:
+        """A copy of memory and index."""
+        return _Saved(self._index.state(), list(self._memory), self._link.copy())
+
+    def accounts(self) -> dict[str, int]:
+        """Of the ledger."""
+        pages = self._index.num_inserted - self._num_restored
+        return {**self.lobby.ledger(), "stored": pages * PAGE_STEPS}
+
+    def check(self) -> list[str]:
+        """Every page, and every sequence along its links."""
+        held: dict[int, list[tuple[int, int]]] = {}
+        for place, page in enumerate(self._memory):
+            if page is not None:
+                found = self._check_rows(f"page {place}", page.rows, page.carry)
+                if found is not None:
+                    held.setdefault(found[0], []).append((found[1] // PAGE_STEPS, place))
+                    if found[1] % PAGE_STEPS:
+                        self._world.oracle.broken.append(f"page {place} begins with row {found[1]}")
+        starts = self._index.state()["sampleable"]
+        for start in starts:
+            rows: tuple[tuple[Any, ...], ...] = ()
+            place, first = start, self._memory[start]
+            for _ in range(pages_per_sequence(WINDOW, PAGE_STEPS)):
+                page = self._memory[place] if place < CAPACITY_PAGES else None
+                rows += () if page is None else page.rows
+                place = self._link[place]
+            rows = rows[: WINDOW.length]
+            if first is None or len(rows) < WINDOW.length:
+                self._world.oracle.broken.append(f"sequence {start} is not complete")
+                continue
+            self._check_rows(f"sequence {start}", rows, first.carry)
+        return check_streams(held, set(starts))
+
+    def _check_rows(
+        self, where: str, rows: tuple[tuple[Any, ...], ...], carry: int
+    ) -> tuple[int, int] | None:
+        observation, *columns = zip(*rows, strict=True)
+        return self._world.oracle.check_rows(
+            where,
+            observation=np.array(observation),
+            columns=dict(zip(FIELDS, map(np.array, columns), strict=True)),
+            carry=carry,
+        )

@@ -1,0 +1,252 @@
+"""A simulated learner with the real act, insert and learn programs, on one device."""
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from envs_server.spaces import env_spec
+from learner.act_step import ActPrograms, build_act_programs, example_page
+from learner.acting import Acting, FilledPages
+from learner.batch_ladder import BatchLadder
+from learner.channel import Channel, Mailbox
+from learner.evaluation import Evaluator, FrozenParams
+from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
+from learner.learning import Learning, Snapshot
+from learner.rate_limiter import RateLimiter
+from learner.sharding import MappedPrograms, map_programs, publish, replicate, stack_shards
+from seedrl.agents.agent import Agent
+from seedrl.config import EvaluationConfig
+from seedrl.replay.replay import ReplayState, paged_replay
+from seedrl.types import Page, StoredStep
+from tests.simulation.learner import (
+    CAPACITY_PAGES,
+    EVALUATION_SLOTS,
+    LENGTHS,
+    NUM_SLOTS,
+    PAGE_STEPS,
+    TRAINING_SLOTS,
+    WINDOW,
+    check_streams,
+    open_lobby,
+    page_index,
+)
+from tests.simulation.oracle import NUM_ACTIONS
+from tests.system.oracle import HashingAgent, exploration, priority
+from tests.system.sequences import sequence_reader
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_BATCH = 4
+_EXPONENT = 0.9
+
+
+class _Programs(NamedTuple):
+    """Everything that is compiled, once for all seeds."""
+
+    agent: Agent
+    page: Page
+    ladder: BatchLadder
+    act: ActPrograms
+    learn: LearnPrograms
+    mapped: MappedPrograms
+    replay: Any
+    read_sequences: Any
+
+
+@functools.cache
+def _programs() -> _Programs:
+    from envs_server.envs.counting import Counting
+
+    environment = Counting(lengths=LENGTHS, num_actions=NUM_ACTIONS)
+    spec = env_spec(environment.observation_space, environment.action_space)
+    agent = HashingAgent(window=WINDOW).build(spec)
+    page = example_page(agent, spec, PAGE_STEPS)
+    replay = paged_replay(
+        window=WINDOW,
+        page_steps=PAGE_STEPS,
+        capacity_pages=CAPACITY_PAGES,
+        priority_exponent=_EXPONENT,
+        initial_priorities=agent.initial_priorities,
+    )
+    act = build_act_programs(
+        agent,
+        page,
+        num_training=TRAINING_SLOTS,
+        num_slots=NUM_SLOTS,
+        exploration=np.concatenate(
+            [exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)]
+        ),
+    )
+    learn = build_learn_programs(
+        agent, replay, batch_per_device=_BATCH, num_devices=1, importance_exponent=0.6
+    )
+    return _Programs(
+        agent=agent,
+        page=page,
+        ladder=BatchLadder(spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS),
+        act=act,
+        learn=learn,
+        mapped=map_programs(learn, _devices()),
+        replay=replay,
+        read_sequences=sequence_reader(replay),
+    )
+
+
+def _devices() -> list[jax.Device]:
+    return jax.local_devices()[:1]
+
+
+class _NoMetrics:
+    """Metrics that nobody reads: files have no place in a simulation."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: None
+
+
+class ProgramLearner:
+    """Real acting and learning, driven by the world instead of by threads."""
+
+    def __init__(self, world: "World", session: int, saved: Snapshot | None) -> None:
+        programs, device = _programs(), _devices()[0]
+        self._world = world
+        self.lobby = open_lobby(world, session)
+        key = jax.random.PRNGKey(world.seed)
+        state = jax.jit(programs.learn.init)(key)
+        memory = stack_shards(lambda: programs.replay.init(programs.page), _devices())
+        index = page_index()
+        if saved is not None:
+            state = LearnerState(*saved.state)
+            memory = jax.tree.map(
+                lambda new, old: jax.device_put(new, old.sharding), saved.replay, memory
+            )
+            index.restore({**saved.indices[0], "streams": []})
+        state = replicate(LearnerState(*state), _devices())
+        version = int(state.updates)
+        params = Mailbox(FrozenParams(publish(state.params, device), version))
+        learned_version = Mailbox(version)
+        metrics: Any = _NoMetrics()
+        self._limiter = RateLimiter(
+            replay_ratio=0.5, batch_steps=_BATCH * WINDOW.unroll, tolerance_updates=4.0
+        )
+        # One thread does both: the channel must never be what acting waits for.
+        pages: Channel[FilledPages] = Channel(100_000)
+        evaluation = EvaluationConfig(interval_seconds=0.01, episodes=3)
+        self._acting = Acting(
+            lobby=self.lobby,
+            programs=programs.act,
+            state=programs.act.init(jax.random.fold_in(key, session)),
+            ladder=programs.ladder,
+            params=params,
+            learned_version=learned_version,
+            evaluator=Evaluator(evaluation, world.timeline.now),
+            limiter=self._limiter,
+            pages=pages,
+            metrics=metrics,
+            page_steps=PAGE_STEPS,
+            frames_per_step=1,
+            poll_seconds=0.0,
+        )
+        self._learning = Learning(
+            lobby=self.lobby,
+            programs=programs.mapped,
+            state=state,
+            replay=memory,
+            indices=[index],
+            page_steps=PAGE_STEPS,
+            min_sequences_per_shard=8,
+            params=params,
+            learned_version=learned_version,
+            limiter=self._limiter,
+            pages=pages,
+            metrics=metrics,
+            acting_device=device,
+            publish_every_updates=1,
+            poll_seconds=0.0,
+        )
+
+    def begin(self) -> bool:
+        """Acts on a batch, if one is due, and answers it: there is no stopping in the middle."""
+        self._acting.run_once()
+        return False
+
+    def finish(self) -> None:
+        """Never called: `begin` leaves nothing to do."""
+
+    def learn(self) -> None:
+        """Takes in pages, and learns if an update is owed."""
+        self._learning.run_once()
+
+    def save(self) -> Snapshot:
+        """What a checkpoint with replay holds."""
+        return self._learning.final_snapshot(with_replay=True)
+
+    def accounts(self) -> dict[str, int]:
+        """Of the ledger."""
+        return {
+            **self.lobby.ledger(),
+            "stored": self._learning.stored_rows,
+            "abandoned": self._acting.abandoned_rows,
+        }
+
+    @property
+    def updates(self) -> int:
+        """Updates taken."""
+        return self._learning.updates
+
+    def check(self) -> list[str]:
+        """Every page that is held, and every sequence as sampling gives it."""
+        self._learning.take_in()
+        (index,), replay = (snapshot := self.save()).indices, snapshot.replay
+        assert isinstance(replay, ReplayState)
+        memory: ReplayState = jax.tree.map(lambda leaf: leaf[0], replay)
+        broken = self._check_versions(snapshot)
+        num_pages = min(int(str(index["num_inserted"])), CAPACITY_PAGES)
+        held: dict[int, list[tuple[int, int]]] = {}
+        for place in range(num_pages):
+            page = jax.tree.map(lambda leaf, place=place: leaf[place], memory.pages)
+            found = self._check_rows(f"page {place}", page.steps, page.carry)
+            if found is not None:
+                held.setdefault(found[0], []).append((found[1] // PAGE_STEPS, place))
+        starts = np.flatnonzero(memory.mass > 0)
+        if starts.tolist() != index["sampleable"]:
+            broken.append("the device and the index do not agree on what can be sampled")
+        sequences = _programs().read_sequences(memory, starts)
+        for number, start in enumerate(starts):
+            steps = jax.tree.map(lambda leaf, number=number: leaf[:, number], sequences.steps)
+            self._check_rows(f"sequence {start}", steps, sequences.carry[number])
+            first = steps.extras["hash"][0]
+            allowed = [float(priority(first, is_initial=flag)) for flag in (True, False)]
+            if not np.isclose(memory.mass[start], np.power(allowed, _EXPONENT), rtol=1e-4).any():
+                broken.append(f"sequence {start}: mass {memory.mass[start]}, not of {allowed}")
+        return broken + check_streams(held, set(starts.tolist()))
+
+    def _check_versions(self, snapshot: Snapshot) -> list[str]:
+        version = int(snapshot.state.params["version"])
+        if version != int(snapshot.state.updates):
+            return [f"{version} updates were applied, {snapshot.state.updates} counted"]
+        return []
+
+    def _check_rows(self, where: str, steps: StoredStep, carry: Any) -> tuple[int, int] | None:
+        timestep, extras = steps.timestep, steps.extras
+        found = self._world.oracle.check_rows(
+            where,
+            observation=np.asarray(timestep.observation),
+            columns={
+                "reward": timestep.reward,
+                "step_type": timestep.step_type,
+                "discount": timestep.discount,
+                "action": steps.action,
+                "hash": extras["hash"],
+            },
+            carry=int(carry),
+        )
+        if not np.array_equal(steps.version, extras["version"]):
+            self._world.oracle.broken.append(f"{where}: the version is not the one that acted")
+        if found is not None:
+            own = exploration(TRAINING_SLOTS)[self._world.oracle.slot(found[0])]
+            if (extras["exploration"] != own).any():
+                self._world.oracle.broken.append(f"{where}: exploration of another slot")
+        return found

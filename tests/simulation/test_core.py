@@ -1,0 +1,51 @@
+"""Seeds of the core: real env servers, wire, serving core and page index; all else simulated.
+
+Many more seeds: `python -m tests.simulation --core 100000`.
+"""
+
+import functools
+
+import pytest
+
+from tests.simulation.faults import Faults
+from tests.simulation.learner import Bug, CoreLearner
+from tests.simulation.sweep import sweep
+from tests.simulation.world import World
+
+
+def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
+    found = sweep(range(800), CoreLearner)
+    assert found.broken == {}
+    # Everything that can happen to a row has happened to some.
+    for account in ("lost", "fenced", "duplicate", "struck", "discarded", "evaluation", "stored"):
+        assert found.seen[account] > 0, account
+    assert found.seen["sessions"] > found.seeds
+    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 10_000
+
+
+def test_a_seed_is_a_history() -> None:
+    def trace(seed: int) -> str:
+        world = World(seed, CoreLearner)
+        assert world.run() == []
+        return world.timeline.trace
+
+    assert trace(5) == trace(5) != trace(6)
+
+
+@pytest.mark.parametrize(
+    "bug", ["stores the carry burn-in steps late", "resets the carry one step late"]
+)
+def test_the_oracle_sees_a_wrong_carry_on_every_seed(bug: Bug) -> None:
+    seeds = range(40)
+    found = sweep(seeds, functools.partial(CoreLearner, bug=bug))
+    assert list(found.broken) == list(seeds)
+
+
+@pytest.mark.parametrize("fault", Faults._fields)
+def test_each_fault_alone_breaks_nothing(fault: str) -> None:
+    rates = {"fail_save": 0.5, "restart_learner": 0.05}
+    drawn = Faults(**{fault: rates.get(fault, 0.05)})
+    if fault == "fail_save":
+        drawn = drawn._replace(restart_learner=0.05)
+    for seed in range(10):
+        assert World(seed, CoreLearner, drawn=drawn).run() == []

@@ -1,0 +1,15 @@
+"""Seeds of the jitted act, insert and learn programs, with real acting and learning around them.
+
+Many more seeds: `python -m tests.simulation --programs 500`.
+"""
+
+from tests.simulation.program_learner import ProgramLearner
+from tests.simulation.sweep import sweep
+
+
+def test_nothing_is_mixed_up_on_the_device_either() -> None:
+    found = sweep(range(50), ProgramLearner)
+    assert found.broken == {}
+    assert found.seen["updates"] > 50
+    assert found.seen["sessions"] > found.seeds
+    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 3_000

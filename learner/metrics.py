@@ -13,6 +13,8 @@ kind is `metrics`, has
     return/<role>, length/<role> means over the episodes that ended in the interval
     episodes/<role>              episodes since this process started
 
+The last line, of kind `ledger`, has the ledger's accounts (`learner.ledger`) when all is at rest.
+
 After a resume the lines go on below those of the earlier process; those that it wrote after its
 last checkpoint remain, so `env_steps` may step back once.
 """

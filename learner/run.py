@@ -103,6 +103,7 @@ def train(
         last = _loop(config, session, saver, metrics, progress, stop)
         _end(session, saver, service, stop)
         session.raise_failure()
+        metrics.record("ledger", **session.accounts())
         if broken := session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))
         if saver.failure is not None:

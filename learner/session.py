@@ -84,10 +84,11 @@ class Session:
         self._metrics.gauge("replay_ratio", self._limiter.measured_ratio)
         self._metrics.gauge("replay_ratio_target", self._config.learning.replay_ratio)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
-        for account, rows in self._accounts().items():
+        for account, rows in self.accounts().items():
             self._metrics.gauge(f"ledger/{account}", rows)
 
-    def _accounts(self) -> dict[str, int]:
+    def accounts(self) -> dict[str, int]:
+        """Rows in every account of the ledger; see `learner.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
         return {**self._lobby.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
@@ -98,7 +99,7 @@ class Session:
         Args:
           at_rest: the session has stopped: nothing is on its way any more.
         """
-        accounts = self._accounts()
+        accounts = self.accounts()
         broken = residues(accounts, AT_REST if at_rest else ALWAYS)
         if accounts["stored"] > accounts.get("completed", 0):
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")

@@ -224,7 +224,7 @@ class LearnerRun:
                 for state, index in zip(shards, snapshot.indices, strict=True)
             ],
             self.lobby.epochs(),
-            self.session._accounts(),
+            self.session.accounts(),
             dict(self.metrics.observed),
         )
 

@@ -1,5 +1,6 @@
 """A learner's run from start to end: wiring, pace, and the order in which things stop."""
 
+import faulthandler
 import logging
 import os
 import signal
@@ -26,7 +27,7 @@ from learner.slots import SlotTable, session_seed
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.errors import EnvironmentRefusedError
+from seedrl.errors import EnvironmentRefusedError, ExitCode
 from seedrl.specs import EnvSpec
 
 _TICK_SECONDS = 0.1
@@ -193,6 +194,7 @@ def _loop(
     last: dict[str, float] = {}
     while not _is_over(config, session, stop):
         session.failed.wait(_TICK_SECONDS)
+        _end_if_stuck(session, config.logging.stuck_seconds)
         now = time.monotonic()
         if now >= next_log:
             next_log = now + config.logging.interval_seconds
@@ -206,6 +208,20 @@ def _loop(
                 saver.start(snapshot, session.meta())
                 metrics.record("checkpoint", updates=int(snapshot.state.updates))
     return last | _report(session, metrics, progress)
+
+
+def _end_if_stuck(session: Session, seconds: float) -> None:
+    """Ends the process at once: nothing can be saved or joined while a thread hangs."""
+    names = session.stuck(seconds)
+    if names:
+        faulthandler.dump_traceback(all_threads=True)
+        print(
+            f"learner: error: {' and '.join(names)} finished nothing for {seconds:.0f} seconds "
+            "(logging.stuck_seconds); all stacks are above",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(ExitCode.STUCK)
 
 
 def _is_over(config: Config, session: Session, stop: threading.Event) -> bool:

@@ -71,6 +71,10 @@ class Session:
         for worker in self._workers:
             worker.start()
 
+    def stuck(self, seconds: float) -> list[str]:
+        """Names of threads that have been at one piece of work for longer than that."""
+        return [worker.name for worker in self._workers if worker.seconds_at_work > seconds]
+
     def raise_failure(self) -> None:
         """Raises what a thread has died of."""
         for worker in self._workers:

@@ -132,9 +132,12 @@ class LoggingConfig:
 
     Attributes:
       interval_seconds: between two lines of metrics.
+      stuck_seconds: a thread that has not finished one piece of work for so long ends the run, with
+        all stacks on stderr and exit code 75. A batch, an update or an insertion is such a piece.
     """
 
     interval_seconds: float = 5.0
+    stuck_seconds: float = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)

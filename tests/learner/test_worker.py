@@ -87,3 +87,22 @@ def test_stopping_says_if_the_present_piece_of_work_goes_on() -> None:
 
 def test_a_worker_that_never_started_is_stopped() -> None:
     assert Worker("acting", lambda: None, threading.Event()).stop(0.0)
+
+
+def test_it_says_how_long_its_present_piece_of_work_has_taken() -> None:
+    failed, started, release = threading.Event(), threading.Event(), threading.Event()
+    now = [100.0]
+
+    def body() -> None:
+        started.set()
+        release.wait(_SECONDS)
+
+    worker = Worker("acting", body, failed, lambda: now[0])
+    assert worker.seconds_at_work == 0.0
+    worker.start()
+    assert started.wait(_SECONDS)
+    now[0] = 107.5
+    assert worker.seconds_at_work == 7.5
+    release.set()
+    assert worker.stop(_SECONDS)
+    assert worker.seconds_at_work == 0.0

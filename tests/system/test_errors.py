@@ -15,8 +15,46 @@ sys.path.insert(0, str(Path(__file__).parent))
 import processes
 from processes import TINY, TRAIN, Program, Programs
 
-USAGE, UNREADABLE_CHECKPOINT, ADDRESS_IN_USE = 2, 74, 98  # as documented
+USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
+
+# R2D2 that hangs in its program once acting goes on after the warm-up.
+HANGING = """
+import dataclasses
+import time
+
+import jax
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config_file import load
+
+calls = []
+
+
+def hang(values):
+    calls.append(None)
+    if len(calls) > 30:
+        time.sleep(3600)
+    return values
+
+
+class Hanging(R2D2Config):
+    def build(self, spec):
+        agent = super().build(spec)
+
+        def act(params, carry, timestep, epsilon, key):
+            output = agent.act(params, carry, timestep, epsilon, key)
+            action = jax.pure_callback(hang, output.action, output.action)
+            return output._replace(action=action)
+
+        return agent._replace(act=act)
+
+
+def config():
+    base = load("cartpole_r2d2")
+    fields = {f.name: getattr(base.agent, f.name) for f in dataclasses.fields(R2D2Config)}
+    return dataclasses.replace(base, agent=Hanging(**fields))
+"""
 
 # An environment of which two machines have different versions.
 CHANGED = """
@@ -204,3 +242,12 @@ def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path
     code, line = missing.error()
     assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")
+
+
+def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path) -> None:
+    path = tmp_path / "hanging.py"
+    path.write_text(HANGING)
+    run = programs(*TRAIN, path, "--workdir", tmp_path / "run", *TINY, "--logging.stuck-seconds=2")
+    assert run.end() == STUCK
+    assert "acting finished nothing for 2 seconds (logging.stuck_seconds)" in run.stderr
+    assert "in hang" in run.stderr  # the stacks

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from seedrl.checkpoints import Checkpoint, latest
+from seedrl.checkpoints import Checkpoint, take_over
 from seedrl.config import Config
 from seedrl.config_file import to_json
 from seedrl.errors import AddressInUseError, CheckpointError
@@ -45,7 +45,7 @@ class RunFolder:
 
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from. Raises CheckpointError if there must be something and is not."""
-        found = None if resume == "never" else latest(self.checkpoints)
+        found = None if resume == "never" else take_over(self.checkpoints)
         if found is None and resume == "must":
             raise CheckpointError(
                 f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "

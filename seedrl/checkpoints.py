@@ -3,6 +3,7 @@
     directory/000000012000/state, extra   the arrays (`seedrl.array_store`)
                            meta.json      what the caller says of them
                            manifest.json  size and SHA-256 of every file (`seedrl.manifest`)
+    directory/damaged-*, superseded-*     set aside: never read, never deleted
     directory/.tmp-*                      being written, or being deleted; never read
     directory/.lock                       held while a process writes
 
@@ -120,26 +121,35 @@ def latest(directory: Path) -> Checkpoint | None:
     process left half-written is removed. Raises CheckpointError if there are checkpoints but none
     is intact.
     """
-    if not directory.is_dir():
-        return None
-    with contextlib.suppress(OSError), _writing(directory, timeout_seconds=0.0, create=False):
-        _remove_temporary(directory)
-    problems: list[str] = []
-    for _, path in reversed(_listed(directory)):
-        problem = manifest.damage(path)
-        if problem is None:
-            for passed in problems:
-                _logger.error("damaged checkpoint, taking an older one: %s", passed)
-            return _opened(path)
-        # A learner that is running may have deleted it since it was listed.
-        if path.is_dir():
-            problems.append(problem)
-    if problems:
+    found, passed = _newest_intact(directory)
+    for _, problem in passed:
+        _logger.error("damaged checkpoint, taking an older one: %s", problem)
+    return found
+
+
+def take_over(directory: Path) -> Checkpoint | None:
+    """Like `latest`, for the process that goes on from it and saves.
+
+    The damaged ones are renamed to `damaged-*`, so that they do not count as kept: an intact one
+    that is older must not be deleted for them. Raises CheckpointError also if that fails.
+    """
+    found, passed = _newest_intact(directory)
+    if not passed:
+        return found
+    try:
+        with _writing(directory, timeout_seconds=_LOCK_SECONDS):
+            for path, problem in passed:
+                aside = _set_aside(path, "damaged")
+                _logger.error(
+                    "damaged checkpoint, taking an older one: %s; it is now %s", problem, aside
+                )
+    except CheckpointError:
+        raise
+    except OSError as error:
         raise CheckpointError(
-            f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "
-            f"the newest: {problems[0]}; restore them from a copy or start a new workdir"
-        )
-    return None
+            f"cannot set a damaged checkpoint aside in {directory}: {_cause(error)}"
+        ) from error
+    return found
 
 
 def find(directory: Path, step: int) -> Checkpoint:
@@ -172,6 +182,28 @@ def restore_extra(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     return array_store.read_large(checkpoint.path / "extra")
 
 
+def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path, str]]]:
+    """What `latest` returns, and the damaged ones that are newer, each with what is wrong."""
+    if not directory.is_dir():
+        return None, []
+    with contextlib.suppress(OSError), _writing(directory, timeout_seconds=0.0, create=False):
+        _remove_temporary(directory)
+    passed: list[tuple[Path, str]] = []
+    for _, path in reversed(_listed(directory)):
+        problem = manifest.damage(path)
+        if problem is None:
+            return _opened(path), passed
+        # A learner that is running may have deleted it since it was listed.
+        if path.is_dir():
+            passed.append((path, problem))
+    if passed:
+        raise CheckpointError(
+            f"expected an intact checkpoint in {directory}, got {len(passed)} damaged; "
+            f"the newest: {passed[0][1]}; restore them from a copy or start a new workdir"
+        )
+    return None, []
+
+
 def _publish(temporary: Path, target: Path) -> None:
     aside = target.with_name(f"{target.name}.replaced")
     if target.exists():
@@ -187,9 +219,15 @@ def _prune(directory: Path, step: int, keep: int) -> None:
     for later, path in listed:
         if later > step:
             _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
-            path.rename(tempfile.mkdtemp(prefix=f"superseded-{later}-", dir=directory))
+            _set_aside(path, "superseded")
     for _, path in [entry for entry in listed if entry[0] <= step][:-keep]:
         _delete(path)
+
+
+def _set_aside(path: Path, why: str) -> Path:
+    """Renames the checkpoint to `WHY-STEP-*`: it does not count any more, and is not deleted."""
+    step = int(path.name.split(".")[0])
+    return path.rename(tempfile.mkdtemp(prefix=f"{why}-{step}-", dir=path.parent))
 
 
 def _delete(path: Path) -> None:

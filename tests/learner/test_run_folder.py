@@ -41,6 +41,17 @@ def test_resuming_takes_the_newest_checkpoint_unless_told_never(tmp_path: Path) 
     assert [None if item is None else item.step for item in found] == [7, 7, None]
 
 
+def test_a_damaged_checkpoint_is_set_aside_by_the_run_that_goes_on(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for step in (3, 7):
+        path = checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, {}, keep=2)
+    (path / "meta.json").unlink()
+    found = folder.checkpoint("auto")
+    folder.close()
+    assert found is not None and found.step == 3
+    assert not path.exists()
+
+
 def test_without_a_checkpoint_auto_starts_anew_and_must_refuses(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     assert folder.checkpoint("auto") is None

@@ -286,6 +286,56 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["000000000001"]
 
 
+def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _save(tmp_path, 1)
+    damaged = _save(tmp_path, 2)
+    (damaged / "meta.json").write_text("short")
+    with caplog.at_level(logging.ERROR, logger="seedrl.checkpoints"):
+        found = checkpoints.take_over(tmp_path)
+    assert found is not None and found.step == 1
+    (message,) = [record.getMessage() for record in caplog.records]
+    _save(tmp_path, 3)
+    # Two intact ones, the older of which is there if the newer is damaged too; and the damaged one.
+    *intact, aside = _names(tmp_path)
+    assert intact == ["000000000001", "000000000003"]
+    assert aside.startswith("damaged-2-")
+    assert str(damaged) in message and str(tmp_path / aside) in message
+    assert (tmp_path / aside / "meta.json").read_text() == "short"
+    for step in (4, 5):
+        _save(tmp_path, step)
+    assert _names(tmp_path) == ["000000000004", "000000000005", aside]
+
+
+def test_nothing_is_set_aside_while_nothing_is_intact(tmp_path: Path) -> None:
+    for step in (1, 2):
+        (_save(tmp_path, step) / "meta.json").unlink()
+    with pytest.raises(CheckpointError, match="got 2 damaged"):
+        checkpoints.take_over(tmp_path)
+    assert _names(tmp_path) == ["000000000001", "000000000002"]
+
+
+def test_what_is_only_read_stays_where_it_is(tmp_path: Path) -> None:
+    _save(tmp_path, 1)
+    (_save(tmp_path, 2) / "meta.json").unlink()
+    assert _value(tmp_path) == 1
+    assert _names(tmp_path) == ["000000000001", "000000000002"]
+
+
+def test_a_damaged_checkpoint_cannot_be_set_aside_while_another_process_saves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_LOCK_SECONDS", 0.0)
+    _save(tmp_path, 1)
+    (_save(tmp_path, 2) / "meta.json").unlink()
+    with (
+        checkpoints._writing(tmp_path, timeout_seconds=0.0),
+        pytest.raises(CheckpointError, match="another process is saving"),
+    ):
+        checkpoints.take_over(tmp_path)
+
+
 def test_another_format_is_refused(tmp_path: Path) -> None:
     path = _save(tmp_path, 1)
     content = json.loads((path / "meta.json").read_text())

@@ -94,9 +94,10 @@ def build_learn_programs(
         new_state = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new_state, state)
         # With the key of a skipped update the same batch would be drawn again, for ever.
         new_state = new_state._replace(key=jnp.where(is_enabled, next_key, state.key))
-        new_memory = replay.update_priorities(
-            memory, sample.index, jnp.where(is_applied, output.priorities, jnp.nan)
-        )
+        new_memory = memory
+        for priorities in jax.tree.leaves(output.priorities):  # one array, or none
+            written = jnp.where(is_applied, priorities, jnp.nan)
+            new_memory = replay.update_priorities(memory, sample.index, written)
         metrics = {
             **jax.lax.pmean(dict(output.metrics), AXIS),
             **_lag(agent, state.updates, sample.sequence.steps.version),

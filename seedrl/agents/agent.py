@@ -43,7 +43,10 @@ class ActOutput(NamedTuple):
 
 
 class LossOutput(NamedTuple):
-    """Second result of `Agent.loss`: new `priorities [B] float32` (or `()`), and scalar metrics."""
+    """Second result of `Agent.loss`: new `priorities [B] float32`, and scalar metrics.
+
+    Priorities of `()` leave those in the replay as they are.
+    """
 
     priorities: Array
     metrics: Mapping[str, Array]

@@ -1,9 +1,7 @@
 """A learner's run from start to end: wiring, pace, and the order in which things stop."""
 
 import faulthandler
-import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -11,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-
 from learner.geometry import plan_geometry
 from learner.learning_curve import draw
 from learner.lobby import Lobby
 from learner.metrics import Metrics
+from learner.process import stop_on_signals, tune_process
 from learner.progress import Progress
 from learner.run_folder import Resume, RunFolder
 from learner.saving import Saver
@@ -32,8 +29,6 @@ from seedrl.specs import EnvSpec
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 120.0
-
-_logger = logging.getLogger(__name__)
 
 
 class Summary(NamedTuple):
@@ -73,8 +68,8 @@ def train(
     check(config)
     start = time.monotonic()
     stop = threading.Event()
-    _on_sigterm(stop)
-    _tune_process()
+    stop_on_signals(stop)
+    tune_process()
     folder = RunFolder(workdir)
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
@@ -118,35 +113,6 @@ def train(
         progress.close()
         metrics.close()
         folder.close()
-
-
-def _on_sigterm(stop: threading.Event) -> None:
-    """First SIGTERM or SIGINT: end in good order. Second: end now, with 143.
-
-    SIGUSR1 comes from the kernel when `seedrl train` has died, once for each of its threads that
-    was this process's parent for a moment: it ends in good order however often it comes.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return
-
-    def handle(number: int, frame: object) -> None:
-        if stop.is_set():
-            os._exit(143)
-        stop.set()
-
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGUSR1, lambda number, frame: stop.set())
-
-
-def _tune_process() -> None:
-    # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would
-    # be most of a step's latency whenever two threads have something to do.
-    sys.setswitchinterval(0.0005)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _lobby(

@@ -1,0 +1,43 @@
+"""What a learner changes of its process: signal handlers, settings of the interpreter and jax."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import jax
+
+from seedrl.errors import ExitCode
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Sets `stop` at the first SIGTERM or SIGINT; the second ends the process, with 143.
+
+    SIGUSR1 comes from the kernel when `seedrl train` has died, once for each of its threads that
+    was this process's parent for a moment: it sets `stop` however often it comes.
+
+    Does nothing outside the main thread, which alone may handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def handle(number: int, frame: object) -> None:
+        if stop.is_set():
+            os._exit(ExitCode.KILLED)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGUSR1, lambda number, frame: stop.set())
+
+
+def tune_process() -> None:
+    """Keeps compiled programs between runs, and lets threads take turns fast."""
+    # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would
+    # be most of a step's latency whenever two threads have something to do.
+    sys.setswitchinterval(0.0005)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -15,10 +15,12 @@ kind is `metrics`, has
 
 The last line, of kind `ledger`, has the ledger's accounts (`learner.ledger`) when all is at rest.
 
-After a resume the lines go on below those of the earlier process; those that it wrote after its
-last checkpoint remain, so `env_steps` may step back once.
+After a resume the lines go on below those of the earlier process, as does `elapsed_seconds`. Those
+that it wrote after its last checkpoint remain, so `env_steps` may step back once; TensorBoard hides
+them.
 """
 
+import contextlib
 import json
 import logging
 import math
@@ -40,6 +42,7 @@ Role = Literal["training", "evaluation"]
 
 _PERCENTILES = (50, 95, 99)
 _NUM_KEPT = 8192
+_TAIL_BYTES = 2**20  # hundreds of lines
 # TensorBoard groups tags by what precedes the slash.
 _GROUPS = (
     ("learning", ("loss", "td_error", "q_", "target_", "gradient_norm")),
@@ -66,7 +69,9 @@ class Metrics:
     Args:
       workdir: the run's folder.
       clock: monotonic seconds.
-      elapsed_seconds: what earlier processes of the run took.
+      elapsed_seconds: what earlier processes of the run took; see `elapsed_seconds`.
+      purge_step: TensorBoard hides what earlier processes wrote for this many environment steps or
+        more, for the run did not go on from there.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Metrics:
         *,
         clock: Callable[[], float] = time.monotonic,
         elapsed_seconds: float = 0.0,
+        purge_step: int = 0,
     ):
         workdir.mkdir(parents=True, exist_ok=True)
         self._clock = clock
@@ -89,7 +95,9 @@ class Metrics:
         self._file_lock = threading.Lock()
         self._file = (workdir / FILE_NAME).open("a+b", buffering=0)
         self._is_torn = _ends_in_half_a_line(self._file)
-        self._tensorboard = SummaryWriter(str(workdir / "tb"), max_queue=1000)
+        self._tensorboard = SummaryWriter(
+            str(workdir / "tb"), purge_step=purge_step, max_queue=1000
+        )
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -184,6 +192,22 @@ class Metrics:
             except OSError as error:
                 self._is_torn = True
                 _logger.error("cannot write metrics to %s: %s", self._file.name, error)
+
+
+def elapsed_seconds(workdir: Path) -> float:
+    """What the processes of a run took so far, by its last whole line of metrics; 0 without one."""
+    path = workdir / FILE_NAME
+    if not path.exists():
+        return 0.0
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        lines = file.read().split(b"\n")
+    for text in reversed(lines):
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            if isinstance(line, dict) and "elapsed_seconds" in line:
+                return float(line["elapsed_seconds"])
+    return 0.0
 
 
 def _ends_in_half_a_line(file: FileIO) -> bool:

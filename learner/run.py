@@ -12,7 +12,7 @@ from typing import NamedTuple
 from learner.geometry import plan_geometry
 from learner.learning_curve import draw
 from learner.lobby import Lobby
-from learner.metrics import Metrics
+from learner.metrics import Metrics, elapsed_seconds
 from learner.process import stop_on_signals, tune_process
 from learner.progress import Progress
 from learner.run_folder import Resume, RunFolder
@@ -77,7 +77,7 @@ def train(
     lobby = _lobby(config, geometry.page_steps, checkpoint, session_number)
     service = Service(lobby, config.serving)
     progress = Progress()
-    metrics = Metrics(folder.path)
+    metrics = _metrics(folder, checkpoint)
     try:
         address = service.start()
         progress.log(
@@ -113,6 +113,18 @@ def train(
         progress.close()
         metrics.close()
         folder.close()
+
+
+def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
+    """Goes on where the checkpoint was saved; without one, earlier attempts are of no account."""
+    if checkpoint is None:
+        return Metrics(folder.path)
+    return Metrics(
+        folder.path,
+        elapsed_seconds=elapsed_seconds(folder.path),
+        # What was written at the checkpoint itself still holds.
+        purge_step=int(checkpoint.meta["env_steps"]) + 1,
+    )
 
 
 def _lobby(

@@ -1,5 +1,6 @@
 import json
 import math
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -8,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from learner.metrics import Metrics
+from learner.metrics import Metrics, elapsed_seconds
 
 
 class _Clock:
@@ -187,6 +189,53 @@ def test_a_resumed_run_appends_even_below_half_a_line(tmp_path: Path, left: str)
     *before, last = text.splitlines()
     assert json.loads(last)["kind"] == "new"
     assert before == left.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"),
+    [
+        ("", 0.0),
+        ('{"kind": "old", "elapsed_seconds": 7.5}\n', 7.5),
+        ('{"elapsed_seconds": 1.5}\n{"elapsed_seconds": 9.5}\n{"elapsed_seconds": 99', 9.5),
+        ('{"elapsed_seconds": 2.5}\n{"kind": "of another hand"}\n\n[1]\n', 2.5),
+        ("half a line without an end", 0.0),
+    ],
+)
+def test_the_time_of_a_run_is_that_of_its_last_whole_line(
+    tmp_path: Path, left: str, expected: float
+) -> None:
+    assert elapsed_seconds(tmp_path) == 0.0
+    (tmp_path / "metrics.jsonl").write_text(left)
+    assert elapsed_seconds(tmp_path) == expected
+
+
+def test_of_a_long_file_only_the_end_is_read(tmp_path: Path) -> None:
+    line = json.dumps({"elapsed_seconds": 1.0, "padding": "x" * 1000}) + "\n"
+    (tmp_path / "metrics.jsonl").write_text(line * 2000 + '{"elapsed_seconds": 3.0}\n')
+    assert elapsed_seconds(tmp_path) == 3.0
+
+
+def _sessions(workdir: Path) -> list[int]:
+    """The steps from which on TensorBoard hides what was there before, file by file."""
+    steps = []
+    for path in (workdir / "tb").glob("events.out.tfevents.*"):
+        data, start = path.read_bytes(), 0
+        while start < len(data):
+            # Length, its checksum, a serialised event, its checksum.
+            (length,) = struct.unpack_from("<Q", data, start)
+            event = Event.FromString(data[start + 12 : start + 12 + length])
+            if event.session_log.status == SessionLog.START:
+                steps.append(event.step)
+            start += length + 16
+    return steps
+
+
+@pytest.mark.parametrize("purge_step", [0, 1234])
+def test_tensorboard_is_told_where_a_session_starts(tmp_path: Path, purge_step: int) -> None:
+    metrics = Metrics(tmp_path, purge_step=purge_step)
+    metrics.flush(env_steps=1300, updates=0)
+    metrics.close()
+    assert _sessions(tmp_path) == [purge_step]
 
 
 def test_a_full_disk_is_reported_and_the_run_goes_on(

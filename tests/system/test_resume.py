@@ -72,6 +72,7 @@ def resume_from_the_older_checkpoint(programs: Programs, workdir: Path) -> None:
     found = latest(workdir / "checkpoints")
     assert found is not None and found.step == older
     earlier = len(processes.records(workdir))
+    seconds = processes.records(workdir)[-1]["elapsed_seconds"]
     # Not enough for a replay that starts empty (replay.min_steps).
     total = found.meta["env_steps"] + 40
     flags = ("--resume", "must", "--learning.total-steps", total)
@@ -81,6 +82,7 @@ def resume_from_the_older_checkpoint(programs: Programs, workdir: Path) -> None:
     assert f"damaged checkpoint, taking an older one: {damaged}" in run.stderr
     lines = processes.records(workdir)[earlier:]
     assert lines[0]["replay_sequences"] > 0
+    assert lines[0]["elapsed_seconds"] > seconds
     assert total <= lines[-1]["env_steps"] < total + 64
     assert older < lines[-1]["updates"]
     # A few more may have been made between the last line and the end.

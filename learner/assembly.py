@@ -201,13 +201,14 @@ def _memory(
         return _Memory(empty, indices)
     try:
         saved = restore_replay(checkpoint, empty)
-    except CheckpointError as error:
+        if saved is None:
+            return _Memory(empty, indices)
+        for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
+            # Streams go on only under new leases, which have new names: nothing is continued.
+            index.restore({**state, "streams": []})
+    except (CheckpointError, ValueError) as error:
         sections = ("agent", "replay", "learning.num_devices")
-        raise by_field(error, checkpoint, config, sections) from error
-    if saved is None:
-        return _Memory(empty, indices)
-    for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
-        # Streams go on only under new leases, which have new names: nothing is continued.
-        index.restore({**state, "streams": []})
+        refusal = CheckpointError(str(error))
+        raise by_field(refusal, checkpoint, config, sections) from error
     restored = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, empty)
     return _Memory(restored, indices)

@@ -197,7 +197,7 @@ class PageIndex:
             if state[name] != mine[name]:
                 raise ValueError(
                     f"replay {name} is {mine[name]} but the checkpoint was written with "
-                    f"{state[name]}; restore the configuration or start without the saved replay"
+                    f"{state[name]}; restore the config or start a new workdir"
                 )
         self._num_inserted = int(state["num_inserted"])
         self._is_sampleable[:] = False

@@ -1,0 +1,93 @@
+"""What a session takes from a checkpoint, and what it refuses."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from learner.act_step import example_page
+from learner.assembly import _Memory, _memory, _replay
+from learner.geometry import plan_geometry
+from learner.learn_step import LearnerState
+from learner.learning import Snapshot
+from learner.saving import Saver
+from seedrl import checkpoints
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import Checkpoint
+from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
+from seedrl.config_file import to_json
+from seedrl.errors import CheckpointError
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.specs import ArraySpec, EnvSpec
+
+SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
+CONFIG = Config(
+    environment=EnvironmentConfig(id="CartPole-v1"),
+    agent=R2D2Config(
+        network=QNetworkConfig(
+            torso="mlp", torso_sizes=(), core="gru", core_size=4, head_sizes=(), frame_stack=1
+        ),
+        burn_in=0,
+        unroll=4,
+        n_steps=1,
+        stride=4,
+    ),
+    serving=ServingConfig(training_slots=2, evaluation_slots=0),
+    replay=ReplayConfig(capacity_steps=64, min_steps=8),
+    learning=LearningConfig(num_devices=1, batch_sequences=2),
+)
+
+
+def _build(config: Config, checkpoint: Checkpoint | None) -> _Memory:
+    geometry, agent = plan_geometry(config), config.agent.build(SPEC)
+    page = example_page(agent, SPEC, geometry.page_steps)
+    replay = _replay(config, geometry, agent)
+    return _memory(config, geometry, replay, page, checkpoint)
+
+
+def _saved(directory: Path) -> Checkpoint:
+    memory = _build(CONFIG, None)
+    for stream in (7, 7, 8):
+        memory.indices[0].plan([stream])
+    state: Any = LearnerState((), (), (), np.int32(3), np.zeros(2, np.uint32))
+    replay = jax.tree.map(np.asarray, memory.replay)
+    saver = Saver(directory, keep=2)
+    saver.start(
+        Snapshot(state, [index.state() for index in memory.indices], replay),
+        {"config": to_json(CONFIG)},
+    )
+    saver.wait()
+    found = checkpoints.latest(directory)
+    assert found is not None and saver.failure is None
+    return found
+
+
+def test_a_saved_replay_goes_on_without_its_streams(tmp_path: Path) -> None:
+    (index,) = _build(CONFIG, _saved(tmp_path)).indices
+    assert index.num_sequences == 1
+    assert index.state()["num_inserted"] == 3
+    assert index.state()["streams"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "section", "changes"),
+    [
+        # The pages are the same, but a sequence reaches into more of them.
+        ("agent.unroll: expected 4, got 9", "agent", {"unroll": 9}),
+        ("replay.capacity_steps: expected 64, got 128", "replay", {"capacity_steps": 128}),
+    ],
+)
+def test_a_saved_replay_of_another_geometry_is_refused_by_field(
+    tmp_path: Path, field: str, section: str, changes: dict[str, Any]
+) -> None:
+    changed = dataclasses.replace(getattr(CONFIG, section), **changes)
+    config = dataclasses.replace(CONFIG, **{section: changed})
+    with pytest.raises(CheckpointError) as caught:
+        _build(config, _saved(tmp_path))
+    assert str(caught.value) == (
+        f"{tmp_path}/000000000003 does not fit this config: {field}; start a new workdir or "
+        "restore the config"
+    )

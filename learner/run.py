@@ -1,5 +1,6 @@
 """A learner's run from start to end: wiring, pace, and the order in which things stop."""
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -70,7 +71,19 @@ def train(
     stop = threading.Event()
     stop_on_signals(stop)
     tune_process()
-    folder = RunFolder(workdir)
+    with contextlib.closing(RunFolder(workdir)) as folder:
+        return _train(config, folder, resume=resume, command=command, start=start, stop=stop)
+
+
+def _train(
+    config: Config,
+    folder: RunFolder,
+    *,
+    resume: Resume,
+    command: Sequence[str],
+    start: float,
+    stop: threading.Event,
+) -> Summary:
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
     session_number = folder.record_command(command or sys.argv)
@@ -112,7 +125,6 @@ def train(
     finally:
         progress.close()
         metrics.close()
-        folder.close()
 
 
 def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:

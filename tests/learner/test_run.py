@@ -1,12 +1,29 @@
 """What a run does before anything moves."""
 
+import dataclasses
+import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from learner.run import _metrics
-from learner.run_folder import RunFolder
+from learner.run import _metrics, train
+from learner.run_folder import Resume, RunFolder
+from seedrl import config_file
 from seedrl.checkpoints import Checkpoint
+from seedrl.errors import UserError
+
+
+@pytest.fixture
+def process() -> Iterator[None]:
+    """Puts back what a run changes of its process."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    handlers, interval = [signal.getsignal(number) for number in numbers], sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(interval)
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("resumed", "expected"), [(True, 30.0), (False, 0.0)])
@@ -22,3 +39,22 @@ def test_the_time_of_a_run_goes_on_when_it_is_resumed(
     folder.close()
     assert expected <= values["elapsed_seconds"] < expected + 20.0
     assert metrics._tensorboard.purge_step == (101 if resumed else 0)
+
+
+@pytest.mark.parametrize(
+    ("resume", "num_devices", "message"),
+    [
+        ("auto", 16, "learning.num_devices: expected at most"),
+        ("must", 0, "--resume must: expected"),
+    ],
+)
+@pytest.mark.usefixtures("process")
+def test_a_run_that_cannot_start_lets_others_have_its_folder(
+    tmp_path: Path, resume: Resume, num_devices: int, message: str
+) -> None:
+    config = config_file.load("cartpole_r2d2")
+    learning = dataclasses.replace(config.learning, num_devices=num_devices)
+    config = dataclasses.replace(config, learning=learning)
+    with pytest.raises(UserError, match=message):
+        train(config, workdir=tmp_path, resume=resume)
+    RunFolder(tmp_path).close()

@@ -28,7 +28,9 @@ class Lobby:
       environment: what env servers are told to build.
       clock: seconds, monotonic.
       spec: what it looks like: given (from a checkpoint), or taken from the first Ready.
-      refused: why the first env server that refused could not build it.
+      is_agreed: whether an env server has come whose environment is of this spec.
+      refused: why the first env server that could not build it, or before there was agreement built
+        another one, is of no use.
       streams: open streams by the number of their lease.
       ended: streams of experience that were cut and not yet reported.
       is_open: False once the learner is stopping.
@@ -47,6 +49,7 @@ class Lobby:
         self.environment = environment
         self.clock = clock
         self.spec = spec
+        self.is_agreed = False
         self.refused: str | None = None
         self.streams: dict[int, Stream] = {}
         self.ended: list[int] = []
@@ -59,9 +62,36 @@ class Lobby:
             self.changed.wait_for(lambda: self.spec is not None or self.refused, timeout)
             return self.spec
 
+    def wait_for_agreement(self, timeout: float) -> bool:
+        """Waits for an env server with an environment of the spec; whether one came in time."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.is_agreed or self.refused, timeout)
+            return self.is_agreed
+
+    def agree(self, spec: EnvSpec, peer: str) -> list[str]:
+        """Takes what an env server offers; one line per field that differs, and then it is refused.
+
+        Holding `changed` is up to the caller.
+        """
+        difference = [] if self.spec is None else self.spec.difference(spec)
+        if not difference:
+            self.spec, self.is_agreed = spec, True
+        elif not self.is_agreed:
+            self.refuse(
+                f"env server {peer} has another environment than the checkpoint: "
+                f"{'; '.join(difference)}; restore the config or start a new workdir"
+            )
+        self.changed.notify_all()
+        return difference
+
+    def refuse(self, reason: str) -> None:
+        """Notes why an env server is of no use; of several the first. Needs `changed` as above."""
+        self.refused = self.refused or reason
+        self.changed.notify_all()
+
     @property
     def refusal(self) -> str | None:
-        """Why an env server could not build the environment; None if none has refused."""
+        """Why an env server was of no use; see `refused`."""
         with self.changed:
             return self.refused
 

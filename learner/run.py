@@ -6,9 +6,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from learner.geometry import plan_geometry
 from learner.learning_curve import draw
@@ -30,6 +30,8 @@ from seedrl.specs import EnvSpec
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 120.0
+
+Found = TypeVar("Found")
 
 
 class Summary(NamedTuple):
@@ -97,11 +99,16 @@ def _train(
             f"learner: {folder.path}, serving {address}, {len(geometry.devices)} x "
             f"{geometry.devices[0].device_kind}"
         )
-        spec = _wait_for_spec(lobby, stop)
+        spec = _wait(lobby.wait_for_spec, lobby, stop)
         if spec is None:
             service.stop()
             return _summary(None, None, {}, start, folder.path)
         session = Session(config, geometry, lobby, spec, metrics, checkpoint)
+        # With the spec of a checkpoint there may be no env server yet, or another environment:
+        # that is told before anything is compiled.
+        if not _wait(lobby.wait_for_agreement, lobby, stop):
+            service.stop()
+            return _summary(config, session, {}, start, folder.path)
         folder.record_config(config)
         progress.log(
             f"replay: {config.replay.capacity_steps} steps, "
@@ -158,12 +165,13 @@ def _lobby(
     return Lobby(serving, config.environment, spec=spec)
 
 
-def _wait_for_spec(lobby: Lobby, stop: threading.Event) -> EnvSpec | None:
-    """The first env server's spec; None if told to stop before one came."""
+def _wait(
+    condition: Callable[[float], Found | None], lobby: Lobby, stop: threading.Event
+) -> Found | None:
+    """What `condition(timeout)` finds; None if told to stop before. Raises a refusal."""
     while not stop.is_set():
-        spec = lobby.wait_for_spec(_TICK_SECONDS)
-        if spec is not None:
-            return spec
+        if found := condition(_TICK_SECONDS):
+            return found
         if lobby.refusal is not None:
             raise EnvironmentRefusedError(lobby.refusal)
     return None

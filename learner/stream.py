@@ -159,14 +159,15 @@ class Stream:
         except ValueError as error:
             raise ProtocolError(str(error)) from error
         with self._lobby.changed:
-            self._lobby.spec = self._lobby.spec or spec
-            difference = self._lobby.spec.difference(spec)
-            self._lobby.changed.notify_all()
+            difference = self._lobby.agree(spec, self.peer)
+            # Until there is agreement, whoever waits for it raises the refusal.
+            is_told = not self._lobby.is_agreed
         if difference:
             raise StreamError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "this environment differs from the one that the learner trains on: "
                 + "; ".join(difference),
+                is_told=is_told,
             )
         assert self._lease is not None
         self._layouts = [StepLayout(spec, len(group.slots)) for group in self._lease.groups]
@@ -176,10 +177,8 @@ class Stream:
 
     def _refusal(self, refusal: seedrl_pb2.Refusal) -> None:
         with self._lobby.changed:
-            # Until there is a spec, whoever waits for it raises the refusal.
-            is_told = self._lobby.spec is None
-            self._lobby.refused = f"env server {self.peer} refuses: {refusal.reason}"
-            self._lobby.changed.notify_all()
+            is_told = not self._lobby.is_agreed
+            self._lobby.refuse(f"env server {self.peer} refuses: {refusal.reason}")
         raise StreamError(grpc.StatusCode.FAILED_PRECONDITION, refusal.reason, is_told=is_told)
 
     def _step(self, message: StepPayload) -> None:

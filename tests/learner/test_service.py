@@ -228,15 +228,35 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
         assert service.lobby.wait_for_spec(0.0) == SPEC
 
 
-def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path) -> None:
+def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     spec = EnvSpec(ArraySpec((9,), "uint8"), num_actions=3)
     service = _service(f"unix:{tmp_path}/socket", spec=spec)
     with Client(service.start()) as client:
         client.shake_hands()
         code, details = client.end()
+    assert not service.lobby.wait_for_agreement(_SECONDS)
     service.stop(grace_seconds=0.0)
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert "observation: expected uint8[9], got nothing" in details
+    refusal = service.lobby.refusal
+    assert refusal is not None
+    assert refusal.startswith("env server h:7 has another environment than the checkpoint: observ")
+    assert refusal.endswith("; restore the config or start a new workdir")
+    # Whoever waits for the spec tells it: it must not be said twice.
+    assert caplog.records == []
+
+
+def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
+    service = _service(f"unix:{tmp_path}/socket", spec=SPEC)
+    with Client(service.start()) as client:
+        assert service.lobby.wait_for_spec(0.0) == SPEC
+        assert not service.lobby.wait_for_agreement(0.0)
+        client.shake_hands()
+        assert service.lobby.wait_for_agreement(_SECONDS)
+    assert service.lobby.refusal is None
+    service.stop(grace_seconds=0.0)
 
 
 def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:

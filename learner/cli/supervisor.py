@@ -15,7 +15,9 @@ from seedrl.errors import ExitCode
 
 _MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
-_PATIENCE_SECONDS = 3.0  # the learner, which hears of a refusal too, is asked to tell it first
+# The learner, which hears of a refusal too, is let tell it and end by itself. Of a session whose
+# replay was allocated the end took more than 3 seconds on a busy machine.
+_PATIENCE_SECONDS = 10.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
 
 

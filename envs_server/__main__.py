@@ -13,6 +13,7 @@ from envs_server.lease import Offer
 from envs_server.options import read_options
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
+from seedrl.wire.recording import Recording
 
 
 def main() -> None:
@@ -25,12 +26,13 @@ def main() -> None:
     )
     stop = Stop()
     stop.install()
-    offer = Offer(options.num_envs, options.num_groups, options.allowed)
     try:
+        recording = None if options.play is None else Recording(options.play)
         sent_log = SentLog(options.sent_log)
     except (OSError, ValueError) as error:
-        logging.error("--sent-log: %s", error)
+        logging.error("%s", error)
         sys.exit(ExitCode.REFUSED)
+    offer = Offer(options.num_envs, options.num_groups, options.allowed, recording)
     client = Client(options.learner, offer, stop, options.max_message_bytes, sent_log)
     code = int(client.run())
     logging.shutdown()

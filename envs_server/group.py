@@ -18,6 +18,17 @@ class EnvironmentFailedError(RuntimeError):
     """An environment raised, or returned what it did not promise; the text is one line."""
 
 
+def read_actions(payload: ActionsPayload, num_envs: int, group: int, sequence: int) -> np.ndarray:
+    """The actions `[E] int32` that answer step `sequence` of a group; WireError if they do not."""
+    header, actions = unpack_actions(payload.data, num_envs)
+    if header.sequence != sequence:
+        raise WireError(
+            f"expected actions for step {sequence} of group {group}, got them for step "
+            f"{header.sequence}"
+        )
+    return actions
+
+
 class EnvGroup:
     """Owns the environments of group number `index`, and knows which step is in flight.
 
@@ -62,12 +73,7 @@ class EnvGroup:
         self._environment.close()
 
     def _read(self, payload: ActionsPayload) -> np.ndarray:
-        header, actions = unpack_actions(payload.data, len(self._seeds))
-        if header.sequence != self._sequence:
-            raise WireError(
-                f"expected actions for step {self._sequence} of group {self._index}, "
-                f"got them for step {header.sequence}"
-            )
+        actions = read_actions(payload, len(self._seeds), self._index, self._sequence)
         # As unsigned numbers, negative actions are large.
         if actions.view(np.uint32).max() >= self.spec.num_actions:
             row = int(np.argmax(actions.view(np.uint32)))

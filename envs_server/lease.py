@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from envs_server.building import build
 from envs_server.factories import one_line
 from envs_server.group import EnvGroup
+from envs_server.playback import PlayedGroup
 from envs_server.recipe import read_recipe
 from envs_server.sent_log import SentLog
 from envs_server.vector import BuildError
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
 from seedrl.wire.payload import read_header
+from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Group, Hello, Ready, Refusal
 from seedrl.wire.version import MAJOR, MINOR
 
@@ -22,11 +24,18 @@ _log = logging.getLogger("envs_server")
 
 
 class Offer(NamedTuple):
-    """What this env server offers: how much, and which factories may be named (patterns)."""
+    """What this env server offers.
+
+    Attributes:
+      num_envs, num_groups: how much.
+      allowed: patterns of the factories that may be named.
+      recording: what is played in the place of environments, if anything.
+    """
 
     num_envs: int
     num_groups: int
     allowed: tuple[str, ...]
+    recording: Recording | None = None
 
 
 class Finished(NamedTuple):
@@ -60,7 +69,7 @@ class Lease:
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
-        self._groups: list[EnvGroup] = []
+        self._groups: list[EnvGroup | PlayedGroup] = []
         self.is_serving = False
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
@@ -97,7 +106,9 @@ class Lease:
             self._start(message.assign)
         return None
 
-    def _send(self, group: int, step: FramedStep) -> None:
+    def _send(self, group: int, step: FramedStep | None) -> None:
+        if step is None:
+            return  # The end of a recording.
         # Counted first: what a killed process has sent was counted, and no more than this one step
         # may have been counted without being sent.
         self._sent_log.sent(group)
@@ -122,6 +133,7 @@ class Lease:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 sent=self._sent_log.report(),
+                plays_recording=self._offer.recording is not None,
             )
         )
 
@@ -147,6 +159,13 @@ class Lease:
         )
 
     def _build(self, assign: Assign) -> None:
+        recording = self._offer.recording
+        if recording is not None:
+            self._groups = [
+                PlayedGroup(index, recording, group.slots, first_row=group.first_row)
+                for index, group in enumerate(assign.groups)
+            ]
+            return
         recipe = read_recipe(assign.environment, self._offer.allowed)
         for index, group in enumerate(assign.groups):
             seeds = [int(seed) for seed in group.seeds]
@@ -157,7 +176,7 @@ class Lease:
                 environment.close()
                 raise
 
-    def _group_of(self, payload: ActionsPayload) -> tuple[int, EnvGroup]:
+    def _group_of(self, payload: ActionsPayload) -> tuple[int, EnvGroup | PlayedGroup]:
         index = read_header(payload.data).group
         if index >= len(self._groups):
             raise WireError(

@@ -39,6 +39,10 @@ class Options:
     """File that counts the steps sent, for the learner's ledger. It outlives a killed env server if
     the next one is started with the same file; by default the counts die with the process."""
 
+    play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A recording to play in the place of environments, to a learner in lock step. Actions other
+    than those recorded are an error; at its end the env server waits."""
+
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent; the learner has its own limit."""
 

@@ -18,7 +18,7 @@ class ActingState(NamedTuple):
     Attributes:
       carry: tree of `[S, ...]`, the agent's carry before the slot's next step.
       pages: `steps [N, K, ...]`, `carry [N, ...]`: the page under writing of each training slot.
-      key: `[2] uint32`.
+      key: `[2] uint32`, the session's; that of a batch is folded from it and the batch's number.
     """
 
     carry: Tree
@@ -31,9 +31,9 @@ class ActPrograms(NamedTuple):
 
     Attributes:
       init: `key -> ActingState`.
-      act: `(state, params, version, slots [B], positions [B], timestep [B])
-        -> (state, action [B])`. Consumes `state`. Rows with slot S are padding: they read garbage
-        and write nothing.
+      act: `(state, params, version, number [] uint32, slots [B], positions [B], timestep [B])
+        -> (state, action [B])`. Consumes `state`. No two batches have the same `number`. Rows with
+        slot S are padding: they read garbage and write nothing.
       take_pages: `(state, slots [I]) -> Page` with leaves `[I, ...]`, copies.
     """
 
@@ -91,16 +91,17 @@ def build_act_programs(
         state: ActingState,
         params: Tree,
         version: Array,
+        number: Array,
         slots: Array,
         positions: Array,
         timestep: TimeStep,
     ) -> tuple[ActingState, Array]:
-        key, act_key = jax.random.split(state.key)
+        key = jax.random.fold_in(state.key, number)
         # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
         # slot and write nothing. Evaluation slots are out of range of the pages, so they are not
         # stored.
         carry = jax.tree.map(lambda table: table[slots], state.carry)
-        output = agent.act(params, carry, timestep, exploration_table[slots], act_key)
+        output = agent.act(params, carry, timestep, exploration_table[slots], key)
         step = StoredStep(
             timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
         )
@@ -120,7 +121,7 @@ def build_act_programs(
         carries = jax.tree.map(
             lambda table, row: table.at[slots].set(row, mode="drop"), state.carry, output.carry
         )
-        return ActingState(carries, pages, key), output.action
+        return ActingState(carries, pages, state.key), output.action
 
     def take_pages(state: ActingState, slots: Array) -> Page:
         return jax.tree.map(lambda table: table[slots], state.pages)

@@ -15,6 +15,7 @@ from learner.lobby import Lobby
 from learner.metrics import Metrics, Role
 from learner.rate_limiter import RateLimiter
 from learner.serving import Batch
+from learner.snapshots import ActingSnapshot
 from seedrl.types import Page, StepType, TimeStep
 
 
@@ -32,6 +33,13 @@ class FilledPages(NamedTuple):
     streams: Sequence[int]
     slots: Sequence[int]
     ended: Sequence[int]
+
+
+class Acted(NamedTuple):
+    """A batch and the `actions [B] int32` that answered it."""
+
+    batch: Batch
+    actions: np.ndarray
 
 
 class Acting:
@@ -83,14 +91,18 @@ class Acting:
         params, version = self._params.get()
         for rows in self._ladder.act_rows:
             self._state, action = self._programs.act(
-                self._state, params, np.int32(version), *self._ladder.padding_batch(rows)
+                self._state,
+                params,
+                np.int32(version),
+                np.uint32(0),
+                *self._ladder.padding_batch(rows),
             )
             jax.block_until_ready(action)
         for rows in self._ladder.page_rows:
             jax.block_until_ready(self._programs.take_pages(self._state, np.zeros(rows, np.int32)))
 
-    def run_once(self) -> None:
-        """Acts on the next batch, if one comes soon."""
+    def run_once(self) -> Acted | None:
+        """Acts on the next batch, if one comes soon; what it did."""
         now = self._clock()
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
@@ -103,8 +115,7 @@ class Acting:
         )
         if not is_training_allowed:
             self._metrics.waited("acting", self._clock() - now)
-        if batch is not None:
-            self._act(batch)
+        return None if batch is None else self._act(batch)
 
     def _poll(self, now: float) -> None:
         self._evaluator.poll(now, self._params.get(), self._lobby.live_slots(evaluation=True))
@@ -112,12 +123,18 @@ class Acting:
         if ended:
             self._send(FilledPages((), (), (), ended))
 
-    def _act(self, batch: Batch) -> None:
+    def _act(self, batch: Batch) -> Acted:
         start = self._clock()
         frozen = self._evaluator.frozen if batch.evaluation else self._params.get()
         slots, positions, timestep = self._ladder.stage(batch)
         self._state, action = self._programs.act(
-            self._state, frozen.params, np.int32(frozen.version), slots, positions, timestep
+            self._state,
+            frozen.params,
+            np.int32(frozen.version),
+            np.uint32(batch.number % 2**32),
+            slots,
+            positions,
+            timestep,
         )
         actions = np.asarray(action)[: len(batch.slots)]
         self._lobby.answer(batch, actions)
@@ -131,6 +148,31 @@ class Acting:
                 "serving_lag_updates", self._learned_version.get() - frozen.version
             )
             self._take_pages(batch)
+        return Acted(batch, actions)
+
+    def snapshot(self) -> ActingSnapshot:
+        """A copy of what acting needs to go on. For the owning thread, or after it has ended."""
+        frozen = self._params.get()
+        return ActingSnapshot(
+            state=jax.tree.map(np.array, self._state),
+            params=jax.tree.map(np.array, frozen.params),
+            version=np.array(frozen.version, np.int64),
+            episode_returns=self._episodes.returns.copy(),
+            episode_lengths=self._episodes.lengths.copy(),
+        )
+
+    def restore(self, snapshot: ActingSnapshot) -> None:
+        """Inverse of `snapshot`, before anything has run."""
+        frozen = self._params.get()
+        state, params = jax.tree.map(
+            lambda new, old: jax.device_put(new, old.sharding),
+            (snapshot.state, snapshot.params),
+            (self._state, frozen.params),
+        )
+        self._state = state
+        self._params.put(FrozenParams(params, int(snapshot.version)))
+        self._episodes.returns[:] = snapshot.episode_returns
+        self._episodes.lengths[:] = snapshot.episode_lengths
 
     def _account(self, batch: Batch, timestep: TimeStep) -> None:
         rows = slice(len(batch.slots))

@@ -12,11 +12,17 @@ from learner.channel import Channel, Mailbox
 from learner.evaluation import Evaluator, FrozenParams
 from learner.geometry import Geometry, check_memory
 from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning import Learning
+from learner.learning import POLL_SECONDS, Learning
 from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter, RateLimiterState
-from learner.saving import by_field, restore_replay, restore_state
+from learner.saving import (
+    by_field,
+    restore_acting,
+    restore_replay,
+    restore_state,
+    streams_go_on,
+)
 from learner.sharding import map_programs, publish, replicate, stack_shards
 from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
@@ -138,7 +144,10 @@ def assemble(
         metrics=metrics,
         acting_device=acting_device,
         publish_every_updates=config.learning.publish_every_updates,
+        poll_seconds=0.0 if config.learning.lock_step else POLL_SECONDS,
     )
+    if checkpoint is not None and streams_go_on(config, checkpoint):
+        acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
     return Parts(acting, learning, evaluator, limiter, pages, page, ladder.page_rows, replay_bytes)
 
 
@@ -204,8 +213,8 @@ def _memory(
         if saved is None:
             return _Memory(empty, indices)
         for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
-            # Streams go on only under new leases, which have new names: nothing is continued.
-            index.restore({**state, "streams": []})
+            # Otherwise streams go on only under new leases, which have new names.
+            index.restore(state if streams_go_on(config, checkpoint) else {**state, "streams": []})
     except (CheckpointError, ValueError) as error:
         sections = ("agent", "replay", "learning.num_devices")
         refusal = CheckpointError(str(error))

@@ -47,13 +47,10 @@ class BatchLadder:
         slots, positions, timestep = self.padding_batch(rows)
         slots[: len(batch.slots)] = batch.slots
         positions[: len(batch.slots)] = batch.positions
-        start = 0
         targets = jax.tree.leaves(timestep)
-        for item in batch.pending:
-            stop = start + len(item.group.slots)
+        for item, where in zip(batch.pending, batch.rows, strict=True):
             for target, source in zip(targets, jax.tree.leaves(item.timestep), strict=True):
-                target[start:stop] = source
-            start = stop
+                target[where] = source
         return slots, positions, timestep
 
     def pad_page_slots(self, slots: np.ndarray) -> np.ndarray:

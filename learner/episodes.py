@@ -16,11 +16,15 @@ class Episode(NamedTuple):
 
 
 class EpisodeTracker:
-    """Sums rewards per slot from FIRST to LAST. Owned by the acting thread."""
+    """Sums rewards per slot from FIRST to LAST. Owned by the acting thread.
+
+    Attributes:
+      returns, lengths: `[S] float64` and `[S] int64`, of the episodes under way.
+    """
 
     def __init__(self, num_slots: int):
-        self._returns = np.zeros(num_slots, np.float64)
-        self._lengths = np.zeros(num_slots, np.int64)
+        self.returns = np.zeros(num_slots, np.float64)
+        self.lengths = np.zeros(num_slots, np.int64)
 
     def observe(
         self, slots: np.ndarray, step_type: np.ndarray, reward: np.ndarray
@@ -28,9 +32,9 @@ class EpisodeTracker:
         """Takes rows `[B]` of distinct slots; returns the episodes that end in them."""
         is_first = step_type == StepType.FIRST
         # FIRST also drops what a cut stream left behind.
-        self._returns[slots] = np.where(is_first, 0.0, self._returns[slots] + reward)
-        self._lengths[slots] = np.where(is_first, 0, self._lengths[slots] + 1)
+        self.returns[slots] = np.where(is_first, 0.0, self.returns[slots] + reward)
+        self.lengths[slots] = np.where(is_first, 0, self.lengths[slots] + 1)
         return [
-            Episode(int(slot), float(self._returns[slot]), int(self._lengths[slot]))
+            Episode(int(slot), float(self.returns[slot]), int(self.lengths[slot]))
             for slot in slots[step_type == StepType.LAST]
         ]

@@ -147,6 +147,7 @@ class _Player:
             self._state,
             self._frozen.params,
             np.int32(self._frozen.version),
+            np.uint32(batch.number),
             slots,
             positions,
             timestep,

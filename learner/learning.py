@@ -1,7 +1,6 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,28 +14,12 @@ from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter
 from learner.sharding import MappedPrograms, publish
+from learner.snapshots import Snapshot, Snapshots
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
 from seedrl.types import Array, Page
 
-
-class Snapshot(NamedTuple):
-    """What a checkpoint needs of learning, on the host.
-
-    Attributes:
-      state: numpy leaves.
-      indices: the replay's page indices, one per shard, as plain values.
-      replay: numpy leaves, or `()` if the replay is not saved.
-    """
-
-    state: LearnerState
-    indices: list[dict[str, object]]
-    replay: ReplayState | tuple[()]
-
-
-class _SnapshotRequest(NamedTuple):
-    with_replay: bool
-    answer: Channel[Snapshot]
+POLL_SECONDS = 0.05
 
 
 class Learning:
@@ -44,6 +27,10 @@ class Learning:
 
     A slot's pages go to shard `slot % n`; a shard is ready when it holds enough sequences. With
     `poll_seconds` 0 it never waits for the other side.
+
+    Attributes:
+      snapshots: taken between two updates.
+      updates: applied updates.
     """
 
     def __init__(
@@ -63,7 +50,7 @@ class Learning:
         metrics: Metrics,
         acting_device: jax.Device,
         publish_every_updates: int,
-        poll_seconds: float = 0.05,
+        poll_seconds: float = POLL_SECONDS,
     ):
         self._lobby = lobby
         self._clock = lobby.clock
@@ -83,9 +70,11 @@ class Learning:
         self._acting_device = acting_device
         self._publish_every = publish_every_updates
         self._in_flight: Mapping[str, Array] = {}
-        self._snapshot_request: Mailbox[_SnapshotRequest | None] = Mailbox(None)
+        self.snapshots = Snapshots(self.final_snapshot)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
+        # A restored replay may be learned from at once, so what is acted first counts already.
+        limiter.set_ready(self._is_ready)
 
     @property
     def stored_rows(self) -> int:
@@ -97,6 +86,10 @@ class Learning:
     def num_sequences(self) -> int:
         """Sequences that can be sampled now."""
         return sum(index.num_sequences for index in self._indices)
+
+    @property
+    def _is_ready(self) -> bool:
+        return min(index.num_sequences for index in self._indices) >= self._min_sequences
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles all programs, by running them without effect.
@@ -111,24 +104,22 @@ class Learning:
         self._state, self._replay, metrics = self._programs.learn(
             self._state, self._replay, np.bool_(False)
         )
-        self._publish()
-        jax.block_until_ready((metrics, self._params.get().params))
+        jax.block_until_ready((metrics, publish(self._state.params, self._acting_device)))
 
-    def run_once(self) -> None:
-        """Takes in what has come, then learns once if an update is owed."""
-        is_ready = min(index.num_sequences for index in self._indices) >= self._min_sequences
+    def run_once(self) -> bool:
+        """Takes in what has come, then learns once if an update is owed; whether it did."""
+        self.take_in(0.0 if self._is_ready else self._poll_seconds)
+        is_ready = self._is_ready
         self._limiter.set_ready(is_ready)
-        self.take_in(0.0 if is_ready else self._poll_seconds)
-        request = self._snapshot_request.get()
-        if request is not None:
-            self._answer_snapshot(request)
+        self.snapshots.answer()
         if not is_ready:
-            return
+            return False
         start = self._clock()
         is_owed = self._limiter.wait_to_learn(self._poll_seconds)
         self._metrics.waited("learning", self._clock() - start)
         if is_owed:
             self._learn()
+        return is_owed
 
     def take_in(self, timeout: float = 0.0) -> None:
         """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
@@ -176,6 +167,14 @@ class Learning:
         if self.updates % self._publish_every == 0:
             self._publish()
 
+    def settle(self) -> None:
+        """Waits for the update under way, so that all counts are the device's."""
+        self._observe(self._in_flight)
+        self._in_flight = {}
+        self._learned_version.put(self.updates)
+        frozen = self._params.get()
+        self._params.put(frozen._replace(version=min(frozen.version, self.updates)))
+
     def _observe(self, metrics: Mapping[str, Array]) -> None:
         values = jax.device_get(dict(metrics))
         # The device does not count an update that it skipped; versions must be the device's.
@@ -188,21 +187,7 @@ class Learning:
             FrozenParams(publish(self._state.params, self._acting_device), self.updates)
         )
 
-    def request_snapshot(self, *, with_replay: bool) -> Channel[Snapshot]:
-        """Asks for a copy of everything, taken between two updates; the answer's channel.
-
-        Called by another thread. Each request has a channel of its own, so that an answer that
-        nobody waits for any more is not taken for the next one's.
-        """
-        request = _SnapshotRequest(with_replay, Channel(1))
-        self._snapshot_request.put(request)
-        return request.answer
-
-    def _answer_snapshot(self, request: _SnapshotRequest) -> None:
-        self._snapshot_request.put(None)
-        request.answer.put(self.final_snapshot(with_replay=request.with_replay), timeout=0.0)
-
-    def final_snapshot(self, *, with_replay: bool) -> Snapshot:
+    def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -143,19 +143,17 @@ class Lobby:
             open_groups = set(map(id, self.serving.answered(batch)))
             self.make_room()
             streams = dict(self.streams)
-        start = 0
-        for item in batch.pending:
+        for item, rows in zip(batch.pending, batch.rows, strict=True):
             group = item.group
-            rows = actions[start : start + len(group.slots)]
-            start += len(group.slots)
             stream = streams.get(group.lease.number)
             if stream is not None and id(group) in open_groups:
-                stream.send_actions(pack_actions(group.number, item.sequence, rows))
+                stream.send_actions(pack_actions(group.number, item.sequence, actions[rows]))
 
     def take_ended(self) -> list[int]:
         """Streams of experience that were cut since the last call."""
         with self.changed:
-            ended, self.ended = self.ended, []
+            slots = self.serving.slots
+            ended, self.ended, slots.cut = [*self.ended, *slots.cut], [], []
             return ended
 
     def live_slots(self, *, evaluation: bool) -> np.ndarray:
@@ -184,6 +182,11 @@ class Lobby:
             for stream in list(self.streams.values()):
                 if stream.holds(key):
                     stream.close()
+
+    def streams_state(self) -> dict[str, Any]:
+        """Where every stream of experience is; see `Serving.state`."""
+        with self.changed:
+            return self.serving.state()
 
     def close(self, end: "StreamError | None") -> None:
         """Admits nobody any more, and ends every stream with `end`."""

@@ -16,8 +16,9 @@ from learner.lobby import Lobby
 from learner.metrics import Metrics, elapsed_seconds
 from learner.process import stop_on_signals, tune_process
 from learner.progress import Progress
+from learner.recorder import Recorder, open_recorder
 from learner.run_folder import Resume, RunFolder
-from learner.saving import Saver
+from learner.saving import Saver, restore_streams
 from learner.service import Service
 from learner.serving import Serving
 from learner.session import Session
@@ -93,6 +94,7 @@ def _train(
     service = Service(lobby, config.serving)
     progress = Progress()
     metrics = _metrics(folder, checkpoint)
+    recorder: Recorder | None = None
     try:
         address = service.start()
         progress.log(
@@ -103,7 +105,8 @@ def _train(
         if spec is None:
             service.stop()
             return _summary(None, None, {}, start, folder.path)
-        session = Session(config, geometry, lobby, spec, metrics, checkpoint)
+        recorder = open_recorder(config, folder.path, spec, lobby.serving.num_batches)
+        session = Session(config, geometry, lobby, spec, metrics, checkpoint, recorder)
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is told before anything is compiled.
         if not _wait(lobby.wait_for_agreement, lobby, stop):
@@ -132,6 +135,8 @@ def _train(
     finally:
         progress.close()
         metrics.close()
+        if recorder is not None:
+            recorder.close()
 
 
 def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
@@ -160,7 +165,10 @@ def _lobby(
         slots,
         page_steps=page_steps,
         deadline_seconds=config.serving.batch_deadline_seconds,
+        is_lock_step=config.learning.lock_step,
     )
+    if checkpoint is not None:
+        restore_streams(checkpoint, serving, config)
     spec = EnvSpec.from_json(meta["env_spec"]) if "env_spec" in meta else None
     return Lobby(serving, config.environment, spec=spec)
 
@@ -203,7 +211,7 @@ def _loop(
             next_save = now + config.checkpoint.interval_seconds
             snapshot = session.snapshot()
             if snapshot is not None:
-                saver.start(snapshot, session.meta())
+                saver.start(snapshot, session.meta(snapshot))
                 metrics.record("checkpoint", updates=int(snapshot.state.updates))
     return last | _report(session, metrics, progress)
 
@@ -247,7 +255,8 @@ def _end(session: Session, saver: Saver, service: Service, stop: threading.Event
             f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
         )
     if not session.failed.is_set():
-        saver.start(session.final_snapshot(), session.meta())
+        snapshot = session.final_snapshot()
+        saver.start(snapshot, session.meta(snapshot))
     if stop.is_set() or session.failed.is_set():
         service.stop()
     else:

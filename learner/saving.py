@@ -4,13 +4,14 @@ import logging
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from learner.learn_step import LearnerState
-from learner.learning import Snapshot
+from learner.serving import Serving
+from learner.snapshots import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.config import Config
 from seedrl.config_file import difference, from_json
@@ -18,6 +19,8 @@ from seedrl.errors import CheckpointError
 from seedrl.replay.replay import ReplayState
 
 _logger = logging.getLogger(__name__)
+
+Saved = TypeVar("Saved", bound=Any)
 
 
 class Saver:
@@ -48,8 +51,8 @@ class Saver:
             self._thread.join()
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
-        extra = {"replay." + name: leaf for name, leaf in _named_leaves(snapshot.replay).items()}
-        if extra:
+        extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
+        if snapshot.replay:
             meta["replay_indices"] = snapshot.indices
         step = int(snapshot.state.updates)
         try:
@@ -71,6 +74,10 @@ class Saver:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
             self.failure = error
             _logger.exception("saving failed")
+
+
+def _prefixed(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+    return {prefix + name: leaf for name, leaf in _named_leaves(tree).items()}
 
 
 def _named_leaves(tree: Any) -> dict[str, np.ndarray]:
@@ -109,16 +116,50 @@ def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) ->
     """The saved replay, or None if none was saved. Raises CheckpointError if it does not fit."""
     if "replay_indices" not in checkpoint.meta:
         return None
-    saved = checkpoints.restore_extra(checkpoint)
+    return _restore_extra(checkpoint, "replay", abstract)
+
+
+def streams_go_on(config: Config, checkpoint: checkpoints.Checkpoint) -> bool:
+    """Whether streams of experience can go on where they were: in lock step before and after."""
+    return config.learning.lock_step and "streams" in checkpoint.meta
+
+
+def restore_streams(checkpoint: checkpoints.Checkpoint, serving: Serving, config: Config) -> None:
+    """Lets streams go on where they were, if they can. Raises CheckpointError for other slots."""
+    if not streams_go_on(config, checkpoint):
+        return
+    try:
+        serving.restore(checkpoint.meta["streams"])
+    except ValueError as error:
+        raise by_field(
+            CheckpointError(f"{checkpoint.path}: {error}; restore the config"),
+            checkpoint,
+            config,
+            ("serving.training_slots",),
+        ) from error
+
+
+def restore_acting(
+    checkpoint: checkpoints.Checkpoint, abstract: ActingSnapshot, config: Config
+) -> ActingSnapshot:
+    """Acting's part of a checkpoint in lock step. Raises CheckpointError if it does not fit."""
+    try:
+        return _restore_extra(checkpoint, "acting", abstract)
+    except CheckpointError as error:
+        sections = ("agent", "serving.training_slots", "replay.page_steps")
+        raise by_field(error, checkpoint, config, sections) from error
+
+
+def _restore_extra(checkpoint: checkpoints.Checkpoint, part: str, abstract: Saved) -> Saved:
+    saved = checkpoints.restore_extra(checkpoint, prefix=f"{part}.")
     for name, leaf in _named_leaves(abstract).items():
-        found = saved.get("replay." + name)
+        found = saved.get(f"{part}.{name}")
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise CheckpointError(
-                f"replay {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
+                f"{part} {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
                 f"{got}; restore the config or start a new workdir"
             )
-    names = list(_named_leaves(abstract))
-    return jax.tree.unflatten(
-        jax.tree.structure(abstract), [saved["replay." + name] for name in names]
-    )
+    leaves = [saved[f"{part}.{name}"] for name in _named_leaves(abstract)]
+    restored: Saved = jax.tree.unflatten(jax.tree.structure(abstract), leaves)
+    return restored

@@ -1,8 +1,9 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,10 @@ class ProtocolError(ValueError):
     """A message that its sender had no right to send; ends that sender's stream, nobody else's."""
 
 
+class PlaybackError(Exception):
+    """This learner cannot be played a recording; the text is one line for its env server."""
+
+
 class Batch(NamedTuple):
     """Steps to be acted on together. A slot occurs at most once.
 
@@ -25,6 +30,8 @@ class Batch(NamedTuple):
       slots, streams, positions: `[B]`: slot, stream, and the row of the slot's open page.
       evaluation: whether these are evaluation slots.
       oldest_arrival: when the longest-waiting step arrived, in the service's clock.
+      number: how many batches were taken before.
+      rows: which of the B rows are those of each of `pending`.
     """
 
     pending: list[Pending]
@@ -33,21 +40,38 @@ class Batch(NamedTuple):
     positions: np.ndarray
     evaluation: bool
     oldest_arrival: float
+    number: int
+    rows: Sequence[slice | np.ndarray]
 
 
 class Serving:
     """What the learner knows of its env servers. Not thread-safe: the service holds the lock.
+
+    In lock step a training batch has the rows of all training slots, in their order, and waits for
+    them as long as it takes.
 
     Attributes:
       slots: which slots there are, and whose they are.
       ledger: rows by what has happened to them; `accounts` adds those to which something is still
         to happen.
       settlement: what env servers say they have sent.
+      num_batches: batches taken so far.
     """
 
-    def __init__(self, slots: SlotTable, *, page_steps: int, deadline_seconds: float):
+    def __init__(
+        self,
+        slots: SlotTable,
+        *,
+        page_steps: int,
+        deadline_seconds: float,
+        is_lock_step: bool = False,
+    ):
         self.slots = slots
         self.page_steps = page_steps
+        self.num_batches = 0
+        self._is_lock_step = is_lock_step
+        if is_lock_step:
+            deadline_seconds = math.inf
         self.ledger: Counter[str] = Counter()
         self.settlement = Settlement()
         evaluation = slots.num_slots - slots.num_training
@@ -75,13 +99,27 @@ class Serving:
         ]
         return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
 
-    def lease(self, num_envs: int, num_groups: int, peer: str) -> Lease:
-        """Opens a lease; see `SlotTable.lease`."""
-        lease = self.slots.lease(num_envs, num_groups, peer)
+    def lease(
+        self, num_envs: int, num_groups: int, peer: str, *, plays_recording: bool = False
+    ) -> Lease:
+        """Opens a lease; see `SlotTable.lease`.
+
+        To an env server that plays a recording, streams go on where they were left. Raises
+        PlaybackError outside of lock step.
+        """
+        if plays_recording and not self._is_lock_step:
+            raise PlaybackError(
+                "this learner does not run in lock step, so it cannot be played a recording; set "
+                "learning.lock_step, or start the env server without --play"
+            )
+        played_from = self.num_batches if plays_recording else None
+        lease = self.slots.lease(num_envs, num_groups, peer, played_from=played_from)
         self._live_leases.append(lease)
         for group in lease.groups:
             self._live_rows[group.evaluation] += len(group.slots)
             self._holding[id(group)] = group
+            if played_from:
+                self.ledger["restored"] += self._open_rows(group)
         return lease
 
     def end(self, lease: Lease) -> None:
@@ -186,6 +224,8 @@ class Serving:
         Training batches aim at half of the live environments: the other half steps meanwhile.
         """
         target = -(-self._live_rows[evaluation] // self._lookahead[evaluation])
+        if self._is_lock_step:
+            target = self.slots.num_training
         return self._batchers[evaluation].seconds_until_due(now, max(target, 1))
 
     def oldest_arrival(self, *, evaluation: bool) -> float:
@@ -195,13 +235,19 @@ class Serving:
     def take(self, *, evaluation: bool) -> Batch:
         """Takes a batch of one role; its slots stay taken until `answered`."""
         pending = self._batchers[evaluation].take()
-        slots = np.concatenate([item.group.slots for item in pending])
-        streams = np.concatenate([item.group.streams for item in pending])
+        rows = _rows_by_slot(pending) if self._is_lock_step else _rows_in_turn(pending)
+        num_rows = sum(len(item.group.slots) for item in pending)
+        slots, streams = np.empty(num_rows, np.int32), np.empty(num_rows, np.int64)
+        for item, where in zip(pending, rows, strict=True):
+            slots[where], streams[where] = item.group.slots, item.group.streams
         positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
         self.slots.rows[slots] += 1
         for item in pending:
+            self.slots.acted_step_type[item.group.slots] = item.timestep.step_type
             item.group.queued, item.group.dispatched = False, True
-        return Batch(pending, slots, streams, positions, evaluation, pending[0].arrival)
+        self.num_batches += 1
+        arrival, number = pending[0].arrival, self.num_batches - 1
+        return Batch(pending, slots, streams, positions, evaluation, arrival, number, rows)
 
     def answered(self, batch: Batch) -> list[Group]:
         """The batch has been computed: frees its slots; returns the groups whose lease is open."""
@@ -217,3 +263,24 @@ class Serving:
             if item.group.lease.ended:
                 self._let_go(item.group)
         return [item.group for item in batch.pending if not item.group.lease.ended]
+
+    def state(self) -> dict[str, Any]:
+        """Where every stream is, as plain JSON-able values; nothing may be dispatched."""
+        assert not any(group.dispatched for group in self._holding.values())
+        return {"num_batches": self.num_batches, **self.slots.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`, before the first lease. Raises ValueError for other slots."""
+        self.slots.restore(state)
+        self.num_batches = int(state["num_batches"])
+
+
+def _rows_in_turn(pending: Sequence[Pending]) -> list[slice | np.ndarray]:
+    ends = np.cumsum([len(item.group.slots) for item in pending])
+    return [
+        slice(end - len(item.group.slots), end) for item, end in zip(pending, ends, strict=True)
+    ]
+
+
+def _rows_by_slot(pending: Sequence[Pending]) -> list[slice | np.ndarray]:
+    return [item.group.slots for item in pending]

@@ -11,10 +11,12 @@ import numpy as np
 from learner.assembly import assemble
 from learner.evaluation import Score
 from learner.geometry import Geometry
-from learner.learning import Snapshot
 from learner.ledger import ALWAYS, AT_REST, residues
 from learner.lobby import Lobby
 from learner.metrics import Metrics
+from learner.pace import free_running, in_lock_step
+from learner.recorder import Recorder
+from learner.snapshots import Snapshot
 from learner.worker import Worker
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
@@ -42,6 +44,7 @@ class Session:
         spec: EnvSpec,
         metrics: Metrics,
         checkpoint: Checkpoint | None,
+        recorder: Recorder | None = None,
     ):
         self._config = config
         self._spec = spec
@@ -55,13 +58,18 @@ class Session:
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.limiter
         self.failed = threading.Event()
+        total_steps = config.learning.total_steps
+        self._pace = (
+            in_lock_step(self._parts, lobby, recorder, total_steps=total_steps)
+            if config.learning.lock_step
+            else free_running(self._parts, lobby)
+        )
         self._workers = [
-            Worker("acting", self.acting.run_once, self.failed),
-            Worker("learning", self.learning.run_once, self.failed),
+            Worker(name, body, self.failed) for name, body in self._pace.bodies.items()
         ]
 
     def start(self) -> None:
-        """Compiles everything, then starts both threads."""
+        """Compiles everything, then starts the threads."""
         with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
             for compiled in [
                 pool.submit(self.acting.warm_up),
@@ -109,18 +117,19 @@ class Session:
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")
         return self._lobby.settlement_errors() + broken
 
-    def meta(self) -> dict[str, Any]:
-        """What a checkpoint says besides arrays."""
+    def meta(self, snapshot: Snapshot) -> dict[str, Any]:
+        """What a checkpoint of `snapshot` says besides arrays."""
         return {
             "config": to_json(self._config),
             "env_spec": self._spec.to_json(),
             "env_steps": self.acting.training_steps,
             "limiter": list(self._limiter.state()),
+            **snapshot.meta,
         }
 
     def snapshot(self) -> Snapshot | None:
-        """A copy of the learning thread's state while it runs; None if it does not answer."""
-        answer = self.learning.request_snapshot(with_replay=self._config.checkpoint.replay)
+        """A copy of the state while it is learned from; None if no thread answers."""
+        answer = self._pace.snapshots.request(with_replay=self._config.checkpoint.replay)
         deadline = time.monotonic() + _SNAPSHOT_SECONDS
         while time.monotonic() < deadline and not self.failed.is_set():
             for snapshot in answer.take_all(timeout=0.1):
@@ -128,10 +137,8 @@ class Session:
         return None
 
     def stop(self, timeout: float) -> bool:
-        """Ends both threads after their present piece of work; whether they ended in time."""
-        self._limiter.close()
-        self._parts.pages.close()
-        self._lobby.wake()
+        """Ends the threads after their present piece of work; whether they ended in time."""
+        self._pace.end_waits()
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         if has_stopped and not self.failed.is_set():
             self.learning.take_in()
@@ -139,7 +146,7 @@ class Session:
 
     def final_snapshot(self) -> Snapshot:
         """The state after `stop`; with the confirmed parameters, if there are any."""
-        snapshot = self.learning.final_snapshot(with_replay=self._config.checkpoint.replay)
+        snapshot = self._pace.snapshots.take(self._config.checkpoint.replay)
         confirmed: Score | None = self.evaluator.confirmed
         if confirmed is None:
             return snapshot

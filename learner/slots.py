@@ -1,15 +1,24 @@
 """Slots as leases: which environment of which stream may use which row of the device's tables."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from seedrl.types import StepType
 
+# What a checkpoint keeps of a slot table.
+_STATE = ("epochs", "rows", "acted_step_type")
+
 
 class NoFreeSlotError(Exception):
     """Every slot is leased: the env server should come back later."""
+
+
+class CutStreamError(Exception):
+    """A slot's stream should go on where it was, but has been cut since."""
 
 
 @dataclass(eq=False)
@@ -43,12 +52,14 @@ class Lease:
     Attributes:
       key: names the lease among those of all sessions, to env servers that outlive a session.
       num_missing: how many more slots the env server has asked for.
+      played_from: row from which a recording is played to it; None for environments.
     """
 
     number: int
     key: int
     peer: str
     num_missing: int
+    played_from: int | None = None
     groups: list[Group] = field(default_factory=list)
     ended: bool = False
 
@@ -58,6 +69,12 @@ class SlotTable:
 
     A slot's epoch counts its leases. An environment's seed is a hash of (seed, slot, epoch): a
     reconnect replays no episodes. `seed` must differ between the sessions of a run.
+
+    Attributes:
+      rows: `[S] int64`, rows of each slot's stream that were taken into batches.
+      last_step_type, acted_step_type: `[S] uint8`, of the row of it that was accepted last, and of
+        that which was taken last.
+      cut: streams that were to go on but will not, as their slots have new ones.
     """
 
     def __init__(self, *, training: int, evaluation: int, seed: int):
@@ -67,6 +84,10 @@ class SlotTable:
         self.epochs = np.zeros(self.num_slots, np.int64)
         self.rows = np.zeros(self.num_slots, np.int64)
         self.last_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
+        self.acted_step_type = self.last_step_type.copy()
+        self.cut: list[int] = []
+        # Streams without a lease that a new one may go on with.
+        self._is_resting = np.zeros(self.num_slots, bool)
         self._leases = 0
         self._num_ending = 0  # slots of ended leases whose step is being computed
         # An env server of any size gets its fair share of evaluation slots: the two kinds alternate
@@ -82,22 +103,31 @@ class SlotTable:
         """Slots that can be leased now."""
         return len(self._free)
 
-    def lease(self, num_envs: int, num_groups: int, peer: str) -> Lease:
+    def lease(
+        self, num_envs: int, num_groups: int, peer: str, *, played_from: int | None = None
+    ) -> Lease:
         """Leases at most `num_envs` free slots.
 
+        Args:
+          num_envs, num_groups, peer: what is on offer, and whose.
+          played_from: row of a recording at which their streams must go on; at 0, or if None, new
+            ones begin.
+
         Raises NoFreeSlotError if there is none; also if there will be more in a moment, once the
-        steps of ended leases have been computed: a lease never grows.
+        steps of ended leases have been computed: a lease never grows. Raises CutStreamError if a
+        stream cannot go on.
         """
         taken = sorted(self._free[:num_envs])
         if not taken:
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
         if len(taken) < num_envs and self._num_ending:
             raise NoFreeSlotError(f"{self._num_ending} slots are about to be freed")
+        if played_from:
+            self._check_resting(np.array(taken), played_from)
         self._free = self._free[num_envs:]
         self._leases += 1
-        lease = Lease(
-            self._leases, self.seed << 32 | self._leases, peer, num_missing=num_envs - len(taken)
-        )
+        key, num_missing = self.seed << 32 | self._leases, num_envs - len(taken)
+        lease = Lease(self._leases, key, peer, num_missing, played_from)
         training = [slot for slot in taken if slot < self.num_training]
         evaluation = taken[len(training) :]
         # A peer may ask for any number of groups; none is empty.
@@ -109,11 +139,16 @@ class SlotTable:
         return lease
 
     def _open(self, lease: Lease, slots: np.ndarray) -> Group:
-        self.epochs[slots] += 1
-        self.rows[slots] = 0
-        # A stream begins as if an episode had just ended: its first row must be FIRST.
-        self.last_step_type[slots] = StepType.LAST
-        streams = self.epochs[slots] * self.num_slots + slots
+        if lease.played_from:
+            # A row that was accepted but not taken is sent again.
+            self.last_step_type[slots] = self.acted_step_type[slots]
+        else:
+            self.cut.extend(self._streams(slots[self._is_resting[slots]]).tolist())
+            self.epochs[slots] += 1
+            self.rows[slots] = 0
+            # A stream begins as if an episode had just ended: its first row must be FIRST.
+            self.last_step_type[slots] = StepType.LAST
+        streams = self._streams(slots)
         is_evaluation = bool(slots[0] >= self.num_training)
         return Group(lease, len(lease.groups), slots, streams, is_evaluation)
 
@@ -141,6 +176,34 @@ class SlotTable:
 
     def _free_group(self, group: Group) -> None:
         self._free = sorted([*self._free, *map(int, group.slots)], key=self._order.__getitem__)
+        self._is_resting[group.slots] = group.lease.played_from is not None
+
+    def _check_resting(self, slots: np.ndarray, row: int) -> None:
+        is_cut = ~self._is_resting[slots] | (self.rows[slots] != row)
+        if is_cut.any():
+            raise CutStreamError(
+                f"expected streams that can go on at row {row}, but that of slot "
+                f"{slots[is_cut][0]} was cut: a recording cannot be played to it any more; resume "
+                "with ordinary env servers, or start a new workdir"
+            )
+
+    def _streams(self, slots: np.ndarray) -> np.ndarray:
+        return self.epochs[slots] * self.num_slots + slots
+
+    def state(self) -> dict[str, list[int]]:
+        """Where every slot's stream is, as plain JSON-able values."""
+        return {name: getattr(self, name).tolist() for name in _STATE}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`, before the first lease; all streams can go on.
+
+        Raises ValueError for another number of slots.
+        """
+        if len(state["rows"]) != self.num_slots:
+            raise ValueError(f"expected {self.num_slots} slots, got {len(state['rows'])}")
+        for name in _STATE:
+            getattr(self, name)[:] = state[name]
+        self._is_resting[:] = True
 
 
 def environment_seed(seed: int, slot: int, epoch: int) -> int:

@@ -9,8 +9,8 @@ import grpc
 
 from learner.ledger import SentSteps
 from learner.lobby import Lobby
-from learner.serving import ProtocolError
-from learner.slots import Lease, NoFreeSlotError
+from learner.serving import PlaybackError, ProtocolError
+from learner.slots import CutStreamError, Lease, NoFreeSlotError
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
@@ -121,9 +121,16 @@ class Stream:
             for key in {sent.lease for sent in hello.sent}:
                 self._lobby.end_superseded(key)
             try:
-                self._lease = self._lobby.serving.lease(hello.num_envs, hello.num_groups, self.peer)
+                self._lease = self._lobby.serving.lease(
+                    hello.num_envs,
+                    hello.num_groups,
+                    self.peer,
+                    plays_recording=hello.plays_recording,
+                )
             except NoFreeSlotError as error:
                 raise StreamError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
+            except (CutStreamError, PlaybackError) as error:
+                raise StreamError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
             self._lobby.serving.report(
                 SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
                 for sent in hello.sent
@@ -148,6 +155,7 @@ class Stream:
                     slots=group.slots.tolist(),
                     seeds=self._lobby.serving.slots.seeds(group),
                     evaluation=group.evaluation,
+                    first_row=lease.played_from or 0,
                 )
                 for group in lease.groups
             ],
@@ -217,8 +225,10 @@ class Stream:
             with self._lobby.changed:
                 if self._lobby.streams.pop(self._lease.number, None) is not None:
                     self._lobby.serving.end(self._lease)
-                    for group in self._lease.groups:
-                        self._lobby.ended.extend(map(int, group.streams))
+                    # What is played from a recording may go on under a later lease.
+                    if self._lease.played_from is None:
+                        for group in self._lease.groups:
+                            self._lobby.ended.extend(map(int, group.streams))
                     self._lobby.changed.notify_all()
                     self._lobby.make_room()
         self.outbox.put(end)

@@ -19,7 +19,7 @@ class Worker:
     def __init__(
         self,
         name: str,
-        body: Callable[[], None],
+        body: Callable[[], object],
         failed: threading.Event,
         clock: Callable[[], float] = time.monotonic,
     ):

@@ -80,6 +80,14 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(abstract), [arrays[name] for name in wanted])
 
 
+def stored_tree(root: Path) -> dict[str, jax.ShapeDtypeStruct]:
+    """What `write_tree` wrote into `root`, as a flat tree that `read_tree` takes: all of it."""
+    return {
+        name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
+        for name, (dtype, shape) in json.loads((root / "shapes.json").read_bytes()).items()
+    }
+
+
 def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes arrays by name into the new directory `root`. Raises OSError."""
     root.mkdir()
@@ -90,12 +98,13 @@ def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
     (root / "names.json").write_text(json.dumps(names, indent=1))
 
 
-def read_large(root: Path) -> dict[str, np.ndarray]:
-    """The arrays in `root`, by name."""
+def read_large(root: Path, *, prefix: str = "") -> dict[str, np.ndarray]:
+    """The arrays in `root` whose names begin with `prefix`, by name."""
     # The .npy format does not know bfloat16 and gives two nameless bytes back: hence the dtype.
     return {
         name: np.load(root / file, allow_pickle=False).view(np.dtype(dtype))
         for name, (file, dtype) in json.loads((root / "names.json").read_bytes()).items()
+        if name.startswith(prefix)
     }
 
 

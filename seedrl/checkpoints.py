@@ -177,9 +177,9 @@ def restore(checkpoint: Checkpoint, abstract: Tree) -> Tree:
     return array_store.read_tree(checkpoint.path / "state", abstract)
 
 
-def restore_extra(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-    """The arrays that were saved as `extra`, by name; empty if there were none."""
-    return array_store.read_large(checkpoint.path / "extra")
+def restore_extra(checkpoint: Checkpoint, *, prefix: str = "") -> dict[str, np.ndarray]:
+    """The arrays that were saved as `extra` under names with that prefix; maybe none."""
+    return array_store.read_large(checkpoint.path / "extra", prefix=prefix)
 
 
 def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path, str]]]:

@@ -80,6 +80,10 @@ class LearningConfig:
       publish_every_updates: updates between two copies of the parameters for acting.
       total_steps: training environment steps after which the run ends.
       num_devices: devices that learn; 0 takes all.
+      lock_step: act on all training slots together, wait for each of them, and learn in between:
+        slower, but on CPUs the seed and what env servers send then decide every bit. For debugging.
+      record: keep what env servers send in the run's folder, to be played back by an env server
+        with `--play`; in lock step only.
     """
 
     batch_sequences: int = 32
@@ -88,6 +92,8 @@ class LearningConfig:
     publish_every_updates: int = 1
     total_steps: int = 1_000_000
     num_devices: int = 0
+    lock_step: bool = False
+    record: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

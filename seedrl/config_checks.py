@@ -59,6 +59,7 @@ def check(config: Config) -> None:
     window = _check_agent(config)
     _check_replay(config, window)
     _check_learning(config)
+    _check_lock_step(config)
     _check_evaluation(config)
     _check_launch(config)
 
@@ -203,6 +204,27 @@ def _check_learning(config: Config) -> None:
         raise ConfigError(
             f"learning.batch_sequences: expected a multiple of learning.num_devices "
             f"({learning.num_devices}), got {learning.batch_sequences}"
+        )
+
+
+def _check_lock_step(config: Config) -> None:
+    if not config.learning.lock_step:
+        if config.learning.record:
+            raise ConfigError(
+                "learning.record: only a run in lock step can be played back; set "
+                "learning.lock_step too"
+            )
+        return
+    if config.serving.evaluation_slots:
+        raise ConfigError(
+            "serving.evaluation_slots: expected 0 with learning.lock_step, where all slots step "
+            f"together and evaluation would depend on time, got {config.serving.evaluation_slots}; "
+            "use `seedrl evaluate`"
+        )
+    if not config.checkpoint.replay:
+        raise ConfigError(
+            "checkpoint.replay: expected it to be set with learning.lock_step, else a resumed run "
+            "would differ from an uninterrupted one"
         )
 
 

@@ -65,7 +65,13 @@ class Actor:
         slots, positions, timestep = self.ladder.stage(batch)
         positions[: len(batch.slots)] = position
         self._state, action = self._programs.act(
-            self._state, self._params, np.int32(0), slots, positions, timestep
+            self._state,
+            self._params,
+            np.int32(0),
+            np.uint32(self._steps),
+            slots,
+            positions,
+            timestep,
         )
         return np.asarray(action)[: len(batch.slots)]
 
@@ -83,7 +89,8 @@ def make_batch(subject: Subject, num_rows: int) -> Batch:
     )
     pending = [Pending(group, 0, timestep, 0.0)]
     positions = np.zeros(num_rows, np.int32)
-    return Batch(pending, group.slots, group.streams, positions, False, 0.0)
+    rows = [slice(0, num_rows)]
+    return Batch(pending, group.slots, group.streams, positions, False, 0.0, 0, rows)
 
 
 def _row(subject: Subject, actor: Actor, num_rows: int, pace: Pace) -> Row:

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 2fc0fdd3fa1fcb3f649a0b569f785001cd5732bd2089121871875789f3203a0e
+# seedrl/wire/seedrl.proto sha256 cc07f19a18f2790d4229632426fab3cf1ec16092831148ad2d3a71fba82cab09
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -33,7 +33,7 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class Hello(_message.Message):
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
+    PLAYS_RECORDING_FIELD_NUMBER: _ClassVar[int]
     major: int
     minor: int
     num_envs: int
@@ -48,7 +49,8 @@ class Hello(_message.Message):
     host: str
     pid: int
     sent: _containers.RepeatedCompositeFieldContainer[Sent]
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ...) -> None: ...
+    plays_recording: bool
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ...) -> None: ...
 
 class Sent(_message.Message):
     __slots__ = ("lease", "group", "num_envs", "steps", "answered")
@@ -87,14 +89,16 @@ class Environment(_message.Message):
     def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("slots", "seeds", "evaluation")
+    __slots__ = ("slots", "seeds", "evaluation", "first_row")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedScalarFieldContainer[int]
     seeds: _containers.RepeatedScalarFieldContainer[int]
     evaluation: bool
-    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ...) -> None: ...
+    first_row: int
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("spec",)

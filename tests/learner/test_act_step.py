@@ -138,7 +138,9 @@ class Oracle:
 def _step(
     programs: ActPrograms, state: ActingState, batch: Batch, params: int = 7, version: int = 0
 ) -> tuple[ActingState, np.ndarray]:
-    state, actions = programs.act(state, np.int32(params), np.int32(version), *batch)
+    state, actions = programs.act(
+        state, np.int32(params), np.int32(version), np.uint32(version), *batch
+    )
     return state, np.asarray(actions)
 
 
@@ -219,7 +221,8 @@ def test_one_program_is_compiled_for_each_batch_shape(programs: ActPrograms) -> 
     for version in range(12):
         batch = oracle.batch(evaluation=version % 3 == 0, rows=[4, 8][version % 2])
         with jax.transfer_guard_device_to_host("disallow"):
-            state, _ = fresh.act(state, np.int32(version), np.int32(version), *batch)
+            number = np.uint32(version)
+            state, _ = fresh.act(state, np.int32(version), np.int32(version), number, *batch)
     assert fresh.act._cache_size() == 2  # type: ignore[attr-defined]
 
 
@@ -236,14 +239,32 @@ def test_tables_are_updated_in_place(programs: ActPrograms) -> None:
     assert pointers(state) == before
 
 
-def test_the_key_of_every_step_is_another(programs: ActPrograms) -> None:
+def test_what_is_drawn_follows_from_the_batchs_number_and_the_row_alone() -> None:
+    def draw(
+        params: Tree, carry: Tree, timestep: TimeStep, exploration: Array, key: Array
+    ) -> ActOutput:
+        output = _act(params, carry, timestep, exploration, key)
+        return output._replace(action=jax.random.randint(key, exploration.shape, 0, 10**9))
+
+    agent = AGENT._replace(act=draw)
+    programs = build_act_programs(
+        agent, example_page(agent, SPEC, K), num_training=N, num_slots=S, exploration=EXPLORATION
+    )
     oracle = Oracle(8)
-    state = programs.init(jax.random.PRNGKey(0))
-    keys = []
-    for _ in range(5):
-        state, _ = _step(programs, state, oracle.batch(evaluation=False, rows=8))
-        keys.append(tuple(np.asarray(state.key).tolist()))
-    assert len(set(keys)) == 5
+
+    def actions(seed: int, numbers: list[int]) -> list[list[int]]:
+        state, drawn = programs.init(jax.random.PRNGKey(seed)), []
+        for number in numbers:
+            batch = oracle.batch(evaluation=False, rows=8)
+            state, action = _step(programs, state, batch, version=number)
+            drawn.append(action.tolist())
+        return drawn
+
+    run = actions(0, [0, 1, 2, 2**31 - 1])
+    assert len({action for row in run for action in row}) == 4 * 8
+    # Whatever was acted on before, and with whatever observations.
+    assert actions(0, [2, 0]) == [run[2], run[0]]
+    assert actions(1, [0]) != run[:1]
 
 
 def test_the_example_page_has_the_shapes_of_one_page_of_one_slot() -> None:

@@ -37,7 +37,9 @@ def _pending(slots: list[int]) -> Pending:
 def _batch(*groups: list[int]) -> Batch:
     pending = [_pending(slots) for slots in groups]
     slots = np.concatenate([item.group.slots for item in pending])
-    return Batch(pending, slots, slots.astype(np.int64), slots % 4, False, 0.0)
+    ends = np.cumsum([len(slots) for slots in groups])
+    rows = [slice(end - len(slots), end) for slots, end in zip(groups, ends, strict=True)]
+    return Batch(pending, slots, slots.astype(np.int64), slots % 4, False, 0.0, 0, rows)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,16 @@ def test_groups_are_laid_one_after_another_and_the_rest_is_padding() -> None:
     assert timestep.observation["image"][:, 1, 0].tolist() == [5, 6, 2, *rest]
     assert timestep.observation["more"][0][:, 2].tolist() == [5.5, 6.5, 2.5, *rest]
     assert timestep.step_type.tolist() == [StepType.MID] * 3 + [StepType.FIRST] * len(rest)
+
+
+def test_rows_of_a_group_need_not_lie_together() -> None:
+    pending = [_pending([3, 0]), _pending([1, 2])]
+    slots = np.arange(4, dtype=np.int32)
+    rows = [item.group.slots for item in pending]
+    batch = Batch(pending, slots, slots.astype(np.int64), slots, False, 0.0, 0, rows)
+    staged, _, timestep = _ladder(4, 0).stage(batch)
+    assert staged.tolist() == timestep.reward.tolist() == [0, 1, 2, 3]
+    assert timestep.observation["image"][:, 1, 1].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(1, 2), (2, 2), (3, 3), (4, 4), (5, 8), (8, 8)])

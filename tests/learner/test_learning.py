@@ -29,7 +29,9 @@ class Metrics:
         pass
 
 
-def _learning(skips: list[float], params: Mailbox[FrozenParams]) -> tuple[Learning, Metrics]:
+def _learning(
+    skips: list[float], params: Mailbox[FrozenParams], *, is_ready: bool = True
+) -> tuple[Learning, Metrics]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
@@ -39,7 +41,7 @@ def _learning(skips: list[float], params: Mailbox[FrozenParams]) -> tuple[Learni
         return state, replay, {"skipped_updates": jnp.float32(is_skipped)}
 
     limiter = RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)
-    limiter.set_ready(True)
+    limiter.set_ready(is_ready)
     limiter.acted(50)
     metrics = Metrics()
     fakes: dict[str, Any] = {
@@ -74,3 +76,24 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert params.get().version == learning.updates
     # What an update says is looked at when the next one begins.
     assert metrics.observed == [("skipped_updates", skip) for skip in skips[:-1]]
+
+
+def test_once_settled_all_counts_are_the_devices() -> None:
+    params = Mailbox(FrozenParams((), 7))
+    skips = [0.0, 1.0, 1.0, 0.0]
+    learning, metrics = _learning(skips, params)
+    for number in range(len(skips)):
+        assert learning.run_once()
+        learning.settle()
+        updates = int(learning._state.updates)
+        assert learning.updates == params.get().version == updates
+        assert learning._learned_version.get() == updates
+        assert metrics.observed == [("skipped_updates", skip) for skip in skips[: number + 1]]
+    learning.settle()
+    assert len(metrics.observed) == len(skips)
+
+
+def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
+    learning, _ = _learning([], Mailbox(FrozenParams((), 7)), is_ready=False)
+    learning._limiter.acted(30)
+    assert learning._limiter.owed_steps == 30

@@ -10,9 +10,19 @@ import numpy as np
 import optax
 import pytest
 
+from learner.act_step import ActingState
 from learner.learn_step import LearnerState
-from learner.learning import Snapshot
-from learner.saving import Saver, restore_replay, restore_state
+from learner.saving import (
+    Saver,
+    restore_acting,
+    restore_replay,
+    restore_state,
+    restore_streams,
+    streams_go_on,
+)
+from learner.serving import Serving
+from learner.slots import SlotTable
+from learner.snapshots import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig
@@ -142,6 +152,64 @@ def test_a_state_of_another_shape_under_the_same_agent_is_refused_by_array(tmp_p
     found = _save(tmp_path, Snapshot(_state(8), [], ()))
     with pytest.raises(CheckpointError, match="params.core"):
         restore_state(found, _abstract(_state(16)), dataclasses.replace(CONFIG, seed=4))
+
+
+def _acting(slots: int = 3) -> ActingSnapshot:
+    state = ActingState((np.ones((slots, 2), np.float32),), _replay().pages, np.zeros(2, np.uint32))
+    params, returns = _state().params, np.linspace(0, 1, slots)
+    return ActingSnapshot(state, params, np.array(5), returns, np.arange(slots))
+
+
+def _in_lock_step(training_slots: int = 3) -> Config:
+    learning = dataclasses.replace(CONFIG.learning, lock_step=True)
+    serving = dataclasses.replace(CONFIG.serving, training_slots=training_slots)
+    return dataclasses.replace(CONFIG, learning=learning, serving=serving)
+
+
+def _serving(training_slots: int = 3) -> Serving:
+    slots = SlotTable(training=training_slots, evaluation=0, seed=0)
+    return Serving(slots, page_steps=2, deadline_seconds=0.0, is_lock_step=True)
+
+
+def test_what_acting_needs_to_go_on_comes_back(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(_state(), [{}], _replay(), _acting()))
+    nothing = jax.tree.map(np.zeros_like, _acting())
+    _assert_same(restore_acting(found, nothing, CONFIG), _acting())
+    _assert_same(restore_replay(found, _abstract(_replay())), _replay())
+
+
+def test_acting_on_other_slots_is_refused_by_config_field(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(_state(), [{}], _replay(), _acting()))
+    match = "does not fit this config: serving.training_slots: expected 32, got 4; start a new"
+    with pytest.raises(CheckpointError, match=match):
+        restore_acting(found, _acting(4), _in_lock_step(4))
+
+
+@pytest.mark.parametrize("was_lock_step", [True, False])
+@pytest.mark.parametrize("is_lock_step", [True, False])
+def test_streams_go_on_only_from_lock_step_to_lock_step(
+    tmp_path: Path, was_lock_step: bool, is_lock_step: bool
+) -> None:
+    lost = _serving()
+    lost.lease(3, 1, "peer")
+    lost.num_batches = 9
+    meta = {**META, "streams": lost.state()} if was_lock_step else META
+    path = checkpoints.save(tmp_path, 5, {}, meta, keep=2)
+    found = checkpoints.Checkpoint(5, path, meta)
+    config = _in_lock_step() if is_lock_step else CONFIG
+    both = was_lock_step and is_lock_step
+    assert streams_go_on(config, found) is both
+    serving = _serving()
+    restore_streams(found, serving, config)
+    assert serving.state() == (lost.state() if both else _serving().state())
+
+
+def test_streams_of_another_number_of_slots_are_refused(tmp_path: Path) -> None:
+    meta = {**META, "streams": _serving(3).state()}
+    found = checkpoints.Checkpoint(5, tmp_path, meta)
+    match = "does not fit this config: serving.training_slots: expected 32, got 4; start a new"
+    with pytest.raises(CheckpointError, match=match):
+        restore_streams(found, _serving(4), _in_lock_step(4))
 
 
 def test_one_save_waits_for_the_one_before_it(

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from seedrl.agents.agent import WindowSpec
-from seedrl.config import Config, EnvironmentConfig, ReplayConfig, ServingConfig
+from seedrl.config import (
+    CheckpointConfig,
+    Config,
+    EnvironmentConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
 from seedrl.config_checks import check, check_bind, page_steps
 from seedrl.errors import ConfigError
 
@@ -28,6 +35,14 @@ VALID = Config(
     agent=OwnAgent(),
     serving=ServingConfig(training_slots=8, evaluation_slots=4),
     replay=ReplayConfig(capacity_steps=1000, min_steps=320),
+)
+
+
+LOCK_STEP = dataclasses.replace(
+    VALID,
+    serving=ServingConfig(training_slots=8, evaluation_slots=0),
+    learning=LearningConfig(lock_step=True, record=True),
+    checkpoint=CheckpointConfig(replay=True),
 )
 
 
@@ -218,3 +233,24 @@ def test_addresses_that_others_reach_must_be_asked_for(bind: str) -> None:
     config = changed("serving.bind", bind)
     serving = dataclasses.replace(config.serving, insecure=True)
     check(dataclasses.replace(config, serving=serving))
+
+
+def test_lock_step_with_all_that_it_needs_passes() -> None:
+    check(LOCK_STEP)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("serving", "serving.evaluation_slots: expected 0 with learning.lock_step, .*, got 4"),
+        ("checkpoint", "checkpoint.replay: expected it to be set with learning.lock_step"),
+    ],
+)
+def test_lock_step_refuses_what_would_depend_on_time_or_be_lost(section: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(dataclasses.replace(LOCK_STEP, **{section: getattr(VALID, section)}))
+
+
+def test_only_a_run_in_lock_step_can_be_recorded() -> None:
+    with pytest.raises(ConfigError, match=r"learning\.record: only a run in lock step can be"):
+        check(changed("learning.record", True))

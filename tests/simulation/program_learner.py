@@ -13,9 +13,10 @@ from learner.batch_ladder import BatchLadder
 from learner.channel import Channel, Mailbox
 from learner.evaluation import Evaluator, FrozenParams
 from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning import Learning, Snapshot
+from learner.learning import Learning
 from learner.rate_limiter import RateLimiter
 from learner.sharding import MappedPrograms, map_programs, publish, replicate, stack_shards
+from learner.snapshots import Snapshot
 from seedrl.agents.agent import Agent
 from seedrl.config import EvaluationConfig
 from seedrl.replay.replay import ReplayState, paged_replay

@@ -1,0 +1,86 @@
+"""A group whose steps come from a recording instead of environments."""
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from envs_server.group import read_actions
+from envs_server.vector import BuildError
+from seedrl.specs import EnvSpec
+from seedrl.types import TimeStep
+from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
+from seedrl.wire.payload import StepLayout
+from seedrl.wire.recording import Recording
+
+_log = logging.getLogger("envs_server")
+
+
+class PlayedGroup:
+    """Plays some slots of a recording as group number `index`, from row `first_row` on.
+
+    Used by one thread. Raises BuildError if the recording has no such slot or row.
+    """
+
+    def __init__(
+        self, index: int, recording: Recording, slots: Sequence[int], *, first_row: int
+    ) -> None:
+        if max(slots) >= recording.num_slots:
+            raise BuildError(
+                f"expected a recording with slot {max(slots)}, {recording.path} has "
+                f"{recording.num_slots} slots"
+            )
+        if first_row > recording.num_records:
+            raise BuildError(
+                f"expected a recording of at least {first_row} batches, after which the learner "
+                f"goes on, {recording.path} has {recording.num_records}"
+            )
+        self.spec: EnvSpec = recording.header.spec
+        self._index = index
+        self._recording = recording
+        self._slots = np.array(slots)
+        self._row = first_row
+        self._layout = StepLayout(self.spec, len(slots))
+        self._sequence = -1
+        self._recorded_actions = np.zeros(0, np.int32)
+
+    def first(self) -> FramedStep | None:
+        """Step 0; None if the recording has no more. Raises WireError if it is damaged."""
+        return self._next()
+
+    def step(self, payload: ActionsPayload) -> FramedStep | None:
+        """Compares the actions with those recorded, and gives the next step; None at the end.
+
+        Raises WireError if they are not actions for the step in flight, or others than recorded.
+        """
+        actions = read_actions(payload, len(self._slots), self._index, self._sequence)
+        wrong = np.flatnonzero(actions != self._recorded_actions)
+        if wrong.size:
+            row = int(wrong[0])
+            raise WireError(
+                f"expected action {self._recorded_actions[row]} for slot {self._slots[row]} in "
+                f"batch {self._row - 1}, as recorded, got {actions[row]}: the learner does not "
+                "repeat the recorded run"
+            )
+        return self._next()
+
+    def close(self) -> None:
+        """Nothing: the recording outlives its leases."""
+
+    def _next(self) -> FramedStep | None:
+        record = self._recording.read(self._row)
+        if record is None:
+            _log.info("the recording ends after %d batches; waiting", self._row)
+            return None
+        self._row += 1
+        self._sequence += 1
+        self._recorded_actions = record.actions[self._slots]
+        step_type, reward, discount, observation = record.timestep
+        leaves = [leaf[self._slots] for leaf in self.spec.flatten(observation)]
+        timestep = TimeStep(
+            step_type[self._slots],
+            reward[self._slots],
+            discount[self._slots],
+            self.spec.unflatten(leaves),
+        )
+        return self._layout.pack_framed(self._index, self._sequence, timestep)

@@ -1,0 +1,140 @@
+"""Records what a learner in lock step is sent, and how it answers, in its run folder."""
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+
+from learner.serving import Batch
+from seedrl.config import Config
+from seedrl.errors import CheckpointError
+from seedrl.specs import EnvSpec
+from seedrl.types import TimeStep
+from seedrl.wire.framing import WireError
+from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
+
+FILE_NAME = "recording"
+
+_logger = logging.getLogger(__name__)
+
+
+class Recorder:
+    """Writes batches to a recording as they are answered. Owned by the thread that acts.
+
+    What is there already and comes again, as in a run that is resumed and played its own recording,
+    stays as it is, so that it may be read at the same time; from the first difference on it is
+    replaced. Where a stream is cut the recording ends.
+
+    Args:
+      path: the file.
+      spec: of the environments.
+      num_slots: N, training slots.
+      position: the number of the first batch to come.
+
+    Raises CheckpointError if the file does not reach up to `position`.
+    """
+
+    def __init__(self, path: Path, spec: EnvSpec, *, num_slots: int, position: int):
+        self._path = path
+        self._spec = spec
+        self._layout = RecordLayout(spec, num_slots)
+        self._header = _header(path, spec, num_slots, position)
+        self._start = 0 if self._header is None else len(self._header.encode())
+        self._is_ended = False
+        path.touch()
+        self._file = path.open("r+b", buffering=0)
+
+    def append(self, batch: Batch, actions: np.ndarray) -> None:
+        """Takes a batch of all slots, in their order, and its `actions [N] int32`."""
+        if self._is_ended:
+            return
+        streams = batch.streams.tolist()
+        if batch.number == 0 and (self._header is None or self._header.streams != streams):
+            self._begin(streams)
+        assert self._header is not None
+        place = self._start + batch.number * self._layout.num_bytes
+        if self._header.streams != streams:
+            self._end(place, batch.number)
+            return
+        data = self._layout.pack(batch.number, Record(_timestep(self._spec, batch), actions))
+        descriptor = self._file.fileno()
+        if os.pread(descriptor, len(data), place) != data:
+            os.ftruncate(descriptor, place)
+            self._write(data, place)
+
+    def sync(self) -> None:
+        """Returns when all that was appended is on disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _begin(self, streams: list[int]) -> None:
+        self._header = RecordingHeader(self._spec, streams)
+        line = self._header.encode()
+        self._start = len(line)
+        os.ftruncate(self._file.fileno(), 0)
+        self._write(line, 0)
+
+    def _write(self, data: bytes, place: int) -> None:
+        written = os.pwrite(self._file.fileno(), data, place)
+        if written != len(data):
+            raise OSError(f"{self._path}: expected to write {len(data)} bytes, wrote {written}")
+
+    def _end(self, place: int, number: int) -> None:
+        self._is_ended = True
+        os.ftruncate(self._file.fileno(), place)
+        _logger.warning(
+            "the recording %s ends before batch %d: an env server was lost, or the run resumed "
+            "with environments that began anew; what follows cannot be played back",
+            self._path,
+            number,
+        )
+
+
+def open_recorder(config: Config, workdir: Path, spec: EnvSpec, position: int) -> Recorder | None:
+    """The recorder of a run whose next batch is number `position`; None if it does not record."""
+    if not config.learning.record:
+        return None
+    slots = config.serving.training_slots
+    return Recorder(workdir / FILE_NAME, spec, num_slots=slots, position=position)
+
+
+def _header(path: Path, spec: EnvSpec, num_slots: int, position: int) -> RecordingHeader | None:
+    """The header of the recording to go on with; None to begin a new one."""
+    try:
+        with Recording(path) as recording:
+            fits = recording.header.spec == spec and recording.num_slots == num_slots
+            if fits and recording.num_records >= position:
+                return recording.header
+            problem = f"got {recording.num_records} records of {recording.num_slots} slots"
+    except (OSError, WireError) as error:
+        problem = f"got none: {error}"
+    if position:
+        raise CheckpointError(
+            f"{path}: expected a recording of {position} batches of {num_slots} slots, which the "
+            f"checkpoint goes on from, {problem}; resume without learning.record, or start a new "
+            "workdir"
+        )
+    return None
+
+
+def _timestep(spec: EnvSpec, batch: Batch) -> TimeStep:
+    """The rows of all groups in slot order, in the dtypes of the wire."""
+
+    def gather(leaves: list[np.ndarray]) -> np.ndarray:
+        rows = np.empty((len(batch.slots), *leaves[0].shape[1:]), leaves[0].dtype)
+        for where, leaf in zip(batch.rows, leaves, strict=True):
+            rows[where] = leaf
+        return rows
+
+    steps = [item.timestep for item in batch.pending]
+    observations = zip(*(spec.flatten(step.observation) for step in steps), strict=True)
+    return TimeStep(
+        step_type=gather([step.step_type for step in steps]),
+        reward=gather([step.reward for step in steps]),
+        discount=gather([step.discount for step in steps]),
+        observation=spec.unflatten([gather(list(leaves)) for leaves in observations]),
+    )

@@ -1,0 +1,229 @@
+"""Playing a recording in the place of environments."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs_server.lease import Lease, Offer, Outbox
+from envs_server.playback import PlayedGroup
+from envs_server.sent_log import SentLog
+from envs_server.vector import BuildError
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+from seedrl.wire.framing import (
+    ActionsPayload,
+    FramedStep,
+    StepPayload,
+    WireError,
+    decode_from_env_server,
+)
+from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
+from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
+from seedrl.wire.seedrl_pb2 import (
+    Assign,
+    Environment,
+    Finish,
+    FromEnvServer,
+    FromLearner,
+    Group,
+    Refusal,
+)
+
+SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, num_actions=999)
+NUM_SLOTS, NUM_RECORDS = 4, 6
+SLOTS = np.arange(NUM_SLOTS)
+
+
+def _actions(number: int) -> np.ndarray:
+    return (SLOTS + 10 * number).astype(np.int32)
+
+
+def _write(path: Path) -> Path:
+    """Slot s of record n has reward 10n + s, or 0 in the FIRST rows of record 0."""
+    layout = RecordLayout(SPEC, NUM_SLOTS)
+    data = [RecordingHeader(SPEC, SLOTS.tolist()).encode()]
+    for number in range(NUM_RECORDS):
+        step_type = StepType.MID if number else StepType.FIRST
+        rewards = (SLOTS + 10 * number).astype(np.float32) * (number > 0)
+        observation = {"a": np.repeat(rewards[:, None], 2, axis=1), "b": SLOTS.astype(np.uint8)}
+        types, discount = np.full(NUM_SLOTS, step_type, np.uint8), np.ones(NUM_SLOTS, np.float32)
+        timestep = TimeStep(types, rewards, discount, observation)
+        data.append(layout.pack(number, Record(timestep, _actions(number))))
+    path.write_bytes(b"".join(data))
+    return path
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Iterator[Recording]:
+    with Recording(_write(tmp_path / "recording")) as opened:
+        yield opened
+
+
+def _read(step: FramedStep | None, num_envs: int) -> tuple[StepHeader, TimeStep]:
+    assert step is not None
+    payload = decode_from_env_server(step.message)
+    assert isinstance(payload, StepPayload)
+    return read_header(payload.data), StepLayout(SPEC, num_envs).unpack(payload.data)
+
+
+def _answer(sequence: int, actions: np.ndarray) -> ActionsPayload:
+    return ActionsPayload(pack_actions(7, sequence, actions))
+
+
+@pytest.mark.parametrize("first_row", [0, 4])
+def test_the_rows_of_its_slots_are_played_from_the_row_asked_for_to_the_end(
+    recording: Recording, first_row: int
+) -> None:
+    slots = [3, 1]
+    group = PlayedGroup(7, recording, slots, first_row=first_row)
+    assert group.spec == SPEC
+    step = group.first()
+    for sequence, number in enumerate(range(first_row, NUM_RECORDS)):
+        header, timestep = _read(step, 2)
+        assert header == StepHeader(7, 2, sequence)
+        marks = [(10 * number + slot) * (number > 0) for slot in slots]
+        assert timestep.reward.tolist() == timestep.observation["a"][:, 1].tolist() == marks
+        assert timestep.observation["b"].tolist() == slots
+        step = group.step(_answer(sequence, _actions(number)[slots]))
+    assert step is None
+
+
+def test_a_recording_that_has_no_more_at_once_gives_no_step(recording: Recording) -> None:
+    assert PlayedGroup(0, recording, [0], first_row=NUM_RECORDS).first() is None
+
+
+def test_an_action_other_than_the_recorded_one_is_an_error(recording: Recording) -> None:
+    group = PlayedGroup(7, recording, [0, 2], first_row=0)
+    group.first()
+    group.step(_answer(0, _actions(0)[[0, 2]]))
+    match = "expected action 12 for slot 2 in batch 1, as recorded, got 13"
+    with pytest.raises(WireError, match=match):
+        group.step(_answer(1, _actions(1)[[0, 2]] + np.array([0, 1], np.int32)))
+
+
+def test_the_recorded_actions_are_those_of_when_the_step_was_sent(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """A learner that goes on with this very file may have replaced them by what it answers."""
+    group = PlayedGroup(7, recording, [0], first_row=0)
+    group.first()
+    data = bytearray(recording.path.read_bytes())
+    size = RecordLayout(SPEC, NUM_SLOTS).num_bytes
+    start = len(data) - NUM_RECORDS * size
+    data[start + size - 16] = 5  # the first of four actions
+    recording.path.write_bytes(data)
+    with pytest.raises(WireError, match="expected action 0 for slot 0 in batch 0, as recorded"):
+        group.step(_answer(0, np.array([5], np.int32)))
+
+
+def test_actions_for_another_step_are_an_error(recording: Recording) -> None:
+    group = PlayedGroup(7, recording, [0], first_row=0)
+    group.first()
+    with pytest.raises(WireError, match="expected actions for step 0 of group 7, got them for"):
+        group.step(_answer(1, _actions(0)[:1]))
+
+
+@pytest.mark.parametrize(
+    ("slots", "first_row", "match"),
+    [
+        ([4], 0, "expected a recording with slot 4, .*recording has 4 slots"),
+        ([0], 7, "expected a recording of at least 7 batches.*, .*recording has 6"),
+    ],
+)
+def test_what_is_not_in_the_recording_cannot_be_built(
+    recording: Recording, slots: list[int], first_row: int, match: str
+) -> None:
+    with pytest.raises(BuildError, match=match):
+        PlayedGroup(0, recording, slots, first_row=first_row)
+
+
+def test_at_the_end_nothing_is_sent_and_the_stream_stays_open(recording: Recording) -> None:
+    outbox, sent_log = Outbox(), SentLog()
+    lease = Lease(Offer(1, 1, (), recording), outbox, sent_log)
+    lease.open()
+    group = Group(slots=[2], seeds=[1], first_row=NUM_RECORDS - 1)
+    lease.handle(FromLearner(assign=Assign(groups=[group], lease=5)))
+    answer = pack_actions(0, 0, _actions(NUM_RECORDS - 1)[[2]])
+    assert lease.handle(ActionsPayload(answer)) is None
+    last = FromEnvServer(refusal=Refusal(reason="still open"))
+    outbox.put(last)
+    outbox.close()
+    _, _, step, still_open = outbox  # after Hello and Ready
+    assert isinstance(step, FramedStep)
+    assert still_open == last
+    (sent,) = sent_log.report()
+    assert (sent.steps, sent.answered) == (1, 1)
+
+
+def _spawn(address: str, path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "4"]
+    return subprocess.Popen([*command, "--play", str(path)], stderr=subprocess.PIPE, text=True)
+
+
+def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Path) -> None:
+    """What is built, and whether it may be, is of no matter: nothing is."""
+    hellos, steps = [], []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        hellos.append(next(messages).hello)
+        groups = [Group(slots=[0, 1], seeds=[1, 2], first_row=4), Group(slots=[3], seeds=[3])]
+        groups[1].first_row = 4
+        yield FromLearner(assign=Assign(environment=Environment(id="os:system"), groups=groups))
+        assert EnvSpec.from_json(next(messages).ready.spec) == SPEC
+        for _ in range(4):
+            header = read_header(next(messages).data)
+            steps.append(header)
+            slots = list(groups[header.group].slots)
+            actions = _actions(4 + header.sequence)[slots]
+            yield ActionsPayload(pack_actions(header.group, header.sequence, actions))
+        yield FromLearner(finish=Finish(reason="enough"))
+        assert next(messages, None) is None
+
+    learner.serve(script)
+    process = _spawn(learner.address, _write(tmp_path / "recording"))
+    _, stderr = process.communicate(timeout=20)
+    assert (process.returncode, hellos[0].plays_recording) == (0, True), stderr
+    assert sorted(steps) == [StepHeader(g, n, s) for g, n in ((0, 2), (1, 1)) for s in (0, 1)]
+    assert stderr.count("the recording ends after 6 batches; waiting") == 2
+
+
+def test_the_process_ends_with_an_error_when_the_run_is_not_repeated(
+    learner: Any, tmp_path: Path
+) -> None:
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield FromLearner(assign=Assign(groups=[Group(slots=[0], seeds=[1])]))
+        next(messages)
+        next(messages)
+        yield ActionsPayload(pack_actions(0, 0, np.array([1], np.int32)))
+        assert next(messages, None) is None
+
+    learner.serve(script)
+    process = _spawn(learner.address, _write(tmp_path / "recording"))
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert "expected action 0 for slot 0 in batch 0, as recorded, got 1" in stderr
+
+
+def test_a_file_that_is_no_recording_is_a_wrong_argument(tmp_path: Path) -> None:
+    process = _spawn("unix:/nobody", tmp_path / "missing")
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert stderr.rstrip().endswith(f"No such file or directory: '{tmp_path}/missing'")
+
+
+def test_an_env_server_with_environments_does_not_say_that_it_plays(learner: Any) -> None:
+    hellos = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        hellos.append(next(messages).hello)
+        yield FromLearner(finish=Finish(reason="enough"))
+
+    learner.serve(script)
+    learner.run(1).wait()
+    assert not hellos[0].plays_recording

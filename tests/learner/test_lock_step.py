@@ -1,0 +1,122 @@
+"""A round of lock step: what comes after what, and when a snapshot may be taken."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from learner.lock_step import LockStep
+from learner.rate_limiter import RateLimiterState
+from learner.snapshots import Snapshot
+
+STEPS = 4  # of a batch
+
+
+class Acting:
+    """Has batches as long as `owed` says how many updates each brings."""
+
+    def __init__(self, calls: list[str], owed: list[int]) -> None:
+        self.calls, self.owed = calls, owed
+        self.training_steps = 0
+        self.due = 0
+
+    def run_once(self) -> Any:
+        if not self.owed:
+            return None
+        self.calls.append("act")
+        self.due += self.owed.pop(0)
+        self.training_steps += STEPS
+        return SimpleNamespace(batch=self.training_steps, actions="actions")
+
+    def snapshot(self) -> Any:
+        return (np.int32(self.training_steps),)
+
+
+class Learning:
+    """Takes the updates that are due."""
+
+    def __init__(self, calls: list[str], acting: Acting) -> None:
+        self.calls, self.acting = calls, acting
+
+    def run_once(self) -> bool:
+        if not self.acting.due:
+            return False
+        self.calls.append("learn")
+        self.acting.due -= 1
+        return True
+
+    def settle(self) -> None:
+        self.calls.append("settle")
+
+    def final_snapshot(self, with_replay: bool) -> Snapshot:
+        self.calls.append(f"snapshot {with_replay}")
+        nothing: Any = ()
+        return Snapshot(nothing, [], nothing)
+
+
+class Run:
+    """LockStep over such parts, and what it has called, in order."""
+
+    def __init__(self, owed: list[int], *, total_steps: int = 100) -> None:
+        self.calls: list[str] = []
+        acting = Acting(self.calls, owed)
+        parts: dict[str, Any] = {
+            "acting": acting,
+            "learning": Learning(self.calls, acting),
+            "lobby": SimpleNamespace(
+                next_batch=self._next_batch, streams_state=lambda: {"num_batches": 3}
+            ),
+            "limiter": SimpleNamespace(state=lambda: RateLimiterState(8, 4, 0.5)),
+            "recorder": SimpleNamespace(
+                append=lambda batch, actions: self.calls.append(f"record {batch} {actions}"),
+                sync=lambda: self.calls.append("sync"),
+            ),
+        }
+        self.lock_step = LockStep(**parts, total_steps=total_steps)
+
+    def _next_batch(
+        self, *, is_training_allowed: bool, is_evaluation_allowed: bool, timeout: float
+    ) -> None:
+        assert not (is_training_allowed or is_evaluation_allowed)
+        assert 0 < timeout < 1
+        self.calls.append("rest")
+
+
+def test_a_round_learns_all_that_its_batch_has_come_to_owe() -> None:
+    run = Run([0, 2, 1])
+    for _ in range(2):
+        run.lock_step.run_once()
+    update = ["learn", "settle"]
+    assert run.calls == ["act", "record 4 actions", "act", "record 8 actions", *update, *update]
+
+
+def test_the_run_ends_with_the_batch_that_reaches_its_steps() -> None:
+    run = Run([1, 1, 1], total_steps=2 * STEPS - 1)
+    for _ in range(4):
+        run.lock_step.run_once()
+    heard = [call for call in run.calls if call in ("act", "learn", "rest")]
+    assert heard == ["act", "learn", "act", "learn", "rest", "rest"]
+
+
+def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
+    run = Run([1])
+    answer = run.lock_step.snapshots.request(with_replay=True)
+    run.lock_step.run_once()
+    assert run.calls == ["act", "record 4 actions", "learn", "settle", "sync", "snapshot True"]
+    (snapshot,) = answer.take_all(timeout=0.0)
+    assert snapshot.acting == (STEPS,)
+    assert snapshot.meta == {
+        "env_steps": STEPS,
+        "limiter": [8, 4, 0.5],
+        "streams": {"num_batches": 3},
+    }
+    run.lock_step.run_once()
+    assert run.calls[-1] == "snapshot True"  # asked for once, taken once
+
+
+def test_snapshots_are_taken_after_the_end_too() -> None:
+    run = Run([0], total_steps=1)
+    run.lock_step.run_once()
+    answer = run.lock_step.snapshots.request(with_replay=False)
+    run.lock_step.run_once()
+    assert len(answer.take_all(timeout=0.0)) == 1

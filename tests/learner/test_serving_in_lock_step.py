@@ -1,0 +1,203 @@
+"""The serving core in lock step: whole batches in slot order, and streams that go on."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from learner.ledger import ALWAYS, residues
+from learner.serving import Batch, PlaybackError, Serving
+from learner.slots import CutStreamError, Group, Lease, SlotTable
+from seedrl.types import StepType, TimeStep
+from seedrl.wire.payload import StepHeader
+
+K = 3  # steps of a page
+FIRST, MID, LAST = StepType
+
+
+def _serving(training: int = 4, *, is_lock_step: bool = True) -> Serving:
+    slots = SlotTable(training=training, evaluation=0, seed=0)
+    return Serving(slots, page_steps=K, deadline_seconds=0.5, is_lock_step=is_lock_step)
+
+
+def _play(serving: Serving, num_envs: int = 4, num_groups: int = 1) -> Lease:
+    return serving.lease(num_envs, num_groups, "player", plays_recording=True)
+
+
+def _step(serving: Serving, group: Group, step_type: StepType) -> None:
+    """Rows carry their slots as rewards."""
+    size = len(group.slots)
+    types = np.full(size, step_type, np.uint8)
+    timestep = TimeStep(types, group.slots.astype(np.float32), np.ones(size), ())
+    serving.step(group, StepHeader(group.number, size, group.sequence), timestep, 0.0)
+
+
+def _act(serving: Serving, leases: list[Lease], step_type: StepType) -> Batch:
+    for lease in leases:
+        for group in lease.groups:
+            _step(serving, group, step_type)
+    batch = serving.take(evaluation=False)
+    serving.answered(batch)
+    return batch
+
+
+def _resumed(serving: Serving) -> Serving:
+    """What a checkpoint brings back, through its JSON."""
+    resumed = _serving(serving.slots.num_slots)
+    resumed.restore(json.loads(json.dumps(serving.state())))
+    return resumed
+
+
+def _check(serving: Serving) -> None:
+    assert residues(serving.accounts(), ALWAYS) == []
+
+
+def test_a_batch_is_due_when_every_training_slot_waits_and_never_before() -> None:
+    serving = _serving()
+    first, second = (serving.lease(2, 1, peer) for peer in ("a", "b"))
+    assert serving.seconds_until_due(0.0, evaluation=False) is None
+    _step(serving, second.groups[0], FIRST)
+    assert serving.seconds_until_due(1e9, evaluation=False) == math.inf
+    _step(serving, first.groups[0], FIRST)
+    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+
+
+def test_all_wait_for_an_env_server_that_has_left() -> None:
+    serving = _serving()
+    stays, leaves = (serving.lease(2, 1, peer) for peer in ("stays", "leaves"))
+    _step(serving, stays.groups[0], FIRST)
+    _step(serving, leaves.groups[0], FIRST)
+    serving.end(leaves)
+    assert serving.seconds_until_due(1e9, evaluation=False) == math.inf
+    _step(serving, serving.lease(2, 1, "successor").groups[0], FIRST)
+    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+
+
+def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
+    serving = _serving()
+    leases = [serving.lease(1, 1, peer) for peer in "abcd"]
+    for number in (0, 2):
+        serving.end(leases[number])
+    # Slots 0 and 2 in one group, 1 and 3 in groups of their own.
+    both = serving.lease(2, 1, "e")
+    assert both.groups[0].slots.tolist() == [0, 2]
+    batch = _act(serving, [leases[3], both, leases[1]], FIRST)
+    assert batch.slots.tolist() == [0, 1, 2, 3]
+    assert batch.streams.tolist() == [8, 5, 10, 7]
+    assert [item.group.lease for item in batch.pending] == [leases[3], both, leases[1]]
+    rewards = np.zeros(4)
+    for item, where in zip(batch.pending, batch.rows, strict=True):
+        rewards[where] = item.timestep.reward
+    assert rewards.tolist() == [0, 1, 2, 3]
+
+
+def test_batches_are_numbered_through_a_resume() -> None:
+    serving = _serving()
+    lease = _play(serving)
+    numbers = [_act(serving, [lease], step_type).number for step_type in (FIRST, MID)]
+    resumed = _resumed(serving)
+    numbers.append(_act(resumed, [_play(resumed)], MID).number)
+    assert numbers == [0, 1, 2]
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 4])
+def test_streams_go_on_under_a_recording_where_the_checkpoint_has_them(num_rows: int) -> None:
+    serving = _serving()
+    lease = _play(serving)
+    assert lease.played_from == 0
+    before = [_act(serving, [lease], FIRST if row == 0 else MID) for row in range(num_rows)]
+    resumed = _resumed(serving)
+    again = _play(resumed, num_groups=3)
+    assert again.played_from == num_rows
+    assert resumed.ledger["restored"] == 4 * (num_rows % K)
+    _check(resumed)
+    for row in range(num_rows, 2 * K):
+        batch = _act(resumed, [again], MID)
+        assert batch.positions.tolist() == [row % K] * 4
+        assert batch.streams.tolist() == before[0].streams.tolist()
+        _check(resumed)
+    assert resumed.slots.cut == []
+    assert resumed.slots.epochs.tolist() == [1] * 4
+
+
+def test_a_row_that_waited_at_the_checkpoint_is_sent_again() -> None:
+    serving = _serving()
+    lease = _play(serving)
+    _act(serving, [lease], FIRST)
+    _step(serving, lease.groups[0], LAST)  # accepted, and never taken
+    resumed = _resumed(serving)
+    (group,) = _play(resumed).groups
+    _step(resumed, group, LAST)
+
+
+def test_what_follows_the_last_row_acted_on_is_first_after_last_only() -> None:
+    serving = _serving()
+    lease = _play(serving)
+    for step_type in (FIRST, LAST):
+        _act(serving, [lease], step_type)
+    resumed = _resumed(serving)
+    (group,) = _play(resumed).groups
+    with pytest.raises(ValueError, match="expected FIRST, got MID"):
+        _step(resumed, group, MID)
+    _step(resumed, group, FIRST)
+
+
+def test_environments_cut_the_streams_of_a_checkpoint() -> None:
+    serving = _serving()
+    before = _act(serving, [_play(serving)], FIRST)
+    resumed = _resumed(serving)
+    lease = resumed.lease(4, 2, "environments")
+    assert lease.played_from is None
+    assert resumed.slots.cut == before.streams.tolist()
+    assert resumed.slots.epochs.tolist() == [2] * 4
+    batch = _act(resumed, [lease], FIRST)
+    assert (batch.positions.tolist(), batch.number) == ([0] * 4, 1)
+    assert resumed.ledger["restored"] == 0
+    _check(resumed)
+
+
+def test_a_player_that_comes_back_goes_on_where_it_was() -> None:
+    serving = _serving()
+    lease = _play(serving)
+    streams = lease.groups[0].streams.tolist()
+    _act(serving, [lease], FIRST)
+    _step(serving, lease.groups[0], MID)  # struck, and sent again
+    serving.end(lease)
+    _check(serving)
+    again = _play(serving, num_groups=2)
+    assert again.played_from == 1
+    _check(serving)
+    batch = _act(serving, [again], MID)
+    assert (batch.positions.tolist(), batch.streams.tolist()) == ([1] * 4, streams)
+    assert serving.slots.cut == []
+    _check(serving)
+
+
+def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
+    serving = _serving()
+    stays = _play(serving, num_envs=3)
+    lost = serving.lease(1, 1, "environments")
+    _act(serving, [stays, lost], FIRST)
+    serving.end(lost)
+    match = "expected streams that can go on at row 1, but that of slot 3 was cut"
+    with pytest.raises(CutStreamError, match=match):
+        _play(serving, num_envs=1)
+    assert serving.slots.num_free == 1
+    # Nor to what began anew in the middle of the run, even if a checkpoint lies between.
+    _step(serving, serving.lease(1, 1, "environments").groups[0], FIRST)
+    _act(serving, [stays], MID)
+    with pytest.raises(CutStreamError, match="at row 2, but that of slot 3 was cut"):
+        _play(_resumed(serving))
+
+
+def test_a_recording_is_not_played_outside_of_lock_step() -> None:
+    serving = _serving(is_lock_step=False)
+    with pytest.raises(PlaybackError, match=r"set learning\.lock_step"):
+        _play(serving)
+    assert serving.slots.num_free == 4
+
+
+def test_a_checkpoint_of_another_number_of_slots_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected 5 slots, got 4"):
+        _serving(5).restore(_serving(4).state())

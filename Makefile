@@ -19,7 +19,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check format lock proto
+.PHONY: help train test mutants check format lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ...")
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 check: $(STAMP) ## Check formatting, lint, types and the directions of imports
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete
 from envs_server.group import EnvGroup, EnvironmentFailedError
 from envs_server.vector import BuildError, VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.wire.framing import ActionsPayload, FramedStep, decode_from_env_server
+from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, decode_from_env_server
 from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
 
 _SPEC = EnvSpec(ArraySpec((), "float32"), 3)
@@ -60,6 +60,17 @@ def test_steps_are_numbered_and_actions_counted_from_the_spaces_start() -> None:
     assert recorder.actions == [[-1, 1], [0, 0]]
     group.close()
     assert recorder.is_closed
+
+
+@pytest.mark.parametrize("sequence", [0, 2])
+def test_actions_for_an_earlier_or_later_step_are_refused(sequence: int) -> None:
+    recorder = Recorder(*(np.full(2, n, np.float32) for n in range(3)))
+    group = EnvGroup(4, recorder.environment(), [1, 2])
+    group.first()
+    group.step(_answer(0, 0, 0))
+    with pytest.raises(WireError, match=f"for step 1 of group 4, got them for step {sequence}"):
+        group.step(_answer(sequence, 0, 0))
+    assert len(recorder.actions) == 1
 
 
 def test_an_observation_that_breaks_the_spec_is_the_environments_fault() -> None:

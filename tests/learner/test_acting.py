@@ -1,0 +1,189 @@
+"""Acting: who acts with which parameters, whose actions go where, and what is sent on to learning.
+
+The lobby, its streams and the programs are real; an env server is a list of messages, and the agent
+says which parameters and which row it acted for.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from learner.act_step import build_act_programs, example_page
+from learner.acting import Acting, FilledPages
+from learner.batch_ladder import BatchLadder
+from learner.channel import Channel, Mailbox
+from learner.evaluation import Evaluator, FrozenParams
+from learner.lobby import Lobby
+from learner.metrics import Metrics
+from learner.rate_limiter import RateLimiter
+from learner.serving import Serving
+from learner.slots import SlotTable
+from learner.stream import Stream
+from seedrl.agents.agent import ActOutput, Agent, WindowSpec
+from seedrl.config import EnvironmentConfig, EvaluationConfig
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Array, StepType, TimeStep, Tree
+from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.framing import ActionsPayload, StepPayload
+from seedrl.wire.payload import StepLayout, unpack_actions
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+SPEC = EnvSpec(ArraySpec((), "int32"), num_actions=100)
+PAGE_STEPS = 2
+# Two training slots in a group each, and an evaluation slot.
+TRAINING, EVALUATION = (0, 1), 2
+
+
+def _act(params: Tree, carry: Tree, step: TimeStep, epsilon: Array, key: Array) -> ActOutput:
+    return ActOutput(10 * params + step.observation, carry, ())
+
+
+AGENT = Agent(
+    window=WindowSpec(0, 1, 1, 2),
+    init=lambda key: jnp.int32(0),
+    initial_carry=lambda size: (),
+    act=_act,
+    exploration=lambda size: np.zeros(size),
+    evaluation_exploration=0.0,
+    init_target=lambda params: (),
+    update_target=lambda params, target, updates: (),
+    loss=lambda *_: None,  # type: ignore[arg-type, return-value]
+    initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
+    optimizer=optax.sgd(0.1),
+)
+
+
+class World(NamedTuple):
+    """Acting with one env server of three environments, in groups of one."""
+
+    acting: Acting
+    lobby: Lobby
+    stream: Stream
+    params: Mailbox[FrozenParams]
+    pages: Channel[FilledPages]
+
+    def learn(self, number: int) -> None:
+        """Parameters and version become `number`."""
+        self.params.put(FrozenParams(jnp.int32(number), number))
+
+    def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
+        """Sends a step of some groups; the actions that come back, by group."""
+        layout = StepLayout(SPEC, 1)
+        for group, observation in observations.items():
+            timestep = TimeStep(
+                np.array([kind], np.uint8),
+                np.array([0 if kind == FIRST else 1], np.float32),
+                np.ones(1, np.float32),
+                np.array([observation], np.int32),
+            )
+            assert self.stream.receive(StepPayload(layout.pack(group, sequence, timestep)))
+        for _ in observations:
+            self.acting.run_once()
+        found = {}
+        while not self.stream.outbox.empty():
+            message = self.stream.outbox.get()
+            assert isinstance(message, ActionsPayload)
+            header, actions = unpack_actions(message.data, 1)
+            assert header.sequence == sequence
+            found[header.group] = int(actions[0])
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    metrics = Metrics(tmp_path)
+    slots = SlotTable(training=2, evaluation=1, seed=3)
+    serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.0)
+    lobby = Lobby(serving, EnvironmentConfig(id="Some-v0"))
+    params = Mailbox(FrozenParams(jnp.int32(1), 1))
+    pages: Channel[FilledPages] = Channel(8)
+    page = example_page(AGENT, SPEC, PAGE_STEPS)
+    programs = build_act_programs(
+        AGENT, page, num_training=2, num_slots=3, exploration=np.zeros(3, np.float32)
+    )
+    acting = Acting(
+        lobby=lobby,
+        programs=programs,
+        state=programs.init(jax.random.PRNGKey(0)),
+        ladder=BatchLadder(SPEC, num_training=2, num_evaluation=1),
+        params=params,
+        learned_version=Mailbox(90),
+        evaluator=Evaluator(EvaluationConfig(interval_seconds=0.0, episodes=2), 0.0),
+        limiter=RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0),
+        pages=pages,
+        metrics=metrics,
+        page_steps=PAGE_STEPS,
+        frames_per_step=1,
+        poll_seconds=0.0,
+    )
+    stream = Stream(lobby, "peer")
+    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
+    assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
+    assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=SPEC.to_json())))
+    while not stream.outbox.empty():
+        stream.outbox.get()
+    yield World(acting, lobby, stream, params, pages)
+    metrics.close()
+
+
+def test_actions_go_to_the_group_whose_step_they_answer(world: World) -> None:
+    assert world.play(0, FIRST, {1: 4, 0: 7}) == {0: 17, 1: 14}
+    world.learn(2)
+    assert world.play(1, MID, {0: 5, 1: 6}) == {0: 25, 1: 26}
+
+
+def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_newest(
+    world: World,
+) -> None:
+    everyone = {0: 0, 1: 0, 2: 0}
+    assert world.play(0, FIRST, everyone) == {0: 10, 1: 10, 2: 10}
+    world.learn(2)
+    assert world.play(1, LAST, everyone) == {0: 20, 1: 20, 2: 10}
+    assert world.play(2, FIRST, everyone) == {0: 20, 1: 20, 2: 10}
+    world.learn(3)
+    # The second episode of the round ends, and the next round is that of the newest.
+    assert world.play(3, LAST, everyone) == {0: 30, 1: 30, 2: 10}
+    assert world.acting.last_score is not None
+    assert world.acting.last_score.frozen.version == 1
+    assert world.play(4, FIRST, everyone) == {0: 30, 1: 30, 2: 30}
+
+
+def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
+    world: World,
+) -> None:
+    world.play(0, FIRST, {0: 7, 1: 4})
+    assert world.pages.take_all(timeout=0.0) == []
+    world.learn(2)
+    world.play(1, MID, {0: 8, 1: 5})
+    (filled,) = world.pages.take_all(timeout=0.0)
+    groups = world.lobby.serving._live_leases[0].groups
+    names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
+    assert names.keys() == {*TRAINING, EVALUATION}
+    assert list(filled.streams) == [names[slot] for slot in filled.slots]
+    assert sorted(filled.slots) == list(TRAINING)
+    steps = filled.pages.steps
+    by_slot = dict(zip(filled.slots, np.asarray(steps.timestep.observation).tolist(), strict=False))
+    assert by_slot == {0: [7, 8], 1: [4, 5]}
+    np.testing.assert_array_equal(steps.version, [[1, 2], [1, 2]])
+
+
+def test_environment_steps_are_the_rows_of_training_slots_but_first(world: World) -> None:
+    for sequence, kind in enumerate((FIRST, MID, LAST, FIRST, MID)):
+        world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
+    assert world.acting.training_steps == 3 * len(TRAINING)
+
+
+def test_streams_that_were_cut_are_sent_on(world: World) -> None:
+    world.play(0, FIRST, {0: 0, 1: 0, 2: 0})
+    groups = world.lobby.serving._live_leases[0].groups
+    world.stream.close()
+    world.acting.run_once()
+    (filled,) = world.pages.take_all(timeout=0.0)
+    assert filled.streams == ()
+    assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)

@@ -1,0 +1,204 @@
+"""Runs tests against mutants, in copies of the tree: a test suite that misses bugs is found out."""
+
+import contextlib
+import enum
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutation.mutant import Mutant, mutated
+
+_NOT_COPIED = {"__pycache__", "build", "dist", "runs"}
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
+
+
+class Verdict(enum.Enum):
+    """What became of a mutant. One on which a test hangs without a deadline is not killed."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    TIMED_OUT = "timed out"
+
+
+class Result(NamedTuple):
+    """What became of a mutant, by which test (the last lines of output if none is named)."""
+
+    mutant: Mutant
+    verdict: Verdict
+    killer: str
+    seconds: float
+
+
+class _Run(NamedTuple):
+    verdict: Verdict
+    killer: str
+    seconds: float
+    output: str
+
+
+class BrokenHarnessError(RuntimeError):
+    """The tests do not pass without a mutant, or cannot be run."""
+
+
+class Copy:
+    """A copy of the tree with a cache of compiled programs of its own. Used by one thread.
+
+    Of its own, because jax reads what another process is just writing.
+    """
+
+    def __init__(self, root: Path, folder: Path):
+        self.tree = folder / "tree"
+        self.cache = folder / "cache"
+        self.cache.mkdir(parents=True)
+        shutil.copytree(
+            root,
+            self.tree,
+            ignore=lambda _, names: {n for n in names if n.startswith(".") or n in _NOT_COPIED},
+        )
+
+    def run(self, tests: Sequence[str], timeout_seconds: float) -> _Run:
+        """Runs test files in this order until the first failure."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-rfE"]
+        command += ["-p", "no:cacheprovider", "-n", "0", "--timeout=0", *tests]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.tree),
+            # Python takes a file of the same size and second for unchanged.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "JAX_COMPILATION_CACHE_DIR": str(self.cache),
+        }
+        start, start_of_files = time.monotonic(), time.time()
+        # A group of its own, so that what the tests have started ends with them.
+        process = subprocess.Popen(
+            command,
+            cwd=self.tree,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=timeout_seconds)
+            verdict = _verdict(process.returncode, output)
+        except subprocess.TimeoutExpired:
+            verdict, output = Verdict.TIMED_OUT, ""
+        finally:
+            _end_group(process)
+        if verdict is Verdict.TIMED_OUT:
+            self._forget_programs(start_of_files)
+        return _Run(verdict, _killer(process.returncode, output), time.monotonic() - start, output)
+
+    def _forget_programs(self, since: float) -> None:
+        # The process may have been ended while it wrote one.
+        for file in self.cache.iterdir():
+            if file.stat().st_mtime >= since:
+                file.unlink()
+
+    def try_mutant(self, mutant: Mutant, tests: Sequence[str], timeout_seconds: float) -> Result:
+        """Runs the tests with the mutant's bug in this copy, and takes it out again."""
+        file = self.tree / mutant.file
+        original = file.read_text()
+        file.write_text(mutated(mutant, self.tree))
+        try:
+            run = self.run(tests, timeout_seconds)
+        finally:
+            file.write_text(original)
+        return Result(mutant, run.verdict, run.killer, run.seconds)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _verdict(returncode: int, output: str) -> Verdict:
+    if returncode == _PASSED:
+        return Verdict.SURVIVED
+    # A signal: the program has crashed, which nobody overlooks.
+    if returncode in (_FAILED, _INTERRUPTED) or returncode < 0:
+        return Verdict.KILLED
+    raise BrokenHarnessError(f"pytest ended with {returncode}:\n{output[-3000:]}")
+
+
+def _killer(returncode: int | None, output: str) -> str:
+    if returncode is not None and returncode < 0:
+        return f"a crash with signal {-returncode}"
+    found = _FAILURE.search(output)
+    return found[1] if found else " ".join(output.split()[-20:])
+
+
+def ordered(tests: Sequence[str], file: str) -> list[str]:
+    """`tests` with the likeliest to notice a bug in `file` first.
+
+    Its own test, those of its package, those of the whole system, and then all others.
+    """
+    path = Path(file)
+    own = f"tests/{path.parent}/test_{path.name}"
+
+    def rank(test: str) -> tuple[bool, int]:
+        folder = Path(test).parent.relative_to("tests")
+        shared = len(Path(os.path.commonpath([path.parent, folder])).parts)
+        return test != own, -2 * shared - (folder.name in ("system", "simulation"))
+
+    return sorted(tests, key=rank)
+
+
+def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float) -> float:
+    """Runs all tests once, shared out over the copies; the seconds that took.
+
+    Raises BrokenHarnessError if one fails. Afterwards all copies have compiled what all have.
+    """
+    start = time.monotonic()
+    with ThreadPoolExecutor(len(copies)) as pool:
+        shares = [tests[number :: len(copies)] for number in range(len(copies))]
+        runs = pool.map(lambda copy, share: copy.run(share, timeout_seconds), copies, shares)
+        for run in runs:
+            if run.verdict is not Verdict.SURVIVED:
+                raise BrokenHarnessError(
+                    f"expected the tests to pass without a mutant, got {run.verdict.value} by "
+                    f"{run.killer}:\n{run.output[-3000:]}"
+                )
+    for copy in copies:
+        for other in copies:
+            if other is not copy:
+                shutil.copytree(other.cache, copy.cache, dirs_exist_ok=True)
+    return time.monotonic() - start
+
+
+def try_mutants(
+    mutants: Sequence[Mutant], copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float
+) -> Iterator[Result]:
+    """Tries every mutant, one in each copy at a time; results in the order in which they come."""
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def attempt(mutant: Mutant) -> Result:
+        copy = free.get()
+        try:
+            return copy.try_mutant(mutant, ordered(tests, mutant.file), timeout_seconds)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        for done in as_completed([pool.submit(attempt, mutant) for mutant in mutants]):
+            yield done.result()
+
+
+def score(results: Sequence[Result]) -> float:
+    """The share of mutants that were killed; those that are equivalent do not count."""
+    counted = [result for result in results if not result.mutant.equivalent]
+    killed = [result for result in counted if result.verdict is Verdict.KILLED]
+    return len(killed) / len(counted) if counted else 1.0

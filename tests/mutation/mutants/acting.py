@@ -1,0 +1,168 @@
+"""Bugs in acting: what is gathered, scattered and stored for each slot, and who may act when."""
+
+from tests.mutation.mutant import Mutant
+
+_ACT_STEP = "learner/act_step.py"
+_LADDER = "learner/batch_ladder.py"
+_LIMITER = "learner/rate_limiter.py"
+_EVALUATION = "learner/evaluation.py"
+
+_STORED_CARRY = """                lambda table, row: table.at[first_rows].set(row, mode="drop"),
+                state.pages.carry,
+                carry,
+"""
+
+MUTANTS = (
+    Mutant(
+        "carry_stored_after_the_step",
+        _ACT_STEP,
+        _STORED_CARRY,
+        _STORED_CARRY.replace("                carry,\n", "                output.carry,\n"),
+        "A page keeps the carry from after its first step.",
+        "the carry is taken before the step and its reset (DESIGN 4, 9.3)",
+    ),
+    Mutant(
+        "carry_stored_one_step_late",
+        _ACT_STEP,
+        "first_rows = jnp.where(positions == 0, slots, num_slots)",
+        "first_rows = jnp.where(positions == 1, slots, num_slots)",
+        "A page keeps the carry from before its second step.",
+        "exact stored state at the window's first step (DESIGN 8)",
+    ),
+    Mutant(
+        "carry_rows_swapped",
+        _ACT_STEP,
+        "carry = jax.tree.map(lambda table: table[slots], state.carry)",
+        "carry = jax.tree.map(lambda table: table[slots[::-1]], state.carry)",
+        "Slots of a batch act with each other's carry.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "padding_writes_slot_0",
+        _ACT_STEP,
+        'table.at[slots].set(row, mode="drop"), state.carry, output.carry',
+        'table.at[slots % num_slots].set(row, mode="drop"), state.carry, output.carry',
+        "Padding overwrites the carry of slot 0.",
+        "padding writes nothing (DESIGN 5)",
+    ),
+    Mutant(
+        "padding_writes_last_slot",
+        _ACT_STEP,
+        'table.at[slots].set(row, mode="drop"), state.carry, output.carry',
+        'table.at[slots].set(row, mode="clip"), state.carry, output.carry',
+        "Padding overwrites the carry of the last slot.",
+        "padding writes nothing (DESIGN 5)",
+    ),
+    Mutant(
+        "evaluation_stored",
+        _ACT_STEP,
+        'lambda table, row: table.at[slots, positions].set(row, mode="drop")',
+        'lambda table, row: table.at[slots, positions].set(row, mode="clip")',
+        "Rows of evaluation slots are written into a training slot's page.",
+        "evaluation never enters replay (DESIGN 8)",
+    ),
+    Mutant(
+        "stored_actions_of_neighbours",
+        _ACT_STEP,
+        "            timestep, output.action, jnp.full(",
+        "            timestep, jnp.roll(output.action, 1), jnp.full(",
+        "The action that is stored is that of the next slot in the batch.",
+        "the executed action is stored (DESIGN 4)",
+    ),
+    Mutant(
+        "version_stored_late",
+        _ACT_STEP,
+        "jnp.full(slots.shape, version, jnp.int32)",
+        "jnp.full(slots.shape, version + 1, jnp.int32)",
+        "The version that is stored is not the one that acted.",
+        "policy lag is measured (DESIGN 7)",
+    ),
+    Mutant(
+        "exploration_shifted_by_a_slot",
+        _ACT_STEP,
+        "exploration_table[slots], act_key)",
+        "exploration_table[slots - 1], act_key)",
+        "Every slot explores as the one before it.",
+        "epsilon by training slot (DESIGN 8)",
+    ),
+    Mutant(
+        "exploration_by_batch_row",
+        _ACT_STEP,
+        "exploration_table[slots], act_key)",
+        "jnp.resize(exploration_table, slots.shape), act_key)",
+        "A slot explores as its row in the batch says.",
+        "epsilon by training slot (DESIGN 8)",
+    ),
+    Mutant(
+        "acting_key_not_advanced",
+        _ACT_STEP,
+        "return ActingState(carries, pages, key), output.action",
+        "return ActingState(carries, pages, state.key), output.action",
+        "Every step explores by the same random numbers.",
+        "no two draws share a key (STYLE 2)",
+    ),
+    Mutant(
+        "pages_of_wrong_slots",
+        _ACT_STEP,
+        "return jax.tree.map(lambda table: table[slots], state.pages)",
+        "return jax.tree.map(lambda table: table[slots[::-1]], state.pages)",
+        "Full pages change their streams.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "groups_staged_in_reverse",
+        _LADDER,
+        "        for item in batch.pending:\n",
+        "        for item in reversed(batch.pending):\n",
+        "A batch gives the steps of one group to the slots of another.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "padding_on_a_real_slot",
+        _LADDER,
+        "self.padding_slot = num_training + num_evaluation\n",
+        "self.padding_slot = num_training + num_evaluation - 1\n",
+        "Padding rows act on the last slot.",
+        "padding writes nothing (DESIGN 5)",
+    ),
+    Mutant(
+        "steps_owed_before_ready",
+        _LIMITER,
+        "            if self._is_ready:\n                self._env_steps += steps\n",
+        "            if steps:\n                self._env_steps += steps\n",
+        "Steps from before learning was possible are owed.",
+        "the measured replay ratio is the configured one (DESIGN 7)",
+    ),
+    Mutant(
+        "update_before_it_is_owed",
+        _LIMITER,
+        "return self._is_ready and self._owed() >= self._batch_steps",
+        "return self._is_ready and self._owed() > 0",
+        "Learning runs up to a batch ahead.",
+        "the measured replay ratio is the configured one (DESIGN 7)",
+    ),
+    Mutant(
+        "acting_too_far_ahead",
+        _LIMITER,
+        "self._most_owed = tolerance_updates * batch_steps",
+        "self._most_owed = 2 * tolerance_updates * batch_steps",
+        "Acting runs twice as far ahead as allowed.",
+        "whichever side is ahead waits (DESIGN 7)",
+    ),
+    Mutant(
+        "evaluation_counts_begun_episodes",
+        _EVALUATION,
+        "if episode.slot in self._counting and self._missing",
+        "if self._missing",
+        "Episodes that began with other parameters count in a round.",
+        "a round's episodes are of frozen parameters (DESIGN 8)",
+    ),
+    Mutant(
+        "evaluation_thaws",
+        _EVALUATION,
+        "            latest = self._round.frozen\n",
+        "            latest = latest._replace(version=latest.version)\n",
+        "A round that starts anew goes on with newer parameters.",
+        "a round's episodes are of frozen parameters (DESIGN 8)",
+    ),
+)

@@ -1,0 +1,134 @@
+"""Bugs in env servers: what they say of their environments, and what they do with actions."""
+
+from tests.mutation.mutant import Mutant
+
+_ADAPTER = "envs_server/adapter.py"
+_GROUP = "envs_server/group.py"
+_LEASE = "envs_server/lease.py"
+
+MUTANTS = (
+    Mutant(
+        "truncation_sent_as_termination",
+        _ADAPTER,
+        "discount = np.logical_not(terminated).astype(np.float32)",
+        "discount = np.logical_not(self._is_last).astype(np.float32)",
+        "A truncated episode is sent as one that terminated.",
+        "a LAST with discount 1 was truncated (DESIGN 4)",
+    ),
+    Mutant(
+        "termination_lost",
+        _ADAPTER,
+        "discount = np.logical_not(terminated).astype(np.float32)",
+        "discount = np.ones(len(actions), np.float32)",
+        "A terminated episode is sent as one that was truncated.",
+        "discount 0 means terminated (DESIGN 4)",
+    ),
+    Mutant(
+        "truncation_not_last",
+        _ADAPTER,
+        "np.logical_or(terminated, truncated)",
+        "np.array(terminated, np.bool_)",
+        "A truncated episode goes on as if nothing had happened.",
+        "the true last observation is always sent (DESIGN 4)",
+    ),
+    Mutant(
+        "step_type_one_row_off",
+        _ADAPTER,
+        "return TimeStep(step_type, reward, discount, observation)\n",
+        "return TimeStep(np.roll(step_type, 1), reward, discount, observation)\n",
+        "Step types are those of the next environment.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "discount_one_row_off",
+        _ADAPTER,
+        "return TimeStep(step_type, reward, discount, observation)\n",
+        "return TimeStep(step_type, reward, np.roll(discount, 1), observation)\n",
+        "Discounts are those of the next environment.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "reward_one_row_off",
+        _ADAPTER,
+        "reward = np.array(reward, np.float32)\n",
+        "reward = np.roll(np.array(reward, np.float32), 1)\n",
+        "Rewards are those of the next environment.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "reward_one_step_late",
+        _ADAPTER,
+        "reward = np.array(reward, np.float32)\n",
+        """late = getattr(self, "_late", np.zeros(len(actions)))
+        self._late = np.array(reward)
+        reward = np.array(late, np.float32)
+""",
+        "A reward is sent with the step after its own.",
+        "a reward comes with the observation that it led to (DESIGN 4)",
+    ),
+    Mutant(
+        "reward_on_first",
+        _ADAPTER,
+        "            reward[is_first] = 0\n",
+        "",
+        "The first step of an episode carries a reward.",
+        "reward is 0 on FIRST (wire contract)",
+    ),
+    Mutant(
+        "last_observation_of_next_episode",
+        "envs_server/backends/sync.py",
+        "    return from_gymnasium(env, reset)\n",
+        """    def at_once(actions):
+        observation, reward, terminated, truncated, info = SyncVectorEnv.step(env, actions)
+        for row in (terminated | truncated).nonzero()[0]:
+            observation[row] = env.envs[row].reset()[0]
+            env._autoreset_envs[row] = False
+        return observation, reward, terminated, truncated, info
+
+    env.step = at_once
+    return from_gymnasium(env, reset)
+""",
+        "The last step of an episode shows the first observation of the next one.",
+        "the true last observation is always sent (DESIGN 4)",
+    ),
+    Mutant(
+        "action_offset_not_added",
+        _GROUP,
+        "return actions.astype(np.int64) + self._first_action",
+        "return actions.astype(np.int64)",
+        "Environments whose actions do not begin with 0 get other actions.",
+        "the executed action is stored (DESIGN 4)",
+    ),
+    Mutant(
+        "actions_of_another_step",
+        _GROUP,
+        "if header.sequence != self._sequence:",
+        "if header.sequence > self._sequence:",
+        "Actions for an earlier step are taken.",
+        "an action answers the step in flight (DESIGN 5)",
+    ),
+    Mutant(
+        "group_order_swapped",
+        _LEASE,
+        "        return index, self._groups[index]\n",
+        "        return index, self._groups[-1 - index]\n",
+        "Actions go to another group.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "seeds_in_reverse",
+        _LEASE,
+        "seeds = [int(seed) for seed in group.seeds]\n",
+        "seeds = [int(seed) for seed in group.seeds][::-1]\n",
+        "Environments get each other's seeds.",
+        "a seed is that of its slot (DESIGN 5)",
+    ),
+    Mutant(
+        "nan_reward_accepted",
+        "seedrl/wire/payload.py",
+        '    _check_finite("reward", reward)\n',
+        "",
+        "A reward that is not a number reaches the learner.",
+        "nothing non-finite reaches replay (DESIGN 9.7)",
+    ),
+)

@@ -1,0 +1,264 @@
+"""Bugs in equations, in exploration and in R2D2's loss."""
+
+from tests.mutation.mutant import Mutant
+
+_RETURNS = "seedrl/rl/returns.py"
+_Q_LEARNING = "seedrl/rl/q_learning.py"
+_R2D2 = "seedrl/agents/r2d2.py"
+_EXPLORATION = "seedrl/rl/exploration.py"
+
+MUTANTS = (
+    Mutant(
+        "n_step_one_short",
+        _RETURNS,
+        """    for _ in range(n_steps):
+        length = returns.shape[0] - 1
+        following = slice(1, 1 + length)
+        ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])
+        returns = timesteps.reward[following] + gamma * timesteps.discount[following] * ahead
+    return returns
+""",
+        """    for _ in range(n_steps - 1):
+        length = returns.shape[0] - 1
+        following = slice(1, 1 + length)
+        ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])
+        returns = timesteps.reward[following] + gamma * timesteps.discount[following] * ahead
+    return returns[:-1]
+""",
+        "Returns have one step fewer than asked for.",
+        "n-step returns (DESIGN 8)",
+    ),
+    Mutant(
+        "n_step_past_last",
+        _RETURNS,
+        "ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])",
+        "ahead = returns[1:]",
+        "A return runs on into the next episode.",
+        "n-step sums stop at LAST (DESIGN 4)",
+    ),
+    Mutant(
+        "truncation_as_termination",
+        _RETURNS,
+        "gamma * timesteps.discount[following] * ahead",
+        "gamma * jnp.where(is_last[following], 0.0, timesteps.discount[following]) * ahead",
+        "A truncated episode is worth nothing after its end.",
+        "truncation bootstraps (DESIGN 4)",
+    ),
+    Mutant(
+        "termination_as_truncation",
+        _RETURNS,
+        "gamma * timesteps.discount[following] * ahead",
+        "gamma * ahead",
+        "A terminated episode bootstraps from its last observation.",
+        "discount 0 ends a return (DESIGN 4)",
+    ),
+    Mutant(
+        "bootstrap_from_row_before",
+        _RETURNS,
+        "bootstrap_values[following], returns[1:])",
+        "bootstrap_values[:length], returns[1:])",
+        "A truncated return bootstraps from the row before the last observation.",
+        "n-step sums bootstrap at LAST (DESIGN 4)",
+    ),
+    Mutant(
+        "last_row_trained",
+        _Q_LEARNING,
+        "is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST",
+        "is_trained = steps.timestep.step_type[:trained_rows] >= StepType.FIRST",
+        "The ignored action of a LAST row is trained.",
+        "LAST to FIRST is masked in every loss (DESIGN 4)",
+    ),
+    Mutant(
+        "mask_one_row_early",
+        _Q_LEARNING,
+        "is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST",
+        "is_trained = steps.timestep.step_type[1 : 1 + trained_rows] != StepType.LAST",
+        "The row before LAST is masked instead of LAST.",
+        "LAST to FIRST is masked in every loss (DESIGN 4)",
+    ),
+    Mutant(
+        "target_network_chooses",
+        _Q_LEARNING,
+        "jnp.argmax(q_online, axis=-1)",
+        "jnp.argmax(q_target, axis=-1)",
+        "The target network chooses the action that it values.",
+        "double Q-learning (DESIGN 8)",
+    ),
+    Mutant(
+        "online_network_values",
+        _Q_LEARNING,
+        "return action_values(q_target, jnp.argmax",
+        "return action_values(q_online, jnp.argmax",
+        "The online network values the action that it chooses.",
+        "double Q-learning (DESIGN 8)",
+    ),
+    Mutant(
+        "value_not_unscaled",
+        _Q_LEARNING,
+        "values = scaling.invert(double_q_values(q_online, q_target))",
+        "values = double_q_values(q_online, q_target)",
+        "Bootstrap values stay in scaled space.",
+        "value rescaling (DESIGN 8)",
+    ),
+    Mutant(
+        "textbook_inverse_scaling",
+        "seedrl/rl/value_scaling.py",
+        "    root = _positive_root(epsilon, size)\n    coarse = _coarse(root)\n",
+        """    root = jnp.sqrt(1 + 4 * epsilon * (size + 1 + epsilon))
+    return jnp.sign(values) * (((root - 1) / (2 * epsilon)) ** 2 - 1)
+    coarse = _coarse(root)
+""",
+        "The inverse of h takes the difference of nearly equal numbers.",
+        "a numerically stable inverse (DESIGN 8)",
+    ),
+    Mutant(
+        "target_parameters_not_used",
+        _R2D2,
+        "_trained_q_values(config, network, target, sequence)",
+        "_trained_q_values(config, network, params, sequence)",
+        "Bootstrap values come from the online parameters.",
+        "target network (DESIGN 8)",
+    ),
+    Mutant(
+        "target_never_updated",
+        _R2D2,
+        "jnp.where(is_due, new, old)",
+        "jnp.where(is_due, old, old)",
+        "The target network stays what it was at the start.",
+        "hard target copies (DESIGN 8)",
+    ),
+    Mutant(
+        "target_shares_buffers",
+        _R2D2,
+        "init_target=functools.partial(jax.tree.map, jnp.copy)",
+        "init_target=lambda params: params",
+        "Parameters and target are one buffer, which an update donates.",
+        "donation is safe by ownership (DESIGN 3.4)",
+    ),
+    Mutant(
+        "gradient_through_burn_in",
+        _R2D2,
+        """        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, burn_in)
+    rows = jax.tree.map(lambda leaf: leaf[config.burn_in :], inputs)
+    q_values, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
+""",
+        """        _, carry = network.unroll(params, carry, burn_in)
+    rows = jax.tree.map(lambda leaf: leaf[config.burn_in :], inputs)
+    q_values, _ = network.unroll(params, carry, rows)
+""",
+        "The gradient flows through the burn-in.",
+        "gradient stopped through burn-in (DESIGN 8)",
+    ),
+    Mutant(
+        "burn_in_trained",
+        _R2D2,
+        "    q_online = _trained_q_values(config, network, params, sequence)\n",
+        """    import dataclasses
+
+    config = dataclasses.replace(config, burn_in=0)
+    q_online = _trained_q_values(config, network, params, sequence)
+""",
+        "Burn-in rows are part of the loss.",
+        "burn-in only warms the carry up (DESIGN 8)",
+    ),
+    Mutant(
+        "burn_in_left_out",
+        _R2D2,
+        "    if config.burn_in:\n",
+        "    if config.burn_in < 0:\n",
+        "The stored carry is used `burn_in` rows late: SEED RL's bug.",
+        "exact stored state at the window's first step (DESIGN 8)",
+    ),
+    Mutant(
+        "weights_not_applied",
+        _R2D2,
+        "jnp.mean(weights * losses)",
+        "jnp.mean(losses)",
+        "The loss ignores importance weights.",
+        "sampling stays unbiased (DESIGN 9.4)",
+    ),
+    Mutant(
+        "acting_resets_at_last",
+        _R2D2,
+        "        is_first=timestep.step_type == StepType.FIRST,\n    )\n    one_row",
+        "        is_first=timestep.step_type == StepType.LAST,\n    )\n    one_row",
+        "Acting resets the carry on the last step of an episode.",
+        "reset on FIRST (DESIGN 4, 9.3)",
+    ),
+    Mutant(
+        "learning_resets_at_last",
+        _R2D2,
+        "        is_first=timestep.step_type == StepType.FIRST,\n    )\n\n\ndef _td_errors",
+        "        is_first=timestep.step_type == StepType.LAST,\n    )\n\n\ndef _td_errors",
+        "Learning resets the carry on the last step of an episode.",
+        "reset inside the unroll, on FIRST (DESIGN 8, 9.3)",
+    ),
+    Mutant(
+        "previous_action_is_greedy",
+        _R2D2,
+        "carry=R2D2Carry(network_carry, action)",
+        "carry=R2D2Carry(network_carry, jnp.argmax(q_values, axis=-1).astype(jnp.int32))",
+        "The core is shown the greedy action instead of the executed one.",
+        "the previous executed action (DESIGN 4, 9.3)",
+    ),
+    Mutant(
+        "previous_action_one_row_late",
+        _R2D2,
+        "jnp.concatenate([sequence.carry.previous_action[None], action[:-1]])",
+        "action",
+        "Learning shows the core the action of the same row.",
+        "the previous executed action (DESIGN 4, 9.3)",
+    ),
+    Mutant(
+        "initial_priority_of_executed_action",
+        _R2D2,
+        "    td = _td_errors(config, q_acting, q_acting, steps)\n",
+        """    executed = jnp.take_along_axis(
+        q_acting, steps.action[config.burn_in :, :, None], axis=-1
+    )
+    td = _td_errors(config, q_acting, jnp.broadcast_to(executed, q_acting.shape), steps)
+""",
+        "Initial priorities bootstrap from the executed action.",
+        "initial priorities with the true argmax (DESIGN 8)",
+    ),
+    Mutant(
+        "priority_mix_swapped",
+        "seedrl/rl/td_priority.py",
+        "mix * jnp.max(sizes, axis=0) + (1 - mix) * mean",
+        "mix * mean + (1 - mix) * jnp.max(sizes, axis=0)",
+        "The mean has the weight of the maximum.",
+        "priority 0.9 max + 0.1 mean (DESIGN 8)",
+    ),
+    Mutant(
+        "priority_counts_masked_rows",
+        "seedrl/rl/td_priority.py",
+        "jnp.maximum(num_trained, 1.0)",
+        "errors.shape[0]",
+        "Masked rows count in the mean error.",
+        "priority of the trained rows (DESIGN 8)",
+    ),
+    Mutant(
+        "epsilon_ladder_reversed",
+        _EXPLORATION,
+        "positions = np.arange(num_slots, dtype=np.float64)",
+        "positions = np.arange(num_slots, dtype=np.float64)[::-1]",
+        "The first slot explores least.",
+        "epsilon by training slot (DESIGN 8)",
+    ),
+    Mutant(
+        "epsilon_ladder_too_short",
+        _EXPLORATION,
+        "/ max(num_slots - 1, 1)",
+        "/ max(num_slots, 1)",
+        "The last slot does not reach the smallest epsilon.",
+        "epsilon by training slot (DESIGN 8)",
+    ),
+    Mutant(
+        "exploration_key_used_twice",
+        _EXPLORATION,
+        "explore_key, action_key = jax.random.split(key)",
+        "explore_key = action_key = key",
+        "Whether to explore and where to are one draw.",
+        "a function consumes the key it receives (STYLE 2)",
+    ),
+)

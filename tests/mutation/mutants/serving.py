@@ -1,0 +1,206 @@
+"""Bugs in serving: leases, fences, batches, and which actions go to whom."""
+
+from tests.mutation.mutant import Mutant
+
+_SERVING = "learner/serving.py"
+_SLOTS = "learner/slots.py"
+_LOBBY = "learner/lobby.py"
+_ACTING = "learner/acting.py"
+
+MUTANTS = (
+    Mutant(
+        "ended_lease_not_fenced",
+        _SERVING,
+        '        if group.lease.ended:\n            self.ledger["fenced"]',
+        '        if group.lease.number < 0:\n            self.ledger["fenced"]',
+        "Steps of a lease that has ended are taken.",
+        "a message of an old lease is fenced and counted (DESIGN 3.3)",
+    ),
+    Mutant(
+        "duplicate_step_accepted",
+        _SERVING,
+        """        if header.sequence < group.sequence:
+            self.ledger["duplicate"] += len(group.slots)
+            raise ProtocolError(
+                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
+                "doubled"
+            )
+        if group.queued or group.dispatched:
+            self.ledger["rejected"] += len(group.slots)
+            raise ProtocolError(
+                f"{where}: expected to wait for actions, got a second step in flight"
+            )
+        if header.sequence != group.sequence:
+""",
+        """        if group.queued or group.dispatched:
+            self.ledger["rejected"] += len(group.slots)
+            raise ProtocolError(
+                f"{where}: expected to wait for actions, got a second step in flight"
+            )
+        if header.sequence > group.sequence:
+""",
+        "A step that came before is taken once more.",
+        "a step is applied at most once (DESIGN 9.1)",
+    ),
+    Mutant(
+        "lost_step_not_noticed",
+        _SERVING,
+        "        if header.sequence != group.sequence:\n",
+        "        if header.sequence < group.sequence:\n",
+        "A stream goes on after one of its steps was lost.",
+        "a step that is lost cuts the stream (DESIGN 9.1)",
+    ),
+    Mutant(
+        "second_step_in_flight",
+        _SERVING,
+        "        if group.queued or group.dispatched:\n            self.ledger",
+        "        if group.queued and group.dispatched:\n            self.ledger",
+        "A group may send a step before it has the actions for the one before.",
+        "one request in flight per group (DESIGN 5)",
+    ),
+    Mutant(
+        "first_not_checked",
+        _SERVING,
+        "        if wrong.size:\n",
+        "        if wrong.size > len(group.slots):\n",
+        "A stream may go from LAST to MID, or begin anew in an episode.",
+        "LAST is followed by FIRST (DESIGN 4)",
+    ),
+    Mutant(
+        "queued_of_dead_lease_kept",
+        _SERVING,
+        'self.ledger["struck"] += batcher.strike(lease)',
+        'self.ledger["struck"] += batcher.num_rows * 0',
+        "What a dead env server had queued is still acted on.",
+        "a slot is leased again after its queued rows are struck (DESIGN 5)",
+    ),
+    Mutant(
+        "positions_one_row_late",
+        _SERVING,
+        """        positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
+        self.slots.rows[slots] += 1
+""",
+        """        self.slots.rows[slots] += 1
+        positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
+""",
+        "The first row of a stream is written as the second of its page.",
+        "a new lease starts a new page (DESIGN 5)",
+    ),
+    Mutant(
+        "dispatched_slot_leased_again",
+        _SLOTS,
+        """            if group.dispatched:
+                self._num_ending += len(group.slots)
+            else:
+                self._free_group(group)
+""",
+        """            self._free_group(group)
+""",
+        "A slot is leased while a step of its last holder is being computed.",
+        "a slot is leased again once its dispatched rows have returned (DESIGN 5)",
+    ),
+    Mutant(
+        "page_of_old_lease_continued",
+        _SLOTS,
+        "        self.rows[slots] = 0\n",
+        "",
+        "A new lease goes on with the page of the one before.",
+        "a new lease starts a new page (DESIGN 5)",
+    ),
+    Mutant(
+        "reconnect_without_first",
+        _SLOTS,
+        "        self.last_step_type[slots] = StepType.LAST\n",
+        "",
+        "A new lease need not begin with FIRST.",
+        "the next occupant's first step is FIRST (DESIGN 4)",
+    ),
+    Mutant(
+        "stream_keeps_its_name",
+        _SLOTS,
+        "streams = self.epochs[slots] * self.num_slots + slots\n",
+        "streams = slots.astype(np.int64)\n",
+        "The streams of a slot have one name under all leases.",
+        "a stream is cut when its env server disconnects (DESIGN 4)",
+    ),
+    Mutant(
+        "seeds_repeat_after_reconnect",
+        _SLOTS,
+        'return _hash(f"{seed}/{slot}/{epoch}")',
+        'return _hash(f"{seed}/{slot}")',
+        "An env server that comes back plays the same episodes again.",
+        "a reconnect must not replay the same episodes (DESIGN 5)",
+    ),
+    Mutant(
+        "batch_waits_for_ever",
+        "learner/batcher.py",
+        "return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)",
+        "return None",
+        "A batch that is not full is never computed: SEED RL's bug.",
+        "the batcher flushes on size or deadline (DESIGN 5)",
+    ),
+    Mutant(
+        "actions_of_the_first_group",
+        _LOBBY,
+        "            start += len(group.slots)\n",
+        "",
+        "Every group of a batch gets the actions of the first.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "cut_not_reported",
+        "learner/stream.py",
+        "                        self._lobby.ended.extend(map(int, group.streams))\n",
+        "                        self._lobby.ended.extend([])\n",
+        "Nobody tells the replay that streams have ended.",
+        "nothing grows (DESIGN 9.5)",
+    ),
+    Mutant(
+        "actions_swapped_in_batch",
+        _ACTING,
+        "actions = np.asarray(action)[: len(batch.slots)]",
+        "actions = np.asarray(action)[: len(batch.slots)][::-1]",
+        "Env servers get each other's actions.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
+        "pages_named_by_slot",
+        _ACTING,
+        "FilledPages(pages, batch.streams[full].tolist(), slots.tolist(), ())",
+        "FilledPages(pages, slots.tolist(), slots.tolist(), ())",
+        "Pages of a slot are one stream over all its leases.",
+        "nothing is learned across a cut (DESIGN 4)",
+    ),
+    Mutant(
+        "page_taken_early",
+        _ACTING,
+        "full = np.flatnonzero(batch.positions == self._page_steps - 1)",
+        "full = np.flatnonzero(batch.positions == self._page_steps - 2)",
+        "A page is inserted before its last row is written.",
+        "a sequence is consecutive steps of one stream (DESIGN 6, 9.2)",
+    ),
+    Mutant(
+        "version_of_the_learner_stored",
+        _ACTING,
+        "frozen.params, np.int32(frozen.version), slots",
+        "frozen.params, np.int32(self._learned_version.get()), slots",
+        "Rows carry the learner's version instead of the one that acted.",
+        "policy lag is measured (DESIGN 7)",
+    ),
+    Mutant(
+        "first_rows_counted_as_steps",
+        _ACTING,
+        "steps = int((step_type != StepType.FIRST).sum())",
+        "steps = int((step_type >= StepType.FIRST).sum())",
+        "LAST to FIRST counts as an environment step.",
+        "LAST to FIRST rows are not steps (DESIGN 7)",
+    ),
+    Mutant(
+        "evaluation_not_frozen",
+        _ACTING,
+        "frozen = self._evaluator.frozen if batch.evaluation else self._params.get()",
+        "frozen = self._params.get()",
+        "Evaluation acts with parameters that change meanwhile.",
+        "a round's episodes are of frozen parameters (DESIGN 8)",
+    ),
+)

@@ -4,6 +4,7 @@
 TESTS = (
     "tests/learner/test_slots.py",
     "tests/learner/test_serving.py",
+    "tests/learner/test_serving_in_lock_step.py",
     "tests/learner/test_batcher.py",
     "tests/learner/test_lobby.py",
     "tests/learner/test_ledger.py",
@@ -13,6 +14,8 @@ TESTS = (
     "tests/learner/test_evaluation.py",
     "tests/learner/test_learning.py",
     "tests/learner/test_acting.py",
+    "tests/learner/test_lock_step.py",
+    "tests/learner/test_stream.py",
     "tests/learner/test_service.py",
     "tests/learner/test_act_step.py",
     "tests/learner/test_sharding.py",

@@ -102,8 +102,8 @@ MUTANTS = (
     Mutant(
         "actions_of_another_step",
         _GROUP,
-        "if header.sequence != self._sequence:",
-        "if header.sequence > self._sequence:",
+        "if header.sequence != sequence:",
+        "if header.sequence > sequence:",
         "Actions for an earlier step are taken.",
         "an action answers the step in flight (DESIGN 5)",
     ),

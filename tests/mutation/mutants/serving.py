@@ -87,6 +87,14 @@ MUTANTS = (
         "a new lease starts a new page (DESIGN 5)",
     ),
     Mutant(
+        "lock_step_in_order_of_arrival",
+        _SERVING,
+        "rows = _rows_by_slot(pending) if self._is_lock_step else _rows_in_turn(pending)",
+        "rows = _rows_in_turn(pending)",
+        "In lock step the rows of a batch lie as they came.",
+        "deterministic mode repeats bit for bit (DESIGN 9.4)",
+    ),
+    Mutant(
         "dispatched_slot_leased_again",
         _SLOTS,
         """            if group.dispatched:
@@ -118,8 +126,8 @@ MUTANTS = (
     Mutant(
         "stream_keeps_its_name",
         _SLOTS,
-        "streams = self.epochs[slots] * self.num_slots + slots\n",
-        "streams = slots.astype(np.int64)\n",
+        "return self.epochs[slots] * self.num_slots + slots",
+        "return slots.astype(np.int64)",
         "The streams of a slot have one name under all leases.",
         "a stream is cut when its env server disconnects (DESIGN 4)",
     ),
@@ -142,8 +150,8 @@ MUTANTS = (
     Mutant(
         "actions_of_the_first_group",
         _LOBBY,
-        "            start += len(group.slots)\n",
-        "",
+        "item.sequence, actions[rows]",
+        "item.sequence, actions[batch.rows[0]]",
         "Every group of a batch gets the actions of the first.",
         "no row is swapped (DESIGN 9.2)",
     ),
@@ -182,8 +190,8 @@ MUTANTS = (
     Mutant(
         "version_of_the_learner_stored",
         _ACTING,
-        "frozen.params, np.int32(frozen.version), slots",
-        "frozen.params, np.int32(self._learned_version.get()), slots",
+        "            np.int32(frozen.version),\n",
+        "            np.int32(self._learned_version.get()),\n",
         "Rows carry the learner's version instead of the one that acted.",
         "policy lag is measured (DESIGN 7)",
     ),

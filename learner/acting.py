@@ -1,5 +1,6 @@
 """The acting thread's work: batches in, actions out, full pages on to learning."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -64,6 +65,7 @@ class Acting:
         page_steps: int,
         frames_per_step: int,
         training_steps: int = 0,
+        total_steps: float = math.inf,
         poll_seconds: float = 0.2,
     ):
         self._lobby = lobby
@@ -83,6 +85,7 @@ class Acting:
         self._episodes = EpisodeTracker(ladder.padding_slot)
         self._next_poll = 0.0
         self.training_steps = training_steps
+        self._total_steps = total_steps
         self.abandoned_rows = 0
         self.last_score: Score | None = None
 
@@ -107,7 +110,10 @@ class Acting:
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
             self._poll(now)
-        is_training_allowed = self._limiter.wait_to_act(0.0)
+        # The run ends at its last step, however long that takes to be noticed.
+        is_training_allowed = self.training_steps < self._total_steps and self._limiter.wait_to_act(
+            0.0
+        )
         batch = self._lobby.next_batch(
             is_training_allowed=is_training_allowed,
             is_evaluation_allowed=self._evaluator.is_running,

@@ -127,6 +127,7 @@ def assemble(
         metrics=metrics,
         page_steps=geometry.page_steps,
         frames_per_step=config.environment.frames_per_step,
+        total_steps=config.learning.total_steps,
         training_steps=training_steps,
     )
     learning = Learning(

@@ -83,7 +83,8 @@ def resume_from_the_older_checkpoint(programs: Programs, workdir: Path) -> None:
     lines = processes.records(workdir)[earlier:]
     assert lines[0]["replay_sequences"] > 0
     assert lines[0]["elapsed_seconds"] > seconds
-    assert total <= lines[-1]["env_steps"] < total + 64
+    # To the last batch: of at most four slots.
+    assert total <= lines[-1]["env_steps"] < total + 4
     assert older < lines[-1]["updates"]
     # A few more may have been made between the last line and the end.
     assert steps(workdir)[-1] >= lines[-1]["updates"]

@@ -74,7 +74,10 @@ class RateLimiter:
         with self._changed:
             if self._is_ready:
                 self._env_steps += steps
-                self._changed.notify_all()
+                # Only learning waits for this. Woken for nothing, it would take the interpreter
+                # from acting at every batch.
+                if self._may_learn():
+                    self._changed.notify_all()
 
     def trained(self) -> None:
         """Counts an update."""

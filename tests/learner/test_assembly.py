@@ -5,16 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from learner.act_step import example_page
-from learner.assembly import _Memory, _memory, _replay
+from learner.assembly import _act_programs, _Memory, _memory, _replay
 from learner.geometry import plan_geometry
 from learner.learn_step import LearnerState
 from learner.learning import Snapshot
 from learner.saving import Saver
 from seedrl import checkpoints
+from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
@@ -22,6 +24,7 @@ from seedrl.config_file import to_json
 from seedrl.errors import CheckpointError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Array, StepType, TimeStep, Tree
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
 CONFIG = Config(
@@ -91,3 +94,26 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
         f"{tmp_path}/000000000003 does not fit this config: {field}; start a new workdir or "
         "restore the config"
     )
+
+
+def _say_exploration(
+    params: Tree, carry: Tree, step: TimeStep, exploration: Array, key: Array
+) -> ActOutput:
+    return ActOutput(jnp.round(1000 * exploration).astype(jnp.int32), carry, ())
+
+
+def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike() -> None:
+    serving = ServingConfig(training_slots=3, evaluation_slots=2)
+    agent = CONFIG.agent.build(SPEC)._replace(
+        act=_say_exploration,
+        exploration=lambda size: np.linspace(0.5, 0.1, size),
+        evaluation_exploration=0.007,
+    )
+    config = dataclasses.replace(CONFIG, serving=serving)
+    programs = _act_programs(config, agent, example_page(agent, SPEC, 4))
+    state = programs.init(jax.random.PRNGKey(0))
+    types, zeros = np.full(5, StepType.FIRST, np.uint8), np.zeros(5, np.float32)
+    timestep = TimeStep(types, zeros, zeros, np.zeros((5, 3), np.float32))
+    slots, positions = np.arange(5, dtype=np.int32), np.zeros(5, np.int32)
+    _, action = programs.act(state, (), np.int32(0), np.uint32(0), slots, positions, timestep)
+    np.testing.assert_array_equal(action, [500, 300, 100, 7, 7])

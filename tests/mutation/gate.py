@@ -106,15 +106,20 @@ class Copy:
                 file.unlink()
 
     def try_mutant(self, mutant: Mutant, tests: Sequence[str], timeout_seconds: float) -> Result:
-        """Runs the tests with the mutant's bug in this copy, and takes it out again."""
+        """Runs tests with the mutant's bug in this copy until it is killed; takes it out again."""
         file = self.tree / mutant.file
         original = file.read_text()
         file.write_text(mutated(mutant, self.tree))
+        seconds = 0.0
         try:
-            run = self.run(tests, timeout_seconds)
+            for tier in tiers(tests, mutant.file):
+                run = self.run(tier, timeout_seconds - seconds)
+                seconds += run.seconds
+                if run.verdict is not Verdict.SURVIVED:
+                    break
         finally:
             file.write_text(original)
-        return Result(mutant, run.verdict, run.killer, run.seconds)
+        return Result(mutant, run.verdict, run.killer, seconds)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
@@ -139,20 +144,26 @@ def _killer(returncode: int | None, output: str) -> str:
     return found[1] if found else " ".join(output.split()[-20:])
 
 
-def ordered(tests: Sequence[str], file: str) -> list[str]:
+def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
     """`tests` with the likeliest to notice a bug in `file` first.
 
-    Its own test, those of its package, those of the whole system, and then all others.
+    Its own test, those nearest in the tree, and then all others, first those of the whole system.
+    What is not collected need not be imported: an early kill is a quick one.
     """
     path = Path(file)
     own = f"tests/{path.parent}/test_{path.name}"
 
-    def rank(test: str) -> tuple[bool, int]:
+    def shared(test: str) -> int:
         folder = Path(test).parent.relative_to("tests")
-        shared = len(Path(os.path.commonpath([path.parent, folder])).parts)
-        return test != own, -2 * shared - (folder.name in ("system", "simulation"))
+        return len(Path(os.path.commonpath([path.parent, folder])).parts)
 
-    return sorted(tests, key=rank)
+    def is_of_system(test: str) -> bool:
+        return Path(test).parts[1] in ("system", "simulation")
+
+    others = [test for test in tests if test != own]
+    near = sorted(filter(shared, others), key=shared, reverse=True)
+    far = sorted((test for test in others if not shared(test)), key=is_of_system, reverse=True)
+    return [tier for tier in ([own] if own in tests else [], near, far) if tier]
 
 
 def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float) -> float:
@@ -188,7 +199,7 @@ def try_mutants(
     def attempt(mutant: Mutant) -> Result:
         copy = free.get()
         try:
-            return copy.try_mutant(mutant, ordered(tests, mutant.file), timeout_seconds)
+            return copy.try_mutant(mutant, tests, timeout_seconds)
         finally:
             free.put(copy)
 

@@ -14,6 +14,7 @@ TESTS = (
     "tests/learner/test_evaluation.py",
     "tests/learner/test_learning.py",
     "tests/learner/test_acting.py",
+    "tests/learner/test_assembly.py",
     "tests/learner/test_lock_step.py",
     "tests/learner/test_stream.py",
     "tests/learner/test_service.py",

@@ -84,20 +84,28 @@ def test_a_copy_holds_what_is_visible(copy: Copy) -> None:
     assert {path.name for path in copy.tree.iterdir()} == {"tests", "code_under_test.py"}
 
 
-def test_the_nearest_tests_come_first() -> None:
-    tests = (
+def test_the_nearest_tests_come_first_and_each_test_once() -> None:
+    returns, index, replay, slots, batcher, serving, system = tests = (
+        "tests/seedrl/rl/test_returns.py",
         "tests/seedrl/replay/test_index.py",
+        "tests/seedrl/replay/test_replay.py",
         "tests/learner/test_slots.py",
+        "tests/learner/test_batcher.py",
         "tests/learner/test_serving.py",
         "tests/system/test_experience.py",
     )
-    assert gate.ordered(tests, "learner/serving.py") == [tests[2], tests[1], tests[3], tests[0]]
-    assert gate.ordered(tests, "seedrl/replay/replay.py") == [
-        tests[0],
-        tests[3],
-        tests[1],
-        tests[2],
+    assert gate.tiers(tests, "learner/serving.py") == [
+        [serving],
+        [slots, batcher],
+        [system, returns, index, replay],
     ]
+    assert gate.tiers(tests, "seedrl/replay/replay.py") == [
+        [replay],
+        [index, returns],
+        [system, slots, batcher, serving],
+    ]
+    # A module without a test of its own.
+    assert gate.tiers(tests, "learner/pace.py")[0] == [slots, batcher, serving]
 
 
 def test_the_score_leaves_out_what_is_equivalent() -> None:

@@ -1,4 +1,4 @@
-"""What a learner changes of its process: signal handlers, settings of the interpreter and jax."""
+"""What a learner changes of its process: signal handlers, and how Python, memory and jax behave."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 
+from learner.allocator import keep_freed_memory
 from seedrl.errors import ExitCode
 
 
@@ -33,7 +34,8 @@ def stop_on_signals(stop: threading.Event) -> None:
 
 
 def tune_process() -> None:
-    """Keeps compiled programs between runs, and lets threads take turns fast."""
+    """Keeps compiled programs between runs, freed memory too, and lets threads take turns fast."""
+    keep_freed_memory()
     # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would
     # be most of a step's latency whenever two threads have something to do.
     sys.setswitchinterval(0.0005)

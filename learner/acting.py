@@ -147,6 +147,7 @@ class Acting:
         end = self._clock()
         self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
         self._metrics.observe("inference_ms", 1e3 * (end - start))
+        self._metrics.observe("reply_ms", 1e3 * (end - batch.oldest_arrival))
         self._account(batch, timestep)
         if not batch.evaluation:
             self._metrics.observe("batch_fill", len(batch.slots) / len(slots))

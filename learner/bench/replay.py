@@ -19,7 +19,7 @@ _PAGES_PER_INSERT = 16
 
 def run(pace: Pace) -> Iterator[Row]:
     """The rows for the settings of the R2D2 paper, in a replay of 60,000 frames."""
-    subject = subjects.with_replay(subjects.atari(), capacity_steps=_CAPACITY_STEPS)
+    subject = subjects.scaled(subjects.atari(), capacity_steps=_CAPACITY_STEPS)
     return rows(subject, BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT), pace)
 
 
@@ -102,7 +102,7 @@ def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]
             ours=results[name],
             limits=results["memcpy"],
             conditions=conditions(
-                subject.config, messages=f"batch of {batch}", environments=subject.name
+                subject.config, batch=f"{batch} sequences", environments=subject.name
             ),
             details={"bytes per batch": num_bytes},
         )

@@ -63,6 +63,7 @@ def _text(conditions: Conditions) -> str:
         "window": conditions.window,
         "stride": conditions.stride,
         "network": conditions.network,
+        "batch": conditions.batch,
         "messages": conditions.messages,
         "environments": conditions.environments,
     }

@@ -17,6 +17,7 @@ class Conditions:
       window: burn-in, unroll and bootstrap rows.
       stride: rows between two sequences.
       network: torso, core and widths.
+      batch: of an update.
       messages: what crosses the wire, or the batch that is computed.
       environments: which, and how many.
     """
@@ -25,6 +26,7 @@ class Conditions:
     window: str = ""
     stride: int | None = None
     network: str = ""
+    batch: str = ""
     messages: str = ""
     environments: str = ""
 

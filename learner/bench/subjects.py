@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from seedrl import config_file
-from seedrl.config import Config
+from seedrl.config import Config, LaunchConfig
 from seedrl.specs import ArraySpec, EnvSpec
 
 
@@ -33,15 +33,31 @@ def cartpole() -> Subject:
     return Subject(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
 
 
-def with_replay(subject: Subject, *, capacity_steps: int) -> Subject:
-    """The subject with another size of replay."""
-    replay = dataclasses.replace(subject.config.replay, capacity_steps=capacity_steps)
-    return _changed(subject, replay=replay)
+def scaled(
+    subject: Subject,
+    *,
+    capacity_steps: int,
+    batch_sequences: int | None = None,
+    launch: LaunchConfig | None = None,
+) -> Subject:
+    """The subject with another size of replay, of batches and of its fleet, at replay ratio 1.
 
-
-def _changed(subject: Subject, **sections: object) -> Subject:
-    config = dataclasses.replace(subject.config, **sections)  # type: ignore[arg-type]
-    return dataclasses.replace(subject, config=config)
+    Every slot explores at random, whatever the network thinks, so that episodes are as long as
+    those of random actions.
+    """
+    config = subject.config
+    batch_sequences = batch_sequences or config.learning.batch_sequences
+    agent = dataclasses.replace(config.agent, exploration_base=1.0, exploration_alpha=0.0)
+    changed = dataclasses.replace(
+        config,
+        agent=agent,
+        replay=dataclasses.replace(config.replay, capacity_steps=capacity_steps),
+        learning=dataclasses.replace(
+            config.learning, batch_sequences=batch_sequences, replay_ratio=1.0, num_devices=1
+        ),
+        launch=launch or config.launch,
+    )
+    return dataclasses.replace(subject, config=changed)
 
 
 def _frames(num_actions: int) -> EnvSpec:

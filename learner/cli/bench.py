@@ -22,6 +22,8 @@ PROG = "seedrl bench"
 BENCHMARKS = {
     "replay": "inserting and sampling against a memcpy, memory of a stored step",
     "inference": "acting on a batch against the bare network",
+    "wire": "messages against a bare gRPC echo",
+    "pipeline": "environment steps through the whole system against its parts",
 }
 
 
@@ -52,7 +54,9 @@ def run(argv: Sequence[str]) -> int:
 
     from learner.bench import machine, report
     from learner.bench.alternation import Pace
+    from learner.process import tune_process
 
+    tune_process()
     pace = Pace(options.rounds, options.seconds)
     rows: list[Row] = []
     console, status = Console(), Console(stderr=True)

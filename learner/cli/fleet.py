@@ -95,7 +95,7 @@ def commands(
     arguments += ["--num-envs", str(fleet.num_envs), "--groups", str(fleet.num_groups)]
     for name in dict.fromkeys(factories):
         arguments += ["--allow-env", name]
-    variables = {**child_environment(), **dict.fromkeys(_ONE_THREAD, "1")}
+    variables = env_server_environment()
     return [
         Command(
             name=f"env server {index}",
@@ -106,6 +106,11 @@ def commands(
         )
         for index in range(fleet.num_servers)
     ]
+
+
+def env_server_environment() -> Mapping[str, str]:
+    """What `child_environment` says, and one thread for each numerical library."""
+    return {**child_environment(), **dict.fromkeys(_ONE_THREAD, "1")}
 
 
 def child_environment() -> Mapping[str, str]:

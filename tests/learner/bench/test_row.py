@@ -70,6 +70,7 @@ def test_rows_as_json_are_complete() -> None:
                     "window": "",
                     "stride": None,
                     "network": "",
+                    "batch": "",
                     "messages": "600 bytes",
                     "environments": "",
                 },

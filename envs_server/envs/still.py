@@ -1,0 +1,102 @@
+"""An environment in which nothing happens: for measuring everything but environments.
+
+Its observation never changes and its episode never ends. A step can be told to take its time, by
+sleeping: then many of them simulate a fleet of slow environments on few cores.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+_NUM_ACTIONS = 6
+
+
+class Still(gymnasium.Env[np.ndarray, np.int64]):
+    """One of them; see `StillVector` for the arguments."""
+
+    def __init__(
+        self, *, shape: Sequence[int] = (84, 84), dtype: str = "uint8", step_seconds: float = 0.0
+    ) -> None:
+        self._step_seconds = step_seconds
+        self.observation_space = _space(shape, dtype)
+        self.action_space = Discrete(_NUM_ACTIONS)
+        self._observation = np.ones(tuple(shape), dtype)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Ones, as ever."""
+        super().reset(seed=seed)
+        return self._observation, {}
+
+    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Sleeps, and is where it was."""
+        _sleep(self._step_seconds)
+        return self._observation, 0.0, False, False, {}
+
+
+class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Many that step together: all of them in the time of one.
+
+    Args:
+      num_envs: how many.
+      shape, dtype: of one's observation.
+      step_seconds: how long a step of all of them sleeps.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_envs: int,
+        shape: Sequence[int] = (84, 84),
+        dtype: str = "uint8",
+        step_seconds: float = 0.0,
+    ) -> None:
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.single_observation_space = _space(shape, dtype)
+        self.single_action_space = Discrete(_NUM_ACTIONS)
+        self._step_seconds = step_seconds
+        self._observation = np.ones((num_envs, *shape), dtype)
+        self._reward = np.zeros(num_envs, np.float64)
+        self._is_over = np.zeros(num_envs, np.bool_)
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Ones, as ever."""
+        return self._observation, {}
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Sleeps, and is where it was."""
+        _sleep(self._step_seconds)
+        return self._observation, self._reward, self._is_over, self._is_over, {}
+
+
+def make(**arguments: Any) -> Still:
+    """One environment; `arguments` are those of the class."""
+    return Still(**arguments)
+
+
+def make_vec(num_envs: int, **arguments: Any) -> StillVector:
+    """Many in one object; `arguments` are those of the class."""
+    return StillVector(num_envs=num_envs, **arguments)
+
+
+def _space(shape: Sequence[int], dtype: str) -> Box:
+    return Box(0, 1, tuple(shape), np.dtype(dtype).type)
+
+
+def _sleep(seconds: float) -> None:
+    if seconds > 0:
+        time.sleep(seconds)

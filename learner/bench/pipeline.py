@@ -1,0 +1,171 @@
+"""Pipeline: environment steps through the whole system against what its parts would allow.
+
+Once with an agent that does not think, against the environments' own stepping rate; once with the
+real network, against stepping and the bare network; and once learning too, against both and the
+bare update. On a CPU the parts share its cores, so their times add up. On an accelerator stepping
+and computing overlap, and the slower of the two is the limit.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import jax
+
+from learner.bench import subjects
+from learner.bench.alternation import Pace, alternate, rate, serial, spread
+from learner.bench.bare_forward import bare_forward
+from learner.bench.bare_learner import BareLearner
+from learner.bench.null_agent import NullAgentConfig
+from learner.bench.raw_stepping import RawStepping
+from learner.bench.row import Conditions, Row, conditions
+from learner.bench.subjects import Subject
+from learner.bench.system import Interval, System
+from seedrl.config import Config, LaunchConfig
+
+_PAGES_PER_INSERT = 16
+# So few updates are owed that none is ever made.
+_ACTING_ONLY = 1e-9
+
+
+class Figure(NamedTuple):
+    """A row to be: its name, and the parts of which its limit is composed."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+_FIGURES = {
+    "null": Figure("acting without a network", ("stepping",)),
+    "acting": Figure("acting", ("stepping", "network")),
+    "learning": Figure("acting and learning", ("stepping", "network", "update")),
+}
+
+
+class Measured(NamedTuple):
+    """Environment steps per second of each figure and part, by name, one number a round.
+
+    `intervals` are what the systems did in the last round, by figure.
+    """
+
+    rates: dict[str, tuple[float, ...]]
+    intervals: dict[str, Interval]
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """Pong with 64 environments a message, then CartPole; replay ratio 1."""
+    pong = subjects.scaled(
+        subjects.pong(),
+        launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
+        capacity_steps=20_000,
+        batch_sequences=8,
+    )
+    yield from rows(pong, pace, targets={"null": 0.85, "acting": 0.85, "learning": 0.85})
+    cartpole = subjects.scaled(
+        subjects.cartpole(),
+        launch=LaunchConfig(env_servers=2, envs_per_server=128, groups=2),
+        capacity_steps=100_000,
+        batch_sequences=64,
+    )
+    yield from rows(cartpole, pace, targets={"learning": 0.7})
+
+
+def rows(subject: Subject, pace: Pace, *, targets: Mapping[str, float]) -> Iterator[Row]:
+    """The three rows of one subject; `targets` by the key of the figure."""
+    measured = measure(subject, pace)
+    for key, figure in _FIGURES.items():
+        parts = [measured.rates[part] for part in figure.parts]
+        yield Row(
+            name=f"pipeline: {subject.name}, {figure.name}",
+            unit="steps/s",
+            limit_name=" + ".join(figure.parts),
+            ours=measured.rates[key],
+            limits=tuple(_composed(*rates) for rates in zip(*parts, strict=True)),
+            target=targets.get(key),
+            conditions=_conditions(subject, key),
+            details={
+                **{f"{part}/s": spread(measured.rates[part]).median for part in figure.parts},
+                **_latency(measured.intervals[key]),
+            },
+        )
+
+
+def measure(subject: Subject, pace: Pace) -> Measured:
+    """Measures the three systems and their parts in turn."""
+    intervals: dict[str, Interval] = {}
+
+    def of(key: str, interval: Interval) -> float:
+        intervals[key] = interval
+        return interval.steps / interval.seconds
+
+    with contextlib.ExitStack() as stack:
+        null, acting, learning = (
+            stack.enter_context(System(config)) for config in _configs(subject.config)
+        )
+        stepping = stack.enter_context(RawStepping(subject.config))
+        learning.run_until(lambda: learning.parts.learning.updates > 0)
+        network = bare_forward(subject, acting.served.config.serving.training_slots // 2)
+        update = _bare_update(subject)
+        rates = alternate(
+            {
+                "stepping": lambda: stepping.rate(pace.seconds),
+                "null": lambda: of("null", null.run(pace.seconds)),
+                "network": lambda: rate(network, pace.seconds),
+                "acting": lambda: of("acting", acting.run(pace.seconds)),
+                "update": lambda: rate(update, pace.seconds),
+                "learning": lambda: of("learning", learning.run(pace.seconds, by_updates=True)),
+            },
+            pace.rounds,
+        )
+    return Measured(rates, intervals)
+
+
+def _configs(config: Config) -> tuple[Config, Config, Config]:
+    """The configurations of the three systems: null, acting, learning."""
+    learning = dataclasses.replace(config.learning, replay_ratio=_ACTING_ONLY)
+    acting = dataclasses.replace(config, learning=learning)
+    agent = NullAgentConfig(window=config.agent.window)
+    return dataclasses.replace(acting, agent=agent), acting, config
+
+
+def _bare_update(subject: Subject) -> Callable[[], float]:
+    """An update; returns the environment steps that it makes up for."""
+    learner = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+    learner.fill()
+    learning = subject.config.learning
+    trained_steps = learning.batch_sequences * subject.config.agent.window.unroll
+
+    def update() -> float:
+        learner.learn()
+        return trained_steps / learning.replay_ratio
+
+    update()
+    return update
+
+
+def _composed(stepping: float, *computing: float) -> float:
+    if not computing or jax.local_devices()[0].platform == "cpu":
+        return serial(stepping, *computing)
+    return min(stepping, serial(*computing))
+
+
+def _conditions(subject: Subject, key: str) -> Conditions:
+    config = subject.config
+    launch = config.launch
+    fields: dict[str, object] = {} if key == "learning" else {"replay_ratio": 0.0}
+    if key == "null":
+        fields["network"] = "none: actions at random"
+    if key == "learning":
+        fields["batch"] = f"{config.learning.batch_sequences} sequences"
+    return conditions(
+        config,
+        messages=f"{launch.envs_per_server // launch.groups} environments each",
+        environments=f"{launch.env_servers} x {launch.envs_per_server} {subject.name}",
+        **fields,
+    )
+
+
+def _latency(interval: Interval) -> dict[str, float]:
+    names = ("reply_ms_p50", "reply_ms_p95", "reply_ms_p99", "batch_fill")
+    return {name: interval.metrics[name] for name in names if name in interval.metrics}

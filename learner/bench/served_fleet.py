@@ -1,0 +1,101 @@
+"""A lobby behind its gRPC service, and the env servers that it waits for."""
+
+import contextlib
+import dataclasses
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from learner.cli import fleet
+from learner.cli.fleet import Fleet
+from learner.cli.supervisor import Supervisor
+from learner.lobby import Lobby
+from learner.service import Service
+from learner.serving import Serving
+from learner.slots import SlotTable
+from seedrl.config import Config
+from seedrl.config_checks import check, page_steps
+
+_START_SECONDS = 300.0
+
+
+class ServedFleet:
+    """Owns the service and its env servers, which entering starts and leaving ends.
+
+    Attributes:
+      config: with the address that is served, and slots for all environments and nobody else.
+      folder: for whatever a run writes; removed at the end.
+      lobby: where the env servers' steps arrive. Nobody answers them but the caller.
+    """
+
+    def __init__(self, config: Config):
+        launch = config.launch
+        num_envs = launch.env_servers * launch.envs_per_server
+        self._stack = contextlib.ExitStack()
+        self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
+        serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
+        evaluation = dataclasses.replace(config.evaluation, target_return=None)
+        self.config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self.folder = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
+            )
+            address = stack.enter_context(fleet.socket_address())
+            serving = dataclasses.replace(self.config.serving, bind=address)
+            self.config = dataclasses.replace(self.config, serving=serving)
+            check(self.config)
+            self.lobby = _lobby(self.config)
+            service = Service(self.lobby, self.config.serving)
+            service.start()
+            stack.callback(service.stop, grace_seconds=0.0)
+            commands = fleet.commands(
+                self._fleet,
+                self.config.environment,
+                address=address,
+                logs=self.folder / "logs",
+            )
+            stack.enter_context(Supervisor(commands, restarts=0))
+            # A first step of every environment: then all of them are built.
+            self.await_rows(self.config.serving.training_slots)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def await_rows(self, num_rows: int) -> None:
+        """Waits until so many rows have come in all. Raises RuntimeError if they do not."""
+        lobby = self.lobby
+        with lobby.changed:
+            lobby.changed.wait_for(
+                lambda: lobby.serving.ledger["accepted"] >= num_rows or lobby.refused,
+                _START_SECONDS,
+            )
+            accepted, refused = lobby.serving.ledger["accepted"], lobby.refused
+        if accepted < num_rows:
+            raise RuntimeError(
+                f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
+                f"got {accepted}: {refused or self._logs()}"
+            )
+
+    def _logs(self) -> str:
+        lines = (path.read_text()[-500:] for path in sorted(self.folder.glob("logs/*.log")))
+        return " | ".join(" ".join(text.split()) for text in lines)
+
+
+def _lobby(config: Config) -> Lobby:
+    slots = SlotTable(training=config.serving.training_slots, evaluation=0, seed=config.seed)
+    serving = Serving(
+        slots,
+        page_steps=page_steps(config),
+        deadline_seconds=config.serving.batch_deadline_seconds,
+    )
+    return Lobby(serving, config.environment)

@@ -1,0 +1,144 @@
+"""The whole system: real env servers, and in this process the learner that serves them."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from learner.assembly import assemble
+from learner.bench.served_fleet import ServedFleet
+from learner.geometry import plan_geometry
+from learner.metrics import Metrics
+from learner.worker import Worker
+from seedrl.config import Config
+
+_TICK_SECONDS = 0.002
+# Between starting the threads and counting what they do.
+_RAMP_SECONDS = 0.2
+_DEADLINE_SECONDS = 120.0
+
+
+class Interval(NamedTuple):
+    """What the system did while it was let.
+
+    Attributes:
+      steps: environment steps.
+      updates: updates.
+      seconds: how long it took.
+      metrics: as the run's metrics report them.
+    """
+
+    steps: int
+    updates: int
+    seconds: float
+    metrics: dict[str, float]
+
+
+class System:
+    """Owns a learner and its env servers. Entering starts the env servers and compiles.
+
+    The learner's two threads run only inside `run`. Between two calls nothing computes: the env
+    servers wait for actions.
+    """
+
+    def __init__(self, config: Config):
+        self.served = ServedFleet(config)
+        self._stack = contextlib.ExitStack()
+        self._failed = threading.Event()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.served)
+            self.metrics = Metrics(self.served.folder / "run")
+            stack.callback(self.metrics.close)
+            lobby, config = self.served.lobby, self.served.config
+            assert lobby.spec is not None
+            self.parts = assemble(
+                config,
+                plan_geometry(config),
+                lobby=lobby,
+                spec=lobby.spec,
+                metrics=self.metrics,
+                checkpoint=None,
+            )
+            parts = self.parts
+            with ThreadPoolExecutor(2) as pool:
+                for compiled in (
+                    pool.submit(parts.acting.warm_up),
+                    pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
+                ):
+                    compiled.result()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def run(self, seconds: float, *, by_updates: bool = False) -> Interval:
+        """Lets the system run, and measures for `seconds` after it has got going.
+
+        With `by_updates` the interval begins and ends with an update: acting runs ahead of learning
+        by a few updates, which would count for much of a short interval.
+        """
+        with self._running():
+            self._failed.wait(_RAMP_SECONDS)
+            if by_updates:
+                self._await_update()
+            self._flush()
+            before, start = self._counts(), time.perf_counter()
+            self._failed.wait(seconds)
+            if by_updates:
+                self._await_update()
+            after, end = self._counts(), time.perf_counter()
+            metrics = self._flush()
+        return Interval(after[0] - before[0], after[1] - before[1], end - start, metrics)
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        """Lets the system run until `condition`."""
+        with self._running():
+            self._await(condition)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        learning = self.parts.learning
+        bodies = {"acting": self.parts.acting.run_once, "learning": learning.run_once}
+        workers = [Worker(name, body, self._failed) for name, body in bodies.items()]
+        for worker in workers:
+            worker.start()
+        try:
+            yield
+        finally:
+            # Acting first: while learning takes its pages, it cannot be stuck.
+            has_stopped = all([worker.stop(_DEADLINE_SECONDS) for worker in workers])
+        for worker in workers:
+            if worker.failure is not None:
+                raise RuntimeError("a thread of the learner died") from worker.failure
+        if not has_stopped:
+            raise RuntimeError("a thread of the learner did not stop")
+        # Waits for the update in flight, which would compete with what is measured next.
+        learning.final_snapshot(with_replay=False)
+
+    def _await_update(self) -> None:
+        before = self.parts.learning.updates
+        self._await(lambda: self.parts.learning.updates > before)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not condition() and not self._failed.wait(_TICK_SECONDS):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"nothing happened for {_DEADLINE_SECONDS:.0f} seconds")
+
+    def _counts(self) -> tuple[int, int]:
+        return self.parts.acting.training_steps, self.parts.learning.updates
+
+    def _flush(self) -> dict[str, float]:
+        steps, updates = self._counts()
+        return self.metrics.flush(env_steps=steps, updates=updates)

@@ -1,0 +1,188 @@
+"""Wire: the service, with nobody behind it who thinks, against a bare echo of the same messages."""
+
+import contextlib
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from learner.bench.alternation import Pace, alternate, spread
+from learner.bench.echo import EchoServer
+from learner.bench.null_agent import NullAgentConfig
+from learner.bench.row import Conditions, Row
+from learner.bench.served_fleet import ServedFleet
+from learner.cli import fleet
+from learner.cli.child import Command
+from learner.cli.supervisor import Supervisor
+from learner.lobby import Lobby
+from seedrl.agents.agent import WindowSpec
+from seedrl.config import Config, EnvironmentConfig, LaunchConfig
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    encode_from_env_server,
+    encode_from_learner,
+)
+from seedrl.wire.payload import StepLayout, pack_actions
+
+_POLL_SECONDS = 0.05
+# Between letting messages flow and counting them.
+_RAMP_SECONDS = 0.1
+
+
+class Messages(NamedTuple):
+    """What crosses the wire: each message holds one observation of `shape` of `num_envs`."""
+
+    num_envs: int
+    shape: tuple[int, ...]
+    dtype: str
+    target: float
+
+
+_MESSAGES = (
+    Messages(23, (4,), "float32", 0.6),
+    Messages(8, (84, 84), "uint8", 0.8),
+    Messages(64, (84, 84), "uint8", 0.8),
+)
+_ENV_SERVERS = 2
+_GROUPS = 2
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each."""
+    for messages in _MESSAGES:
+        yield row(messages, pace, env_servers=_ENV_SERVERS)
+
+
+def row(messages: Messages, pace: Pace, *, env_servers: int) -> Row:
+    """The service with these messages from so many env servers of two groups each."""
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(ServedFleet(config(messages, env_servers=env_servers)))
+        answering = Answering(served.lobby)
+        assert served.lobby.spec is not None
+        layout = StepLayout(served.lobby.spec, messages.num_envs)
+        step_bytes = len(encode_from_env_server(StepPayload(bytes(layout.num_bytes))))
+        actions = pack_actions(0, 0, np.zeros(messages.num_envs, np.int32))
+        answer_bytes = len(encode_from_learner(ActionsPayload(actions)))
+        echo = stack.enter_context(
+            _echo(served, step_bytes=step_bytes, answer_bytes=answer_bytes, clients=env_servers)
+        )
+        results = alternate(
+            {
+                "service": lambda: answering.rate(pace.seconds),
+                "echo": lambda: _echo_rate(echo, pace.seconds),
+            },
+            pace.rounds,
+        )
+    service = spread(results["service"]).median
+    return Row(
+        name=f"wire: {step_bytes:,} bytes",
+        unit="messages/s",
+        limit_name="bare gRPC echo",
+        ours=results["service"],
+        limits=results["echo"],
+        target=messages.target,
+        conditions=Conditions(
+            messages=f"{step_bytes:,} bytes each, answers of {answer_bytes}",
+            environments=f"{env_servers} env servers, {_GROUPS} messages in flight each",
+            network="none: all actions are 0",
+        ),
+        details={"MB/s": service * step_bytes / 1e6},
+    )
+
+
+class Answering:
+    """Answers every step with zeros, in a thread of its own, while it is let."""
+
+    def __init__(self, lobby: Lobby):
+        self._lobby = lobby
+        self.num_messages = 0
+
+    def rate(self, seconds: float) -> float:
+        """Answers for `seconds`; messages per second."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run, args=(stop,), name="answering", daemon=True)
+        thread.start()
+        time.sleep(_RAMP_SECONDS)
+        before, start = self.num_messages, time.perf_counter()
+        time.sleep(seconds)
+        after, end = self.num_messages, time.perf_counter()
+        stop.set()
+        thread.join()
+        return (after - before) / (end - start)
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            batch = self._lobby.next_batch(
+                is_training_allowed=True, is_evaluation_allowed=False, timeout=_POLL_SECONDS
+            )
+            if batch is not None:
+                self._lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+                self.num_messages += len(batch.pending)
+
+
+def _echo_rate(echo: EchoServer, seconds: float) -> float:
+    echo.is_open.set()
+    time.sleep(_RAMP_SECONDS)
+    before, start = sum(echo.num_answered), time.perf_counter()
+    time.sleep(seconds)
+    after, end = sum(echo.num_answered), time.perf_counter()
+    echo.is_open.clear()
+    return (after - before) / (end - start)
+
+
+@contextlib.contextmanager
+def _echo(
+    served: ServedFleet, *, step_bytes: int, answer_bytes: int, clients: int
+) -> Iterator[EchoServer]:
+    """An echo server and its clients, in processes of their own as env servers are."""
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(fleet.socket_address())
+        server = EchoServer(address, answer_bytes=answer_bytes, max_streams=clients)
+        stack.callback(server.stop)
+        flags = ("--address", address, "--message-bytes", str(step_bytes))
+        commands = [
+            Command(
+                name=f"echo client {index}",
+                arguments=(
+                    *(sys.executable, "-m", "learner.bench.echo"),
+                    *(*flags, "--in-flight", str(_GROUPS)),
+                ),
+                environment=fleet.child_environment(),
+                log=served.folder / f"echo_client_{index}.log",
+                ending=signal.SIGKILL,
+            )
+            for index in range(clients)
+        ]
+        stack.enter_context(Supervisor(commands, restarts=0))
+        _await_clients(server, clients)
+        yield server
+
+
+def _await_clients(server: EchoServer, clients: int) -> None:
+    deadline = time.monotonic() + 60.0
+    while len(server.num_answered) < clients:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"expected {clients} clients of the echo, got {server.num_answered}")
+        time.sleep(_POLL_SECONDS)
+
+
+def config(messages: Messages, *, env_servers: int) -> Config:
+    """Env servers that send these messages, each of two groups; nobody learns from them."""
+    arguments = {"shape": messages.shape, "dtype": messages.dtype}
+    return Config(
+        environment=EnvironmentConfig(
+            id="envs_server.envs.still:make",
+            arguments=json.dumps(arguments),
+            vectorization="native",
+        ),
+        agent=NullAgentConfig(window=WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)),
+        launch=LaunchConfig(
+            env_servers=env_servers, envs_per_server=_GROUPS * messages.num_envs, groups=_GROUPS
+        ),
+    )

@@ -1,0 +1,37 @@
+"""The still environment keeps the contract, does nothing, and takes the time that it is told to."""
+
+import time
+
+import numpy as np
+import pytest
+
+from envs_server.conformance.check import Plan, check
+from envs_server.envs.still import make, make_vec
+from envs_server.recipe import Recipe
+
+
+@pytest.mark.parametrize("back_end", ["native", "sync"])
+def test_it_keeps_the_contract(back_end: str) -> None:
+    recipe = Recipe("still", {"shape": [3], "dtype": "float32"}, (), make, make_vec)
+    report = check(recipe, Plan(back_end=back_end, num_envs=3, num_steps=5, seed=0))
+    assert report.passes, report.findings
+
+
+def test_many_are_like_one() -> None:
+    one, many = make(shape=(2, 3)), make_vec(4, shape=(2, 3))
+    assert many.single_observation_space == one.observation_space
+    assert many.single_action_space == one.action_space
+    seen, *_ = one.step(0)
+    all_seen, reward, terminated, truncated, _ = many.step(np.zeros(4, np.int64))
+    np.testing.assert_array_equal(all_seen, np.stack([seen] * 4))
+    assert seen.dtype == all_seen.dtype == np.uint8
+    assert not (reward.any() or terminated.any() or truncated.any())
+
+
+def test_a_step_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    make_vec(4, step_seconds=0.05).step(np.zeros(4, np.int64))
+    make(step_seconds=0.02).step(0)
+    make().step(0)
+    assert slept == [0.05, 0.02]

@@ -1,0 +1,96 @@
+"""The pipeline's benchmark: what it counts went through the whole system."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from learner.bench import pipeline
+from learner.bench.alternation import Pace, serial
+from learner.bench.raw_stepping import RawStepping
+from learner.bench.row import Row
+from learner.bench.subjects import Subject
+from learner.bench.system import System
+from seedrl.config import LaunchConfig
+
+pytestmark = pytest.mark.slow
+SLOTS = 4
+
+
+@pytest.fixture(scope="module")
+def small(tiny: Subject) -> Subject:
+    launch = LaunchConfig(env_servers=1, envs_per_server=SLOTS, groups=2)
+    return dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, launch=launch))
+
+
+@pytest.fixture(scope="module")
+def system(small: Subject) -> Iterator[System]:
+    with System(small.config) as system:
+        yield system
+
+
+def test_there_are_three_rows_and_limits_are_composed(small: Subject) -> None:
+    rows: list[Row] = list(
+        pipeline.rows(small, Pace(rounds=1, seconds=0.05), targets={"learning": 0.7})
+    )
+    assert [row.name for row in rows] == [
+        "pipeline: CartPole, acting without a network",
+        "pipeline: CartPole, acting",
+        "pipeline: CartPole, acting and learning",
+    ]
+    for row in rows:
+        assert math.isfinite(row.ratio.highest) and row.ratio.lowest > 0
+        assert row.details["reply_ms_p99"] >= row.details["reply_ms_p50"] > 0
+        parts = [value for name, value in row.details.items() if name.endswith("/s")]
+        assert row.limits == (pytest.approx(serial(*parts)),)
+    assert [row.target for row in rows] == [None, None, 0.7]
+    assert [row.conditions.replay_ratio for row in rows] == [0.0, 0.0, 1.0]
+    assert [sum(name.endswith("/s") for name in row.details) for row in rows] == [1, 2, 3]
+
+
+def test_an_interval_counts_what_went_through_the_system(system: System) -> None:
+    acting, learning = system.parts.acting, system.parts.learning
+    system.run(0.01)
+    before = acting.training_steps
+    interval = system.run(0.05)
+    # What was done before the interval and after it is not in it.
+    assert 0 < interval.steps < acting.training_steps - before
+    assert interval.seconds >= 0.05
+    assert interval.metrics["inference_ms"] > 0
+    ledger = system.served.lobby.ledger()
+    # What was answered is a step, or the first row of an episode; all full pages are in replay.
+    assert ledger["answered"] > acting.training_steps > ledger["answered"] / 2
+    system.run_until(lambda: learning.stored_rows == system.served.lobby.ledger()["completed"])
+
+
+def test_nothing_moves_between_two_intervals(system: System) -> None:
+    system.run(0.01)
+    before = system.served.lobby.ledger(), system.parts.learning.updates
+    # Every environment's next step has come, and none is answered.
+    system.served.await_rows(before[0]["answered"] + SLOTS)
+    after = system.served.lobby.ledger(), system.parts.learning.updates
+    assert after[0]["answered"] == before[0]["answered"] and after[1] == before[1]
+
+
+def test_an_interval_by_updates_holds_whole_updates(system: System) -> None:
+    interval = system.run(0.01, by_updates=True)
+    assert interval.updates >= 1
+    # At replay ratio 1 an update of 3 sequences of 4 rows makes up for 12 steps; the limiter's
+    # tolerance is 2 updates, and a step of all environments may come on top.
+    assert abs(interval.steps - 12 * interval.updates) <= 2 * 12 + SLOTS
+
+
+def test_raw_stepping_uses_the_back_end_of_the_run(small: Subject) -> None:
+    with RawStepping(small.config) as stepping:
+        assert stepping.rate(0.01) > 0
+
+
+def test_raw_stepping_says_so_if_it_cannot_build(small: Subject) -> None:
+    environment = dataclasses.replace(small.config.environment, id="NoSuchGame-v0")
+    config = dataclasses.replace(small.config, environment=environment)
+    with (
+        pytest.raises(RuntimeError, match="stepping environments ended with 1"),
+        RawStepping(config),
+    ):
+        pass

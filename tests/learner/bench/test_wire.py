@@ -1,0 +1,38 @@
+"""The wire's benchmark: what it counts has crossed the wire."""
+
+import math
+
+import pytest
+
+from learner.bench import wire
+from learner.bench.alternation import Pace
+from learner.bench.served_fleet import ServedFleet
+from learner.bench.wire import Answering, Messages
+
+TINY = Messages(num_envs=3, shape=(5,), dtype="uint8", target=0.5)
+GROUPS = 2
+
+
+@pytest.mark.slow
+def test_a_row_is_complete() -> None:
+    row = wire.row(TINY, Pace(rounds=2, seconds=0.05), env_servers=1)
+    # A header of 16, three sections of scalars, and the observations, each padded to 8; then tag
+    # and length. Answers: 16 + 12, padded to 32, and the same.
+    assert row.name == "wire: 74 bytes"
+    assert row.conditions.messages == "74 bytes each, answers of 34"
+    assert math.isfinite(row.ratio.highest) and row.ratio.lowest > 0
+    assert row.details["MB/s"] > 0
+    assert row.target == 0.5
+
+
+@pytest.mark.slow
+def test_answered_messages_are_those_of_the_ledger() -> None:
+    with ServedFleet(wire.config(TINY, env_servers=1)) as served:
+        answering = Answering(served.lobby)
+        before = served.lobby.ledger()
+        assert before["accepted"] == GROUPS * 3 and before.get("answered", 0) == 0
+        assert answering.rate(0.05) > 0
+        after = served.lobby.ledger()
+    assert after["answered"] == answering.num_messages * 3 > 0
+    # It stopped: what came since then waits.
+    assert after["accepted"] - after["answered"] <= GROUPS * 3

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from learner.act_step import example_page
+from learner.bench.flops import count_flops
 from learner.bench.subjects import Subject
 from learner.learn_step import build_learn_programs
 from learner.sharding import map_programs, replicate, stack_shards
@@ -65,6 +66,12 @@ class BareLearner:
     def updates(self) -> int:
         """Updates applied so far."""
         return int(self._state.updates)
+
+    @property
+    def flops_per_update(self) -> int:
+        """Operations of the products in an update."""
+        is_enabled = np.bool_(True)
+        return count_flops(self._programs.learn, self._state, self.memory, is_enabled)
 
     def insert(self) -> int:
         """Inserts the pages, one for each of as many streams; returns their number."""

@@ -124,7 +124,7 @@ class System:
         if not has_stopped:
             raise RuntimeError("a thread of the learner did not stop")
         # Waits for the update in flight, which would compete with what is measured next.
-        learning.final_snapshot(with_replay=False)
+        learning.settle()
 
     def _await_update(self) -> None:
         before = self.parts.learning.updates

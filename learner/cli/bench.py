@@ -24,6 +24,7 @@ BENCHMARKS = {
     "inference": "acting on a batch against the bare network",
     "wire": "messages against a bare gRPC echo",
     "pipeline": "environment steps through the whole system against its parts",
+    "learner": "updates of the running system against the bare update",
 }
 
 

@@ -1,0 +1,112 @@
+"""Learner: updates of the running system against the bare update, and against the device's peak.
+
+The replay ratio is so high that acting nearly always waits for learning. What its env servers and
+its own threads still take of the CPU is measured too.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+from learner.bench import subjects
+from learner.bench.alternation import Pace, alternate, rate, spread
+from learner.bench.bare_learner import BareLearner
+from learner.bench.row import Row, conditions
+from learner.bench.subjects import Subject
+from learner.bench.system import System
+from seedrl.config import LaunchConfig
+
+_PAGES_PER_INSERT = 16
+_LEARNING_BOUND = 1_000.0
+_MATRIX = 2_048
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """Pong with batches of 8 sequences, CartPole with 64."""
+    pong = subjects.scaled(
+        subjects.pong(),
+        launch=LaunchConfig(env_servers=1, envs_per_server=32, groups=2),
+        capacity_steps=20_000,
+        batch_sequences=8,
+    )
+    yield from rows(pong, pace)
+    cartpole = subjects.scaled(
+        subjects.cartpole(),
+        launch=LaunchConfig(env_servers=2, envs_per_server=16, groups=2),
+        capacity_steps=100_000,
+        batch_sequences=64,
+    )
+    yield from rows(cartpole, pace)
+
+
+def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
+    """Updates a second beside the bare update's, and the bare update's FLOP/s beside the peak."""
+    learning = dataclasses.replace(subject.config.learning, replay_ratio=_LEARNING_BOUND)
+    config = dataclasses.replace(subject.config, learning=learning)
+    learner = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+    learner.fill()
+    learner.learn()
+    product = _matrix_product()
+
+    def update() -> int:
+        learner.learn()
+        return 1
+
+    with System(config) as system:
+        system.run_until(lambda: system.parts.learning.updates > 0)
+        intervals = []
+
+        def run_system() -> float:
+            intervals.append(system.run(pace.seconds, by_updates=True))
+            return intervals[-1].updates / intervals[-1].seconds
+
+        results = alternate(
+            {
+                "system": run_system,
+                "update": lambda: rate(update, pace.seconds),
+                "product": lambda: rate(product, pace.seconds),
+            },
+            pace.rounds,
+        )
+    described = conditions(
+        config,
+        batch=f"{learning.batch_sequences} sequences",
+        messages=f"{config.launch.envs_per_server // config.launch.groups} environments each",
+        environments=f"{config.launch.env_servers} x {config.launch.envs_per_server} "
+        f"{subject.name}",
+    )
+    yield Row(
+        name=f"learner: {subject.name}, updates",
+        unit="updates/s",
+        limit_name="bare update",
+        ours=results["system"],
+        limits=results["update"],
+        target=0.95,
+        conditions=described,
+        details={"steps/s beside": spread([i.steps / i.seconds for i in intervals]).median},
+    )
+    flops = learner.flops_per_update
+    yield Row(
+        name=f"learner: {subject.name}, the update's products",
+        unit="FLOP/s",
+        limit_name=f"product of two matrices of {_MATRIX:,}",
+        ours=tuple(flops * updates for updates in results["update"]),
+        limits=tuple(results["product"]),
+        conditions=described,
+        details={"FLOP of an update": flops},
+    )
+
+
+def _matrix_product() -> Callable[[], int]:
+    """A product of two large matrices; returns its operations."""
+    matrix = jnp.ones((_MATRIX, _MATRIX), jnp.float32)
+    program = jax.jit(jnp.matmul)
+
+    def product() -> int:
+        program(matrix, matrix).block_until_ready()
+        return 2 * _MATRIX**3
+
+    product()
+    return product

@@ -1,0 +1,63 @@
+"""Operations counted by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from learner.bench.bare_learner import BareLearner
+from learner.bench.flops import count_flops
+from learner.bench.subjects import Subject
+
+
+def test_a_matrix_product() -> None:
+    left, right = jnp.ones((3, 4)), jnp.ones((4, 5))
+    assert count_flops(jnp.matmul, left, right) == 2 * 3 * 4 * 5
+
+
+def test_a_batch_of_products_contracts_one_axis() -> None:
+    left, right = jnp.ones((7, 3, 4)), jnp.ones((7, 4, 5))
+    assert count_flops(jnp.matmul, left, right) == 7 * 2 * 3 * 4 * 5
+
+
+def test_a_convolution() -> None:
+    images, kernel = jnp.ones((2, 84, 84, 4)), jnp.ones((8, 8, 4, 32))
+
+    def convolve(images: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            images, kernel, (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    assert count_flops(convolve, images, kernel) == 2 * (2 * 20 * 20 * 32) * (8 * 8 * 4)
+
+
+def test_a_loop_counts_each_round_and_what_is_jitted_inside() -> None:
+    matrix = jnp.ones((4, 4))
+
+    @jax.jit
+    def body(carry: jax.Array, _: None) -> tuple[jax.Array, None]:
+        return carry @ matrix, None
+
+    assert count_flops(lambda x: jax.lax.scan(body, x, None, length=10)[0], matrix) == 10 * 2 * 64
+
+
+def test_of_branches_the_longest_counts() -> None:
+    def choose(x: jax.Array) -> jax.Array:
+        return jax.lax.cond(x.sum() > 0, lambda y: y @ y @ y, lambda y: y, x)
+
+    assert count_flops(choose, jnp.ones((4, 4))) == 2 * 2 * 64
+
+
+def test_elementwise_work_does_not_count() -> None:
+    assert count_flops(jnp.tanh, jnp.ones((4, 4))) == 0
+
+
+def test_an_update_of_a_recurrent_network(tiny: Subject) -> None:
+    # A row passes a torso of 4 x 4, an LSTM of (4 + 2 actions + reward) x 16 and 4 x 16, and a head
+    # of two layers for the value and the two advantages, 4 x 4 + 4 x 1 and 4 x 4 + 4 x 2.
+    row = 2 * (4 * 4 + 7 * 16 + 4 * 16 + 4 * 4 + 4 * 1 + 4 * 4 + 4 * 2)
+    forward = 3 * 7 * row
+    # The target network runs over all 7 rows, as does the online one, whose 5 last rows have
+    # gradients: of weights and of inputs, as much again each, but for the inputs of the torso.
+    backward = 3 * 5 * (2 * row - 2 * 4 * 4)
+    flops = BareLearner(tiny, pages_per_insert=8).flops_per_update
+    assert flops == pytest.approx(2 * forward + backward, rel=0.05)

@@ -49,7 +49,7 @@ def check_ledger(line: dict[str, Any]) -> None:
     assert account["answered"] == kept + account["discarded"], account
     # No slot has more than a page that is not full.
     assert 0 <= account["partial"] <= 4 * 15, account
-    assert line.get("ledger/rejected", 0) == line.get("ledger/fenced", 0) == 0, line
+    assert line.get("ledger/rejected", 0) == line.get("ledger/duplicate", 0) == 0, line
 
 
 def saved(workdir: Path) -> Checkpoint:

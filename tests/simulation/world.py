@@ -212,7 +212,7 @@ class World:
         if num_live < min(offered, NUM_SLOTS):
             self.oracle.broken.append(f"{num_live} slots are leased, {offered} were offered")
         for slot in live:
-            if slot < TRAINING_SLOTS and slots.rows[slot] < before[slot] + 3:
+            if slot < TRAINING_SLOTS and slots.rows[slot] == before[slot]:
                 self.oracle.broken.append(f"slot {slot} does not get ahead")
         if (slots.epochs != epochs).any():
             self.oracle.broken.append("a stream broke although nothing was wrong")

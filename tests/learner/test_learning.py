@@ -11,6 +11,8 @@ from learner.learn_step import LearnerState
 from learner.learning import Learning
 from learner.rate_limiter import RateLimiter
 from learner.sharding import MappedPrograms
+from seedrl.agents.agent import WindowSpec
+from seedrl.replay.index import PageIndex
 
 
 class Metrics:
@@ -97,3 +99,20 @@ def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, _ = _learning([], Mailbox(FrozenParams((), 7)), is_ready=False)
     learning._limiter.acted(30)
     assert learning._limiter.owed_steps == 30
+
+
+def test_every_update_counts_against_what_is_owed() -> None:
+    learning, _ = _learning([0.0, 1.0, 0.0], Mailbox(FrozenParams((), 7)))
+    for trained_steps in (1, 2, 3):
+        assert learning.run_once()
+        assert learning._limiter.state().trained_steps == trained_steps
+
+
+def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
+    learning, _ = _learning([], Mailbox(FrozenParams((), 7)))
+    window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
+    learning._indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
+    plan = learning._plan([100, 101, 102], [0, 1, 2], rows=4)
+    # Slots 0 and 2 lie on shard 0, slot 1 on shard 1; the last row is padding, and 8 means none.
+    assert plan.index.tolist() == [[0, 8, 1, 8], [8, 0, 8, 8]]
+    assert [index.num_inserted for index in learning._indices] == [2, 1]

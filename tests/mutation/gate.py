@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.mutation.mutant import Mutant, mutated
 
 _NOT_COPIED = {"__pycache__", "build", "dist", "runs"}
-_FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILURE = re.compile(r"^(?:FAILED|ERROR) ([\w/]+\.py.*?)(?: - .*)?$", re.MULTILINE)
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
 
 
@@ -31,7 +31,7 @@ class Verdict(enum.Enum):
 
 
 class Result(NamedTuple):
-    """What became of a mutant, by which test (the last lines of output if none is named)."""
+    """What became of a mutant; which test killed it (the end of the output if it names none)."""
 
     mutant: Mutant
     verdict: Verdict
@@ -97,7 +97,8 @@ class Copy:
             _end_group(process)
         if verdict is Verdict.TIMED_OUT:
             self._forget_programs(start_of_files)
-        return _Run(verdict, _killer(process.returncode, output), time.monotonic() - start, output)
+        killer = _killer(process.returncode, output) if verdict is Verdict.KILLED else ""
+        return _Run(verdict, killer, time.monotonic() - start, output)
 
     def _forget_programs(self, since: float) -> None:
         # The process may have been ended while it wrote one.
@@ -137,8 +138,8 @@ def _verdict(returncode: int, output: str) -> Verdict:
     raise BrokenHarnessError(f"pytest ended with {returncode}:\n{output[-3000:]}")
 
 
-def _killer(returncode: int | None, output: str) -> str:
-    if returncode is not None and returncode < 0:
+def _killer(returncode: int, output: str) -> str:
+    if returncode < 0:
         return f"a crash with signal {-returncode}"
     found = _FAILURE.search(output)
     return found[1] if found else " ".join(output.split()[-20:])

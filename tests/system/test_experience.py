@@ -113,9 +113,10 @@ def test_every_row_sent_has_arrived_but_for_the_last_ones_of_broken_streams(
     experience: Experience,
 ) -> None:
     ledger = experience.outcome.ledger
-    assert ledger["sent"] == ledger["received"] + ledger["lost"]
+    lost = ledger.get("lost", 0)
+    assert ledger["sent"] == ledger["received"] + lost
     # One step of each group at most, when an env server is killed or told to stop.
-    assert 0 <= ledger["lost"] <= 5 + (TRAINING_SLOTS + EVALUATION_SLOTS)
+    assert 0 <= lost <= 5 + (TRAINING_SLOTS + EVALUATION_SLOTS)
 
 
 def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Experience) -> None:

@@ -70,8 +70,6 @@ MUTANTS = (
         "link = state.next",
         "A new page is linked to the successor of the page that it overwrites.",
         "a page knows the page that follows it (DESIGN 6)",
-        equivalent="a link is read only from pages of a sequence that was completed, and each "
-        "page of that but the last has been linked again since it was overwritten",
     ),
     Mutant(
         "padding_page_inserted",

@@ -88,6 +88,8 @@ def assemble(
         spec,
         num_training=config.serving.training_slots,
         num_evaluation=config.serving.evaluation_slots,
+        # In lock step every batch has all slots, and their pages fill up together.
+        rungs=1 if config.learning.lock_step else 3,
     )
     limiter = RateLimiter(
         replay_ratio=config.learning.replay_ratio,

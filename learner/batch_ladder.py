@@ -22,12 +22,12 @@ class BatchLadder:
       act_rows, page_rows: the compiled numbers of rows.
     """
 
-    def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int):
+    def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int, rungs: int = 3):
         self.padding_slot = num_training + num_evaluation
         sizes = {size for size in (num_training, num_evaluation) if size}
-        self.act_rows = tuple(sorted(sizes | set(ladder(max(sizes), factor=2, rungs=3))))
+        self.act_rows = tuple(sorted(sizes | set(ladder(max(sizes), factor=2, rungs=rungs))))
         # Pages of one group fill up together, so few sizes are enough: each costs two compilations.
-        self.page_rows = ladder(max(num_training, 1), factor=4, rungs=3)
+        self.page_rows = ladder(max(num_training, 1), factor=4, rungs=rungs)
         self._example = example_timestep(spec)
 
     def padding_batch(self, rows: int) -> tuple[np.ndarray, np.ndarray, TimeStep]:

@@ -16,9 +16,6 @@ from learner.rate_limiter import RateLimiter
 from learner.recorder import Recorder
 from learner.snapshots import Snapshot, Snapshots
 
-# At the end of the run, how long to wait for the main thread to notice.
-_REST_SECONDS = 0.2
-
 
 class LockStep:
     """One thread's work: `run_once` is a round, and the body of its loop.
@@ -35,33 +32,23 @@ class LockStep:
         lobby: Lobby,
         limiter: RateLimiter,
         recorder: Recorder | None,
-        total_steps: int,
     ):
         self._acting = acting
         self._learning = learning
         self._lobby = lobby
         self._limiter = limiter
         self._recorder = recorder
-        self._total_steps = total_steps
         self.snapshots = Snapshots(self.snapshot)
 
     def run_once(self) -> None:
-        """Acts on the next batch, if one comes soon, and learns what it owes; until the end."""
-        if self._acting.training_steps < self._total_steps:
-            self._round()
-        else:
-            self._lobby.next_batch(
-                is_training_allowed=False, is_evaluation_allowed=False, timeout=_REST_SECONDS
-            )
-        self.snapshots.answer()
-
-    def _round(self) -> None:
+        """Acts on the next batch, if one comes soon, and learns what it owes."""
         acted = self._acting.run_once()
         if acted is not None and self._recorder is not None:
             self._recorder.append(acted.batch, acted.actions)
         while self._learning.run_once():
             # At once, so that what is acted on next knows whether the update was applied.
             self._learning.settle()
+        self.snapshots.answer()
 
     def snapshot(self, with_replay: bool) -> Snapshot:
         """A copy of everything. For the owning thread, or after it has ended."""

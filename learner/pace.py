@@ -39,9 +39,7 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
     )
 
 
-def in_lock_step(
-    parts: Parts, lobby: Lobby, recorder: Recorder | None, *, total_steps: int
-) -> Pace:
+def in_lock_step(parts: Parts, lobby: Lobby, recorder: Recorder | None) -> Pace:
     """Acting and learning in turn; see `learner.lock_step`."""
     lock_step = LockStep(
         parts.acting,
@@ -49,7 +47,6 @@ def in_lock_step(
         lobby=lobby,
         limiter=parts.limiter,
         recorder=recorder,
-        total_steps=total_steps,
     )
     # Limiter and channel stay open: a round that has begun is finished, so that it can be saved.
     return Pace({"lock step": lock_step.run_once}, lock_step.snapshots, lobby.wake)

@@ -122,6 +122,10 @@ class Serving:
                 self.ledger["restored"] += self._open_rows(group)
         return lease
 
+    def seeds(self, group: Group) -> list[int]:
+        """A seed for each environment of the group; see `SlotTable.seeds`."""
+        return self.slots.seeds(group, is_lock_step=self._is_lock_step)
+
     def end(self, lease: Lease) -> None:
         """Closes a lease: strikes what it has queued and discards its open pages."""
         if lease.ended:

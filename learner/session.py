@@ -58,9 +58,8 @@ class Session:
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.limiter
         self.failed = threading.Event()
-        total_steps = config.learning.total_steps
         self._pace = (
-            in_lock_step(self._parts, lobby, recorder, total_steps=total_steps)
+            in_lock_step(self._parts, lobby, recorder)
             if config.learning.lock_step
             else free_running(self._parts, lobby)
         )

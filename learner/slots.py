@@ -86,6 +86,8 @@ class SlotTable:
         self.last_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
         self.acted_step_type = self.last_step_type.copy()
         self.cut: list[int] = []
+        # Streams of which a row was taken, before the present one.
+        self._num_used = np.zeros(self.num_slots, np.int64)
         # Streams without a lease that a new one may go on with.
         self._is_resting = np.zeros(self.num_slots, bool)
         self._leases = 0
@@ -144,6 +146,7 @@ class SlotTable:
             self.last_step_type[slots] = self.acted_step_type[slots]
         else:
             self.cut.extend(self._streams(slots[self._is_resting[slots]]).tolist())
+            self._num_used[slots] += self.rows[slots] > 0
             self.epochs[slots] += 1
             self.rows[slots] = 0
             # A stream begins as if an episode had just ended: its first row must be FIRST.
@@ -152,11 +155,14 @@ class SlotTable:
         is_evaluation = bool(slots[0] >= self.num_training)
         return Group(lease, len(lease.groups), slots, streams, is_evaluation)
 
-    def seeds(self, group: Group) -> list[int]:
-        """A seed below 2^31 per environment of the group, never given before in this run."""
-        return [
-            environment_seed(self.seed, int(slot), int(self.epochs[slot])) for slot in group.slots
-        ]
+    def seeds(self, group: Group, *, is_lock_step: bool = False) -> list[int]:
+        """A seed below 2^31 per environment of the group, never given before in this run.
+
+        In lock step it is given again if no row came of it: then it does not matter whether an env
+        server was lost before the first batch, while the learner compiled, say.
+        """
+        lives = self._num_used + 1 if is_lock_step else self.epochs
+        return [environment_seed(self.seed, int(slot), int(lives[slot])) for slot in group.slots]
 
     def end(self, lease: Lease) -> None:
         """Ends a lease. Slots whose step is being computed stay taken until `release`."""

@@ -153,7 +153,7 @@ class Stream:
             groups=[
                 seedrl_pb2.Group(
                     slots=group.slots.tolist(),
-                    seeds=self._lobby.serving.slots.seeds(group),
+                    seeds=self._lobby.serving.seeds(group),
                     evaluation=group.evaluation,
                     first_row=lease.played_from or 0,
                 )

@@ -69,6 +69,11 @@ def test_every_batch_that_can_come_fits(training: int, evaluation: int) -> None:
     assert sizes.page_rows[-1] == max(training, 1)
 
 
+def test_one_rung_is_one_shape() -> None:
+    sizes = BatchLadder(SPEC, num_training=8, num_evaluation=0, rungs=1)
+    assert sizes.act_rows == sizes.page_rows == (8,)
+
+
 def test_groups_are_laid_one_after_another_and_the_rest_is_padding() -> None:
     slots, positions, timestep = _ladder().stage(_batch([5, 6], [2]))
     assert slots.tolist() == [5, 6, 2] + [11] * (len(slots) - 3)

@@ -57,29 +57,20 @@ class Learning:
 class Run:
     """LockStep over such parts, and what it has called, in order."""
 
-    def __init__(self, owed: list[int], *, total_steps: int = 100) -> None:
+    def __init__(self, owed: list[int]) -> None:
         self.calls: list[str] = []
         acting = Acting(self.calls, owed)
         parts: dict[str, Any] = {
             "acting": acting,
             "learning": Learning(self.calls, acting),
-            "lobby": SimpleNamespace(
-                next_batch=self._next_batch, streams_state=lambda: {"num_batches": 3}
-            ),
+            "lobby": SimpleNamespace(streams_state=lambda: {"num_batches": 3}),
             "limiter": SimpleNamespace(state=lambda: RateLimiterState(8, 4, 0.5)),
             "recorder": SimpleNamespace(
                 append=lambda batch, actions: self.calls.append(f"record {batch} {actions}"),
                 sync=lambda: self.calls.append("sync"),
             ),
         }
-        self.lock_step = LockStep(**parts, total_steps=total_steps)
-
-    def _next_batch(
-        self, *, is_training_allowed: bool, is_evaluation_allowed: bool, timeout: float
-    ) -> None:
-        assert not (is_training_allowed or is_evaluation_allowed)
-        assert 0 < timeout < 1
-        self.calls.append("rest")
+        self.lock_step = LockStep(**parts)
 
 
 def test_a_round_learns_all_that_its_batch_has_come_to_owe() -> None:
@@ -88,14 +79,6 @@ def test_a_round_learns_all_that_its_batch_has_come_to_owe() -> None:
         run.lock_step.run_once()
     update = ["learn", "settle"]
     assert run.calls == ["act", "record 4 actions", "act", "record 8 actions", *update, *update]
-
-
-def test_the_run_ends_with_the_batch_that_reaches_its_steps() -> None:
-    run = Run([1, 1, 1], total_steps=2 * STEPS - 1)
-    for _ in range(4):
-        run.lock_step.run_once()
-    heard = [call for call in run.calls if call in ("act", "learn", "rest")]
-    assert heard == ["act", "learn", "act", "learn", "rest", "rest"]
 
 
 def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
@@ -114,9 +97,8 @@ def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
     assert run.calls[-1] == "snapshot True"  # asked for once, taken once
 
 
-def test_snapshots_are_taken_after_the_end_too() -> None:
-    run = Run([0], total_steps=1)
-    run.lock_step.run_once()
+def test_snapshots_are_taken_when_no_batch_comes_too() -> None:
+    run = Run([])
     answer = run.lock_step.snapshots.request(with_replay=False)
     run.lock_step.run_once()
     assert len(answer.take_all(timeout=0.0)) == 1

@@ -174,6 +174,26 @@ def test_a_player_that_comes_back_goes_on_where_it_was() -> None:
     _check(serving)
 
 
+def test_an_env_server_lost_before_its_first_batch_leaves_no_trace() -> None:
+    """It would, if its successor's environments had other seeds; later, they must have."""
+    serving = _serving()
+    seeds, streams = [], []
+    for _ in range(2):
+        lease = serving.lease(4, 2, "environments")
+        for group in lease.groups:
+            _step(serving, group, FIRST)
+        seeds.append([seed for group in lease.groups for seed in serving.seeds(group)])
+        streams.extend(stream for group in lease.groups for stream in group.streams.tolist())
+        serving.end(lease)
+    assert len(set(streams)) == 8  # nothing may be told of one that holds for the other
+    _act(serving, [lease := serving.lease(4, 2, "environments")], FIRST)
+    seeds.append([seed for group in lease.groups for seed in serving.seeds(group)])
+    serving.end(lease)
+    later = [serving.seeds(group) for group in serving.lease(4, 2, "environments").groups]
+    assert seeds[0] == seeds[1] == seeds[2]
+    assert not set(seeds[0]) & {seed for seeds in later for seed in seeds}
+
+
 def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
     serving = _serving()
     stays = _play(serving, num_envs=3)

@@ -1,0 +1,232 @@
+"""Lock step through the real programs: one seed, one input, one result, whatever kills the learner.
+
+The network is recurrent, the exploration ε-greedy and the replay prioritized. Sequences reach over
+two pages, the replay wraps around, and the parameters that act are not always the newest.
+
+SEEDRL_KILL_POINTS=10 also runs ten runs that are killed once each (about three minutes).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from learner.digest import digests, stored
+from seedrl.checkpoints import latest
+from seedrl.types import StepType
+from seedrl.wire.recording import Recording, RecordLayout
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import processes
+from processes import TINY, TRAIN, Program, Programs
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
+
+PAGE_STEPS, NUM_SLOTS, TOTAL_STEPS = 8, 4, 400
+LOCK_STEP = (
+    *TINY,
+    "--learning.lock-step",
+    "--checkpoint-replay",
+    "--serving.evaluation-slots=0",
+    # Each environment with random numbers of its own, so that it does not matter who its
+    # neighbours are.
+    "--environment.vectorization=sync",
+    f"--agent.stride={PAGE_STEPS}",
+    "--agent.target-update-interval=7",
+    "--replay.capacity-steps=256",
+    "--learning.publish-every-updates=3",
+    f"--learning.total-steps={TOTAL_STEPS}",
+)
+
+
+class Kill(NamedTuple):
+    """When a learner gets SIGKILL: as soon as a checkpoint of at least `saved` batches is complete.
+
+    Its input ends `ahead` batches later: with none it is at rest then, otherwise still busy.
+    """
+
+    saved: int
+    ahead: int = 0
+
+
+# Learning starts with batch 17, when every slot has written two pages.
+KILLS = {
+    "before the first page": Kill(1),
+    "in the middle of the first page": Kill(PAGE_STEPS - 1),
+    "at the end of a page": Kill(PAGE_STEPS),
+    "before the first update": Kill(2 * PAGE_STEPS),
+    "after the first updates": Kill(3 * PAGE_STEPS + 1),
+    "between two copies of the parameters": Kill(40),
+    "in the middle of a page": Kill(6 * PAGE_STEPS + 5),
+    "right after a checkpoint": Kill(60, ahead=40),
+    "after the replay has wrapped around": Kill(91),
+    "near the end": Kill(103),
+}
+CASES = {"twice": [Kill(PAGE_STEPS - 1), Kill(6 * PAGE_STEPS + 5, ahead=40)]}
+for name, kill in list(KILLS.items())[: int(os.environ.get("SEEDRL_KILL_POINTS", "0"))]:
+    CASES[name] = [kill]
+
+
+class Reference(NamedTuple):
+    """An uninterrupted run on real environments, and what it recorded."""
+
+    digests: dict[str, str]
+    recording: Path
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    with Programs(tmp_path_factory.mktemp("programs")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def reference(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    (workdir,) = train(programs, tmp_path_factory.mktemp("reference"), ["--env-servers", "2"])
+    return Reference(digests_of(workdir), workdir / "recording")
+
+
+def train(programs: Programs, folder: Path, *flags: Sequence[str]) -> list[Path]:
+    """Runs with these flags, side by side on real environments; their folders.
+
+    A busy machine may starve an env server until its connection breaks. A run that has lost one has
+    had another input, which its recording tells; such a run is begun again, twice at most.
+    """
+    workdirs: dict[int, Path] = {}
+    for attempt in range(3):
+        started = {}
+        for index in set(range(len(flags))) - workdirs.keys():
+            workdir = folder / f"run_{index}_{attempt}"
+            command = (*TRAIN, "cartpole_r2d2", "--workdir", workdir, *LOCK_STEP, *flags[index])
+            started[index] = workdir, programs(*command, "--learning.record")
+        for index, (workdir, run) in started.items():
+            assert run.end() == 0, run.stderr
+            if "an env server was lost" not in run.stderr:
+                workdirs[index] = workdir
+    return [workdirs[index] for index in range(len(flags))]
+
+
+def digests_of(workdir: Path) -> dict[str, str]:
+    found = latest(workdir / "checkpoints")
+    assert found is not None
+    assert TOTAL_STEPS <= found.meta["env_steps"] < TOTAL_STEPS + NUM_SLOTS
+    return digests(stored(found))
+
+
+class Saved(NamedTuple):
+    """The batches and updates behind a complete checkpoint."""
+
+    batches: int = 0
+    updates: int = 0
+
+
+def newest(workdir: Path) -> Saved:
+    found = [Saved()]
+    for meta in workdir.glob("checkpoints/[0-9]*/meta.json"):
+        with suppress(FileNotFoundError):  # it has just been replaced by a newer one
+            content = json.loads(meta.read_bytes())
+            found.append(Saved(content["meta"]["streams"]["num_batches"], content["step"]))
+    return max(found)
+
+
+def test_a_seed_decides_every_bit_and_another_seed_decides_otherwise(
+    programs: Programs, reference: Reference, tmp_path: Path
+) -> None:
+    # In other groups: neither who waits for whom nor who has which slot matters.
+    again, other = train(
+        programs,
+        tmp_path,
+        ["--env-servers", "2", "--groups", "1"],
+        ["--env-servers", "2", "--seed", "1"],
+    )
+    assert digests_of(again) == reference.digests
+    differing = digests_of(other)
+    same = {part for part, digest in differing.items() if digest == reference.digests[part]}
+    assert same <= {"updates"}  # their number
+
+
+@pytest.mark.parametrize("kills", CASES.values(), ids=CASES.keys())
+def test_a_run_that_is_killed_and_played_its_input_equals_the_uninterrupted_one(
+    programs: Programs, reference: Reference, tmp_path: Path, kills: Sequence[Kill]
+) -> None:
+    workdir, played = tmp_path / "run", tmp_path / "played"
+    address = f"unix:{tmp_path}/socket"
+    flags = ("--workdir", workdir, "--bind", address, *LOCK_STEP, "--learning.record")
+    flags = (*flags, "--checkpoint.interval-seconds", 0.05)
+    players: list[Program] = []
+    for number, kill in enumerate(kills):
+        hand_over(reference.recording, played, kill.saved + kill.ahead)
+        learner = programs("learner", "cartpole_r2d2", *flags)
+        players = players or [
+            programs("envs_server", "--learner", address, "--play", played, "--num-envs", *some)
+            for some in ((1, "--groups", 1), (3, "--groups", 2))
+        ]
+        wait_for_checkpoint(workdir, kill.saved, learner, players)
+        learner.signal(signal.SIGKILL)
+        assert learner.end() == -signal.SIGKILL
+        saved = newest(workdir)
+        print(f"kill {number}: {describe(reference.recording, saved)}")
+        assert kill.saved <= saved.batches <= kill.saved + kill.ahead
+    played.write_bytes(reference.recording.read_bytes())
+    learner = programs("learner", "cartpole_r2d2", *flags, "--resume", "must")
+    while learner.process.poll() is None and all_play(players):
+        with suppress(subprocess.TimeoutExpired):
+            learner.end(seconds=0.1)
+    assert learner.end() == 0, learner.stderr
+    assert [player.end(seconds=30) for player in players] == [0, 0]
+    print(f"digest: {digests_of(workdir)['all']}")
+    assert digests_of(workdir) == reference.digests
+    # It recorded what it was played, over all of its sessions.
+    assert records(workdir / "recording") == records(reference.recording)
+
+
+def wait_for_checkpoint(
+    workdir: Path, num_batches: int, learner: Program, players: Sequence[Program]
+) -> None:
+    processes.wait_for(
+        lambda: all_play(players) and newest(workdir).batches >= num_batches, learner
+    )
+
+
+def all_play(players: Sequence[Program]) -> bool:
+    """Without a player all would wait for ever: so it fails here, with the player's last words."""
+    for player in players:
+        assert player.process.poll() in (None, 0), player.stderr
+    return True
+
+
+def hand_over(recording: Path, played: Path, num_batches: int) -> None:
+    """Lets the players have the first `num_batches` of a recording."""
+    with Recording(recording) as opened:
+        header = opened.header
+    size = RecordLayout(header.spec, NUM_SLOTS).num_bytes
+    played.write_bytes(header.encode() + records(recording)[: num_batches * size])
+
+
+def records(recording: Path) -> bytes:
+    """All records of a recording; the header before them names the streams."""
+    return recording.read_bytes().partition(b"\n")[2]
+
+
+def describe(recording: Path, saved: Saved) -> str:
+    """Where in the run a checkpoint lies."""
+    with Recording(recording) as opened:
+        last = opened.read(saved.batches - 1)
+        total = opened.num_records
+    assert last is not None
+    types = [StepType(step_type).name for step_type in last.timestep.step_type]
+    return (
+        f"saved after {saved.batches} of {total} batches and {saved.updates} updates, at row "
+        f"{saved.batches % PAGE_STEPS} of a page, slots after {', '.join(types)}"
+    )

@@ -2,8 +2,8 @@
 
 They are built and stepped as an env server does, with random actions, but nobody looks at what
 comes of it. First it prints `{"ready": true}`. Each line on stdin is a number of seconds to step
-for, and is answered by a line of JSON, `{"steps": S, "seconds": T}`; rows that only start the next
-episode are not steps. The end of stdin is the end.
+for, and is answered by a line of JSON, `{"steps": S, "seconds": T, "cpu_seconds": C}`; rows that
+only start the next episode are not steps. The end of stdin is the end.
 """
 
 import json
@@ -49,10 +49,11 @@ class Options:
 
 
 class Stepped(NamedTuple):
-    """Environment steps taken, and the seconds that they took."""
+    """Environment steps taken, the seconds that they took, and those of the CPU."""
 
     steps: int
     seconds: float
+    cpu_seconds: float
 
 
 class Stepper:
@@ -71,13 +72,13 @@ class Stepper:
 
     def run(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> Stepped:
         """Steps every group at least once, and goes on for `seconds`."""
-        start, steps = clock(), 0
+        start, cpu_start, steps = clock(), time.process_time(), 0
         while True:
             for index in range(len(self._groups)):
                 steps += self._step(index)
             elapsed = clock() - start
             if elapsed >= seconds:
-                return Stepped(steps, elapsed)
+                return Stepped(steps, elapsed, time.process_time() - cpu_start)
 
     def _step(self, index: int) -> int:
         self._number += 1

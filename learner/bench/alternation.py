@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+_TICK_SECONDS = 0.002
+_PATIENCE_SECONDS = 60.0
+
 
 class Pace(NamedTuple):
     """How long to measure: `seconds` for each thing in each of `rounds` rounds."""
@@ -55,6 +58,25 @@ def rate(
     while (elapsed := clock() - start) < seconds:
         amount += work()
     return amount / elapsed
+
+
+def growth(
+    count: Callable[[], float],
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """How much a second somebody else adds to a count, over `seconds` and until it has grown.
+
+    Raises RuntimeError if it has not grown after a minute.
+    """
+    before, start = count(), clock()
+    sleep(seconds)
+    while (after := count()) == before:
+        if clock() - start > seconds + _PATIENCE_SECONDS:
+            raise RuntimeError(f"nothing was done for {_PATIENCE_SECONDS:.0f} seconds")
+        sleep(_TICK_SECONDS)
+    return (after - before) / (clock() - start)
 
 
 def serial(*rates: float) -> float:

@@ -16,6 +16,7 @@ from learner.bench.row import Row, conditions
 from learner.bench.subjects import Subject
 from learner.serving import Batch
 from learner.slots import SlotTable
+from seedrl.config import ServingConfig
 from seedrl.config_checks import page_steps
 from seedrl.types import Page, TimeStep
 
@@ -28,7 +29,7 @@ def run(pace: Pace) -> Iterator[Row]:
 
 def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
     """A row for each batch shape of the subject."""
-    actor = Actor(subject)
+    actor = Actor(subject, subject.config.serving)
     for num_rows in actor.ladder.act_rows:
         yield _row(subject, actor, num_rows, pace)
 
@@ -36,8 +37,8 @@ def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
 class Actor:
     """The acting thread's program without the thread. Owns an acting state; used by one thread."""
 
-    def __init__(self, subject: Subject):
-        serving = subject.config.serving
+    def __init__(self, subject: Subject, serving: ServingConfig):
+        """`serving` says how many slots there are."""
         self._agent = subject.config.agent.build(subject.spec)
         self.ladder = BatchLadder(
             subject.spec,

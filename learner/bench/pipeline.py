@@ -55,13 +55,7 @@ class Measured(NamedTuple):
 
 def run(pace: Pace) -> Iterator[Row]:
     """Pong with 64 environments a message, then CartPole; replay ratio 1."""
-    pong = subjects.scaled(
-        subjects.pong(),
-        launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
-        capacity_steps=20_000,
-        batch_sequences=8,
-    )
-    yield from rows(pong, pace, targets={"null": 0.85, "acting": 0.85, "learning": 0.85})
+    yield from rows(pong(), pace, targets={"null": 0.85, "acting": 0.85, "learning": 0.85})
     cartpole = subjects.scaled(
         subjects.cartpole(),
         launch=LaunchConfig(env_servers=2, envs_per_server=128, groups=2),
@@ -69,6 +63,16 @@ def run(pace: Pace) -> Iterator[Row]:
         batch_sequences=64,
     )
     yield from rows(cartpole, pace, targets={"learning": 0.7})
+
+
+def pong() -> Subject:
+    """Pong with 64 environments a message, small batches and a small replay."""
+    return subjects.scaled(
+        subjects.pong(),
+        launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
+        capacity_steps=20_000,
+        batch_sequences=8,
+    )
 
 
 def rows(subject: Subject, pace: Pace, *, targets: Mapping[str, float]) -> Iterator[Row]:
@@ -83,7 +87,7 @@ def rows(subject: Subject, pace: Pace, *, targets: Mapping[str, float]) -> Itera
             ours=measured.rates[key],
             limits=tuple(_composed(*rates) for rates in zip(*parts, strict=True)),
             target=targets.get(key),
-            conditions=_conditions(subject, key),
+            conditions=described(subject, key),
             details={
                 **{f"{part}/s": spread(measured.rates[part]).median for part in figure.parts},
                 **_latency(measured.intervals[key]),
@@ -101,12 +105,12 @@ def measure(subject: Subject, pace: Pace) -> Measured:
 
     with contextlib.ExitStack() as stack:
         null, acting, learning = (
-            stack.enter_context(System(config)) for config in _configs(subject.config)
+            stack.enter_context(System(config)) for config in configs(subject.config)
         )
         stepping = stack.enter_context(RawStepping(subject.config))
         learning.run_until(lambda: learning.parts.learning.updates > 0)
         network = bare_forward(subject, acting.served.config.serving.training_slots // 2)
-        update = _bare_update(subject)
+        update = bare_update(subject)
         rates = alternate(
             {
                 "stepping": lambda: stepping.rate(pace.seconds),
@@ -121,7 +125,7 @@ def measure(subject: Subject, pace: Pace) -> Measured:
     return Measured(rates, intervals)
 
 
-def _configs(config: Config) -> tuple[Config, Config, Config]:
+def configs(config: Config) -> tuple[Config, Config, Config]:
     """The configurations of the three systems: null, acting, learning."""
     learning = dataclasses.replace(config.learning, replay_ratio=_ACTING_ONLY)
     acting = dataclasses.replace(config, learning=learning)
@@ -129,7 +133,7 @@ def _configs(config: Config) -> tuple[Config, Config, Config]:
     return dataclasses.replace(acting, agent=agent), acting, config
 
 
-def _bare_update(subject: Subject) -> Callable[[], float]:
+def bare_update(subject: Subject) -> Callable[[], float]:
     """An update; returns the environment steps that it makes up for."""
     learner = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
     learner.fill()
@@ -150,7 +154,8 @@ def _composed(stepping: float, *computing: float) -> float:
     return min(stepping, serial(*computing))
 
 
-def _conditions(subject: Subject, key: str) -> Conditions:
+def described(subject: Subject, key: str) -> Conditions:
+    """What the figure of that key was measured with."""
     config = subject.config
     launch = config.launch
     fields: dict[str, object] = {} if key == "learning" else {"replay_ratio": 0.0}

@@ -59,12 +59,22 @@ class RawStepping:
 
     def rate(self, seconds: float) -> float:
         """Lets all processes step for `seconds`; environment steps per second of all together."""
+        return sum(answer["steps"] / answer["seconds"] for answer in self._step(seconds))
+
+    def cpu_seconds_per_step(self, seconds: float) -> float:
+        """Lets all processes step for `seconds`; what a step took of the CPU."""
+        answers = self._step(seconds)
+        return float(
+            sum(answer["cpu_seconds"] for answer in answers)
+            / sum(answer["steps"] for answer in answers)
+        )
+
+    def _step(self, seconds: float) -> list[dict[str, Any]]:
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{seconds}\n")
             process.stdin.flush()
-        answers = [_read(process) for process in self._processes]
-        return sum(answer["steps"] / answer["seconds"] for answer in answers)
+        return [_read(process) for process in self._processes]
 
     def _end(self) -> None:
         for process in self._processes:

@@ -5,19 +5,30 @@ import dataclasses
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from learner.cli import fleet
+from learner.cli.child import Command
 from learner.cli.fleet import Fleet
 from learner.cli.supervisor import Supervisor
 from learner.lobby import Lobby
 from learner.service import Service
 from learner.serving import Serving
 from learner.slots import SlotTable
-from seedrl.config import Config
+from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_checks import check, page_steps
 
 _START_SECONDS = 300.0
+
+
+class Commands(Protocol):
+    """See `learner.cli.fleet.commands`."""
+
+    def __call__(
+        self, planned: Fleet, environment: EnvironmentConfig, /, *, address: str, logs: Path
+    ) -> list[Command]:
+        """The env servers' command lines."""
+        ...
 
 
 class ServedFleet:
@@ -29,8 +40,10 @@ class ServedFleet:
       lobby: where the env servers' steps arrive. Nobody answers them but the caller.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, commands: Commands = fleet.commands):
+        """`commands` gives the env servers' command lines, as `learner.cli.fleet.commands` does."""
         launch = config.launch
+        self._commands = commands
         num_envs = launch.env_servers * launch.envs_per_server
         self._stack = contextlib.ExitStack()
         self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
@@ -51,7 +64,7 @@ class ServedFleet:
             service = Service(self.lobby, self.config.serving)
             service.start()
             stack.callback(service.stop, grace_seconds=0.0)
-            commands = fleet.commands(
+            commands = self._commands(
                 self._fleet,
                 self.config.environment,
                 address=address,

@@ -1,6 +1,7 @@
 """The whole system: real env servers, and in this process the learner that serves them."""
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +10,9 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from learner.assembly import assemble
-from learner.bench.served_fleet import ServedFleet
+from learner.bench.cpu import tree_seconds
+from learner.bench.served_fleet import Commands, ServedFleet
+from learner.cli import fleet
 from learner.geometry import plan_geometry
 from learner.metrics import Metrics
 from learner.worker import Worker
@@ -28,12 +31,14 @@ class Interval(NamedTuple):
       steps: environment steps.
       updates: updates.
       seconds: how long it took.
+      cpu_seconds: what this process and all that it has started took of the CPU.
       metrics: as the run's metrics report them.
     """
 
     steps: int
     updates: int
     seconds: float
+    cpu_seconds: float
     metrics: dict[str, float]
 
 
@@ -44,8 +49,9 @@ class System:
     servers wait for actions.
     """
 
-    def __init__(self, config: Config):
-        self.served = ServedFleet(config)
+    def __init__(self, config: Config, commands: Commands = fleet.commands):
+        """For `commands` see `ServedFleet`."""
+        self.served = ServedFleet(config, commands)
         self._stack = contextlib.ExitStack()
         self._failed = threading.Event()
 
@@ -83,7 +89,7 @@ class System:
         self._stack.close()
 
     def run(self, seconds: float, *, by_updates: bool = False) -> Interval:
-        """Lets the system run, and measures for `seconds` after it has got going.
+        """Lets the system run, and measures for `seconds` after it has got going: at least a step.
 
         With `by_updates` the interval begins and ends with an update: acting runs ahead of learning
         by a few updates, which would count for much of a short interval.
@@ -93,13 +99,18 @@ class System:
             if by_updates:
                 self._await_update()
             self._flush()
+            cpu_start = tree_seconds(os.getpid())
             before, start = self._counts(), time.perf_counter()
             self._failed.wait(seconds)
+            self._await(lambda: self._counts()[0] > before[0])
             if by_updates:
                 self._await_update()
             after, end = self._counts(), time.perf_counter()
+            cpu_seconds = tree_seconds(os.getpid()) - cpu_start
             metrics = self._flush()
-        return Interval(after[0] - before[0], after[1] - before[1], end - start, metrics)
+        return Interval(
+            after[0] - before[0], after[1] - before[1], end - start, cpu_seconds, metrics
+        )
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         """Lets the system run until `condition`."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.bench.alternation import Pace, alternate, spread
+from learner.bench.alternation import Pace, alternate, growth, spread
 from learner.bench.echo import EchoServer
 from learner.bench.null_agent import NullAgentConfig
 from learner.bench.row import Conditions, Row
@@ -109,12 +109,11 @@ class Answering:
         thread = threading.Thread(target=self._run, args=(stop,), name="answering", daemon=True)
         thread.start()
         time.sleep(_RAMP_SECONDS)
-        before, start = self.num_messages, time.perf_counter()
-        time.sleep(seconds)
-        after, end = self.num_messages, time.perf_counter()
-        stop.set()
-        thread.join()
-        return (after - before) / (end - start)
+        try:
+            return growth(lambda: self.num_messages, seconds)
+        finally:
+            stop.set()
+            thread.join()
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -129,11 +128,10 @@ class Answering:
 def _echo_rate(echo: EchoServer, seconds: float) -> float:
     echo.is_open.set()
     time.sleep(_RAMP_SECONDS)
-    before, start = sum(echo.num_answered), time.perf_counter()
-    time.sleep(seconds)
-    after, end = sum(echo.num_answered), time.perf_counter()
-    echo.is_open.clear()
-    return (after - before) / (end - start)
+    try:
+        return growth(lambda: sum(echo.num_answered), seconds)
+    finally:
+        echo.is_open.clear()
 
 
 @contextlib.contextmanager

@@ -25,6 +25,8 @@ BENCHMARKS = {
     "wire": "messages against a bare gRPC echo",
     "pipeline": "environment steps through the whole system against its parts",
     "learner": "updates of the running system against the bare update",
+    "scaling": "many env servers that sleep against linear scaling",
+    "useful": "CPU time that stepping and compiled programs need against all that is spent",
 }
 
 

@@ -61,6 +61,8 @@ def client_options(max_message_bytes: int) -> list[Option]:
         ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.enable_retries", 0),
+        # A connection of its own, also beside other env servers of the same process.
+        ("grpc.use_local_subchannel_pool", 1),
         # A proxy meant for the web must not stand between an env server and its learner.
         ("grpc.enable_http_proxy", 0),
     ]

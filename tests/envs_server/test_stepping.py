@@ -29,7 +29,8 @@ def test_rows_that_start_an_episode_are_not_steps() -> None:
     stepper = Stepper([ending_every_third_step(4, taken)], 4)
     times = iter([0.0, *[0.1] * 8, 1.0])
     # Nine steps of four, of which the third, sixth and ninth start an episode of environment 0.
-    assert stepper.run(1.0, clock=lambda: next(times)) == Stepped(9 * 4 - 3, 1.0)
+    stepped = stepper.run(1.0, clock=lambda: next(times))
+    assert stepped == Stepped(9 * 4 - 3, 1.0, stepped.cpu_seconds)
     assert len(taken) == 9
     assert set(np.unique(taken)) == set(range(6))
 
@@ -58,3 +59,4 @@ def test_the_process_answers_each_line() -> None:
     assert len(answers) == 2
     for answer in answers:
         assert answer["steps"] > 0 and answer["seconds"] >= 0.001
+        assert answer["cpu_seconds"] > 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from learner.bench.alternation import Spread, alternate, rate, ratios, serial, spread
+from learner.bench.alternation import Spread, alternate, growth, rate, ratios, serial, spread
 
 
 def test_things_are_measured_in_turn_and_every_other_round_backwards() -> None:
@@ -39,6 +39,35 @@ def test_a_rate_is_the_amount_over_the_time_that_it_took() -> None:
 def test_work_is_done_at_least_once() -> None:
     times = iter([0.0, 2.0])
     assert rate(lambda: 3, 0.001, clock=lambda: next(times)) == 1.5
+
+
+class Timeline:
+    """A clock that only sleeping advances, and a count that grows by 10 at each given time."""
+
+    def __init__(self, *growing: float) -> None:
+        self.now, self._growing = 100.0, growing
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def count(self) -> float:
+        return 7 + 10 * sum(self.now - 100.0 >= moment for moment in self._growing)
+
+    def growth(self, seconds: float) -> float:
+        return growth(self.count, seconds, clock=lambda: self.now, sleep=self.sleep)
+
+
+def test_growth_is_what_came_on_top_over_the_time() -> None:
+    assert Timeline(0.5, 1.5, 1.75).growth(2.0) == 15.0
+
+
+def test_growth_waits_for_the_first_of_it() -> None:
+    assert Timeline(10.0).growth(1.0) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_growth_gives_up() -> None:
+    with pytest.raises(RuntimeError, match="nothing was done for 60 seconds"):
+        Timeline(62.0).growth(1.0)
 
 
 def test_serial_rates_add_their_times() -> None:

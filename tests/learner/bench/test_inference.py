@@ -23,7 +23,7 @@ def test_there_is_a_row_for_each_batch_shape(tiny: Subject, pace: Pace) -> None:
 
 
 def test_acting_writes_what_it_saw_into_the_open_page(tiny: Subject) -> None:
-    actor = Actor(tiny)
+    actor = Actor(tiny, tiny.config.serving)
     actions = [actor.act(make_batch(tiny, 3)) for _ in range(2)]
     pages = actor.pages()
     for position, action in enumerate(actions):

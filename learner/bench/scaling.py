@@ -1,0 +1,124 @@
+"""Scaling: env servers that sleep, from few to many, against as many times what one could do."""
+
+import dataclasses
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from learner.bench.alternation import Pace, spread
+from learner.bench.machine import num_cores
+from learner.bench.null_agent import NullAgentConfig
+from learner.bench.row import Row, conditions
+from learner.bench.system import System
+from learner.cli import fleet
+from learner.cli.child import Command
+from learner.cli.fleet import Fleet
+from seedrl.agents.agent import WindowSpec
+from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ReplayConfig
+
+_SERVERS_PER_PROCESS = 32
+_WINDOW = WindowSpec(burn_in=0, unroll=20, bootstrap=1, stride=20)
+
+
+class Load(NamedTuple):
+    """Env servers of `num_envs` environments each, whose common step sleeps for `step_seconds`."""
+
+    step_seconds: float
+    num_envs: int
+    env_servers: tuple[int, ...]
+    target: float | None = None
+
+
+_LOADS = (
+    Load(0.05, 1, (1, 8, 32)),
+    Load(0.05, 1, (128,), target=0.95),
+    Load(0.005, 16, (1, 4, 16)),
+)
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """50 ms a step and one environment each, then 5 ms a step and 16 each."""
+    for load in _LOADS:
+        for env_servers in load.env_servers:
+            yield row(load, env_servers, pace)
+
+
+def row(load: Load, env_servers: int, pace: Pace) -> Row:
+    """So many env servers of this load, of which nobody learns."""
+    config = _config(load, env_servers)
+    with System(config, commands=crowd_commands) as system:
+        intervals = [system.run(pace.seconds) for _ in range(pace.rounds)]
+    rates = tuple(interval.steps / interval.seconds for interval in intervals)
+    cpu_seconds = spread([interval.cpu_seconds / interval.steps for interval in intervals]).median
+    linear = env_servers * load.num_envs / load.step_seconds
+    return Row(
+        name=f"scaling: {env_servers} x {load.num_envs}, {1e3 * load.step_seconds:g} ms a step",
+        unit="steps/s",
+        limit_name="linear",
+        ours=rates,
+        limits=(linear,) * len(rates),
+        target=load.target,
+        conditions=conditions(
+            config,
+            replay_ratio=0.0,
+            network="none: actions at random",
+            messages=f"{load.num_envs} environments each",
+            environments=f"{env_servers} env servers, {_SERVERS_PER_PROCESS} in a process at most",
+        ),
+        details={
+            "CPU µs/step": 1e6 * cpu_seconds,
+            # Where all cores would be busy, if a step goes on costing what it costs here.
+            "knee at env servers": num_cores()
+            * load.step_seconds
+            / max(cpu_seconds * load.num_envs, 1e-9),
+            "reply_ms_p50": spread([i.metrics["reply_ms_p50"] for i in intervals]).median,
+            "reply_ms_p99": spread([i.metrics["reply_ms_p99"] for i in intervals]).median,
+            "batch_fill": spread([i.metrics["batch_fill"] for i in intervals]).median,
+        },
+    )
+
+
+def crowd_commands(
+    planned: Fleet, environment: EnvironmentConfig, *, address: str, logs: Path
+) -> list[Command]:
+    """The env servers of `planned` as threads of few processes."""
+    del environment  # of our own package: always allowed
+    logs.mkdir(parents=True, exist_ok=True)
+    left, sizes = planned.num_servers, []
+    while left > 0:
+        sizes.append(min(left, _SERVERS_PER_PROCESS))
+        left -= sizes[-1]
+    return [
+        Command(
+            name=f"crowd {index}",
+            arguments=(
+                *(sys.executable, "-m", "envs_server.crowd", "--learner", address),
+                *("--env-servers", str(size), "--num-envs", str(planned.num_envs)),
+                *("--groups", str(planned.num_groups)),
+            ),
+            environment=fleet.env_server_environment(),
+            log=logs / f"crowd_{index}.log",
+            ending=signal.SIGKILL,
+        )
+        for index, size in enumerate(sizes)
+    ]
+
+
+def _config(load: Load, env_servers: int) -> Config:
+    arguments = {"shape": (4,), "dtype": "float32", "step_seconds": load.step_seconds}
+    config = Config(
+        environment=EnvironmentConfig(
+            id="envs_server.envs.still:make",
+            arguments=json.dumps(arguments),
+            vectorization="native",
+        ),
+        agent=NullAgentConfig(window=_WINDOW),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=50_000),
+        launch=LaunchConfig(env_servers=env_servers, envs_per_server=load.num_envs, groups=1),
+    )
+    # So few updates are owed that none is ever made.
+    learning = dataclasses.replace(config.learning, replay_ratio=1e-9, num_devices=1)
+    return dataclasses.replace(config, learning=learning)

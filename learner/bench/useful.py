@@ -1,0 +1,97 @@
+"""Useful: of all CPU seconds of a Pong run, the share that stepping and compiled programs need.
+
+What they need is measured by themselves, in turn with the run: CPU seconds of an environment step,
+of a row acted on, of an update. All processes of the run count, in whatever they do.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from learner.bench import pipeline
+from learner.bench.alternation import Pace, alternate, rate, spread
+from learner.bench.inference import Actor, make_batch
+from learner.bench.raw_stepping import RawStepping
+from learner.bench.row import Row
+from learner.bench.subjects import Subject
+from learner.bench.system import System
+from seedrl.config import Config
+
+# What each run needs, in CPU seconds of an environment step.
+_PARTS = {
+    "acting": ("stepping", "inference"),
+    "learning": ("stepping", "inference", "update"),
+}
+_NAMES = {"acting": "acting", "learning": "acting and learning"}
+_TARGETS = {"acting": 0.75, "learning": 0.85}
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """Pong, acting only and learning at replay ratio 1."""
+    return rows(pipeline.pong(), pace)
+
+
+def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
+    """CPU time of an environment step: what is needed, beside what is taken."""
+    results = measure(subject, pace)
+    for key, parts in _PARTS.items():
+        needed = zip(*(results[part] for part in parts), strict=True)
+        yield Row(
+            name=f"useful: {subject.name}, {_NAMES[key]}",
+            unit="CPU µs/step",
+            limit_name="all processes",
+            ours=tuple(1e6 * sum(each) for each in needed),
+            limits=tuple(1e6 * taken for taken in results[key]),
+            target=_TARGETS[key],
+            conditions=pipeline.described(subject, key),
+            details={f"{part} µs": 1e6 * spread(results[part]).median for part in parts},
+        )
+
+
+def measure(subject: Subject, pace: Pace) -> dict[str, tuple[float, ...]]:
+    """CPU seconds of an environment step: of the parts by themselves, and of both runs."""
+    with contextlib.ExitStack() as stack:
+        _, acting_config, learning_config = pipeline.configs(subject.config)
+        acting = stack.enter_context(System(acting_config))
+        learning = stack.enter_context(System(learning_config))
+        stepping = stack.enter_context(RawStepping(subject.config))
+        learning.run_until(lambda: learning.parts.learning.updates > 0)
+        inference = _inference(subject, acting.served.config)
+        update = pipeline.bare_update(subject)
+        return alternate(
+            {
+                "stepping": lambda: stepping.cpu_seconds_per_step(pace.seconds),
+                "acting": lambda: _taken(acting, pace),
+                "inference": lambda: _cpu_seconds(inference, pace),
+                "learning": lambda: _taken(learning, pace, by_updates=True),
+                "update": lambda: _cpu_seconds(update, pace),
+            },
+            pace.rounds,
+        )
+
+
+def _inference(subject: Subject, served: Config) -> Callable[[], float]:
+    """Acting on as many rows as the run's batches have; returns their number."""
+    actor = Actor(subject, served.serving)
+    batch = make_batch(subject, served.serving.training_slots // 2)
+    actor.act(batch)
+    return lambda: len(actor.act(batch))
+
+
+def _taken(system: System, pace: Pace, *, by_updates: bool = False) -> float:
+    interval = system.run(pace.seconds, by_updates=by_updates)
+    return interval.cpu_seconds / interval.steps
+
+
+def _cpu_seconds(work: Callable[[], float], pace: Pace) -> float:
+    """CPU seconds of this process for each unit of `work`."""
+    start, amount = time.process_time(), 0.0
+
+    def counted() -> float:
+        nonlocal amount
+        done = work()
+        amount += done
+        return done
+
+    rate(counted, pace.seconds)
+    return (time.process_time() - start) / amount

@@ -1,0 +1,50 @@
+"""CPU seconds of a process and its descendants."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from learner.bench.cpu import tree_seconds
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+# Burns CPU in a grandchild, says so, and waits.
+GRANDCHILD = """
+import sys, time
+while time.process_time() < 0.5: pass
+print("done", flush=True)
+sys.stdin.read()
+"""
+CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+
+
+def test_descendants_count() -> None:
+    before = tree_seconds(os.getpid())
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, GRANDCHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"done\n"
+        of_the_child = tree_seconds(child.pid)
+        grown = tree_seconds(os.getpid()) - before
+        assert child.stdin is not None
+        child.stdin.close()
+    assert 0.45 < of_the_child <= grown + 0.02
+    assert grown < of_the_child + 0.5
+
+
+def test_a_process_without_children_is_itself() -> None:
+    code = "import os, time; from learner.bench.cpu import tree_seconds\n"
+    code += "while time.process_time() < 0.3: pass\n"
+    code += "print(tree_seconds(os.getpid()), time.process_time())"
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    measured, exact = map(float, done.stdout.split())
+    assert abs(measured - exact) < 0.05

@@ -1,0 +1,28 @@
+"""The benchmark of useful CPU time: shares of what both runs take."""
+
+import dataclasses
+
+import pytest
+
+from learner.bench import useful
+from learner.bench.alternation import Pace
+from learner.bench.subjects import Subject
+from seedrl.config import LaunchConfig
+
+
+@pytest.mark.slow
+def test_what_is_needed_is_the_sum_of_its_parts(tiny: Subject) -> None:
+    launch = LaunchConfig(env_servers=1, envs_per_server=4, groups=2)
+    small = dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, launch=launch))
+    acting, learning = useful.rows(small, Pace(rounds=1, seconds=0.1))
+    assert [acting.name, learning.name] == [
+        "useful: CartPole, acting",
+        "useful: CartPole, acting and learning",
+    ]
+    for row in (acting, learning):
+        assert row.ours == (pytest.approx(sum(row.details.values())),)
+        assert row.ratio.lowest > 0
+    assert [acting.target, learning.target] == [0.75, 0.85]
+    assert list(learning.details) == ["stepping µs", "inference µs", "update µs"]
+    # An update costs something, and is not made while only acting.
+    assert learning.ours > acting.ours

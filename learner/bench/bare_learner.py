@@ -24,6 +24,8 @@ class BareLearner:
       page_steps: K.
       replay: the functions of the replay.
       memory: its state, leaves `[1, ...]`.
+      programs: the learning thread's programs.
+      state: the learner state.
       pages: the random pages, leaves `[I, ...]`, that every insertion brings.
     """
 
@@ -50,12 +52,12 @@ class BareLearner:
             num_devices=1,
             importance_exponent=config.replay.importance_exponent,
         )
-        self._programs = map_programs(programs, self._devices)
+        self.programs = map_programs(programs, self._devices)
         page = example_page(self.agent, subject.spec, self.page_steps)
         self.memory = stack_shards(lambda: self.replay.init(page), self._devices)
         self.pages: Page = jax.device_put(_random_pages(page, pages_per_insert), self._devices[0])
         state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
-        self._state = replicate(state, self._devices)
+        self.state = replicate(state, self._devices)
 
     @property
     def num_inserted(self) -> int:
@@ -65,22 +67,24 @@ class BareLearner:
     @property
     def updates(self) -> int:
         """Updates applied so far."""
-        return int(self._state.updates)
+        return int(self.state.updates)
 
     @property
     def flops_per_update(self) -> int:
         """Operations of the products in an update."""
         is_enabled = np.bool_(True)
-        return count_flops(self._programs.learn, self._state, self.memory, is_enabled)
+        return count_flops(self.programs.learn, self.state, self.memory, is_enabled)
 
     def insert(self) -> int:
         """Inserts the pages, one for each of as many streams; returns their number."""
         num_pages = jax.tree.leaves(self.pages)[0].shape[0]
-        plan = self._index.plan(range(num_pages))
-        stacked = InsertPlan(*(field[None] for field in plan))
-        self.memory = self._programs.insert(self.memory, self.pages, stacked)
+        self.memory = self.programs.insert(self.memory, self.pages, self.plan(num_pages))
         jax.block_until_ready(self.memory.mass)
         return num_pages
+
+    def plan(self, num_pages: int) -> InsertPlan:
+        """Where the next pages go, one of each of as many streams; `[1, I]`."""
+        return InsertPlan(*(field[None] for field in self._index.plan(range(num_pages))))
 
     def fill(self) -> None:
         """Inserts until nothing is empty."""
@@ -89,8 +93,8 @@ class BareLearner:
 
     def learn(self) -> Mapping[str, Array]:
         """One update; returns its metrics, once they are there."""
-        self._state, self.memory, metrics = self._programs.learn(
-            self._state, self.memory, np.bool_(True)
+        self.state, self.memory, metrics = self.programs.learn(
+            self.state, self.memory, np.bool_(True)
         )
         done: Mapping[str, Array] = jax.block_until_ready(metrics)
         return done

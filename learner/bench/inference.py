@@ -31,7 +31,7 @@ def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
     """A row for each batch shape of the subject."""
     actor = Actor(subject, subject.config.serving)
     for num_rows in actor.ladder.act_rows:
-        yield _row(subject, actor, num_rows, pace)
+        yield row(subject, actor, num_rows, pace)
 
 
 class Actor:
@@ -94,7 +94,8 @@ def make_batch(subject: Subject, num_rows: int) -> Batch:
     return Batch(pending, group.slots, group.streams, positions, False, 0.0, 0, rows)
 
 
-def _row(subject: Subject, actor: Actor, num_rows: int, pace: Pace) -> Row:
+def row(subject: Subject, actor: Actor, num_rows: int, pace: Pace) -> Row:
+    """Acting on batches of `num_rows` rows."""
     batch = make_batch(subject, num_rows)
     forward = bare_forward(subject, num_rows)
     actor.act(batch)

@@ -226,6 +226,21 @@ def test_one_program_is_compiled_for_each_batch_shape(programs: ActPrograms) -> 
     assert fresh.act._cache_size() == 2  # type: ignore[attr-defined]
 
 
+def test_nothing_but_actions_comes_out_beside_the_state(programs: ActPrograms) -> None:
+    # A transfer guard sees nothing on CPUs, where the host reads the device's memory.
+    state = programs.init(jax.random.PRNGKey(0))
+    batch = Oracle(7).batch(evaluation=False, rows=8)
+    lowered = programs.act.lower(  # type: ignore[attr-defined]
+        state, np.int32(7), np.int32(0), np.uint32(0), *batch
+    )
+    _, action = lowered.out_info
+    assert action.shape == (8,) and action.dtype == np.int32
+    compiled = lowered.compile()
+    assert "callback" not in compiled.as_text()
+    memory = compiled.memory_analysis()
+    assert memory.alias_size_in_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+
+
 def test_tables_are_updated_in_place(programs: ActPrograms) -> None:
     oracle = Oracle(7)
     state = programs.init(jax.random.PRNGKey(0))

@@ -4,9 +4,10 @@ The lobby, its streams and the programs are real; an env server is a list of mes
 says which parameters and which row it acted for.
 """
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ import numpy as np
 import optax
 import pytest
 
-from learner.act_step import build_act_programs, example_page
+from learner.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
 from learner.channel import Channel, Mailbox
@@ -95,18 +96,50 @@ class World(NamedTuple):
         return found
 
 
+class Sealed:
+    """A device's value that the host may pass on, and not read: reading it would be a wait."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise AssertionError("the host read what must stay on the device")
+
+
+def _programs() -> ActPrograms:
+    page = example_page(AGENT, SPEC, PAGE_STEPS)
+    return build_act_programs(
+        AGENT, page, num_training=2, num_slots=3, exploration=np.zeros(3, np.float32)
+    )
+
+
+def _sealing(programs: ActPrograms) -> ActPrograms:
+    """The same programs, whose state, parameters and pages are sealed."""
+
+    def act(state: Any, params: Any, *inputs: Any) -> Any:
+        state, action = programs.act(state.value, params.value, *inputs)
+        return Sealed(state), action
+
+    def take_pages(state: Any, slots: Array) -> Any:
+        return Sealed(programs.take_pages(state.value, slots))
+
+    return ActPrograms(lambda key: Sealed(programs.init(key)), act, take_pages)  # type: ignore[arg-type, return-value]
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    metrics = Metrics(tmp_path)
+    with _world(_programs(), tmp_path) as world:
+        yield world
+
+
+@contextlib.contextmanager
+def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
+    metrics = Metrics(folder)
     slots = SlotTable(training=2, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.0)
     lobby = Lobby(serving, EnvironmentConfig(id="Some-v0"))
     params = Mailbox(FrozenParams(jnp.int32(1), 1))
     pages: Channel[FilledPages] = Channel(8)
-    page = example_page(AGENT, SPEC, PAGE_STEPS)
-    programs = build_act_programs(
-        AGENT, page, num_training=2, num_slots=3, exploration=np.zeros(3, np.float32)
-    )
     acting = Acting(
         lobby=lobby,
         programs=programs,
@@ -128,8 +161,10 @@ def world(tmp_path: Path) -> Iterator[World]:
     assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=SPEC.to_json())))
     while not stream.outbox.empty():
         stream.outbox.get()
-    yield World(acting, lobby, stream, params, pages)
-    metrics.close()
+    try:
+        yield World(acting, lobby, stream, params, pages)
+    finally:
+        metrics.close()
 
 
 def test_actions_go_to_the_group_whose_step_they_answer(world: World) -> None:
@@ -187,3 +222,12 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     (filled,) = world.pages.take_all(timeout=0.0)
     assert filled.streams == ()
     assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)
+
+
+def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:
+    with _world(_sealing(_programs()), tmp_path) as world:
+        world.params.put(FrozenParams(Sealed(jnp.int32(1)), 1))
+        for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
+            world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
+        filled = world.pages.take_all(timeout=0.0)
+        assert [sorted(pages.slots) for pages in filled] == [list(TRAINING)] * 2

@@ -1,6 +1,7 @@
 """Replay: inserting and sampling against copying as many bytes, and the memory of a stored step."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,10 +18,30 @@ _CAPACITY_STEPS = 60_000
 _PAGES_PER_INSERT = 16
 
 
+class Sampling(NamedTuple):
+    """Two programs on a learner's replay, and the bytes of the sequences that each draws.
+
+    Attributes:
+      sample: draws a batch and waits for it.
+      update: draws a batch, gives its sequences new priorities, and waits for it.
+      num_bytes: of a batch.
+    """
+
+    sample: Callable[[], None]
+    update: Callable[[], None]
+    num_bytes: int
+
+
 def run(pace: Pace) -> Iterator[Row]:
     """The rows for the settings of the R2D2 paper, in a replay of 60,000 frames."""
+    subject, learner = full_size()
+    return rows(subject, learner, pace)
+
+
+def full_size() -> tuple[Subject, BareLearner]:
+    """The settings of the R2D2 paper with a replay of 60,000 frames, still empty."""
     subject = subjects.scaled(subjects.atari(), capacity_steps=_CAPACITY_STEPS)
-    return rows(subject, BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT), pace)
+    return subject, BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
 
 
 def rows(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
@@ -58,8 +79,8 @@ def _insert(subject: Subject, learner: BareLearner, pace: Pace) -> Row:
     )
 
 
-def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
-    batch = subject.config.learning.batch_sequences
+def sampling(learner: BareLearner, batch: int) -> Sampling:
+    """Drawing `batch` sequences from the full replay of `learner`, compiled."""
     replay, key = learner.replay, jax.random.PRNGKey(0)
 
     # The replay has a leading axis of one device.
@@ -75,22 +96,33 @@ def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]
 
     compiled = jax.jit(update, donate_argnums=0)
 
+    def next_key() -> Tree:
+        nonlocal key
+        key, now = jax.random.split(key)
+        return now
+
     def sample_once() -> None:
-        jax.block_until_ready(sample(learner.memory, key))
+        jax.block_until_ready(sample(learner.memory, next_key()))
 
     def update_once() -> None:
-        learner.memory, sequence = compiled(learner.memory, key)
+        learner.memory, sequence = compiled(learner.memory, next_key())
         jax.block_until_ready(sequence)
 
-    num_bytes = _num_bytes(jax.eval_shape(sample, learner.memory, key).sequence)
-    copy = copy_out_of_pool(num_bytes, _num_bytes(learner.memory))
     for warm_up in (sample_once, update_once):
         warm_up()
+    num_bytes = _num_bytes(jax.eval_shape(sample, learner.memory, key).sequence)
+    return Sampling(sample_once, update_once, num_bytes)
+
+
+def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
+    batch = subject.config.learning.batch_sequences
+    drawing = sampling(learner, batch)
+    copy = copy_out_of_pool(drawing.num_bytes, _num_bytes(learner.memory))
     results = alternate(
         {
-            "sample": lambda: rate(_counted(sample_once, batch), pace.seconds),
+            "sample": lambda: rate(_counted(drawing.sample, batch), pace.seconds),
             "memcpy": lambda: rate(_counted(copy, batch), pace.seconds),
-            "sample and update": lambda: rate(_counted(update_once, batch), pace.seconds),
+            "sample and update": lambda: rate(_counted(drawing.update, batch), pace.seconds),
         },
         pace.rounds,
     )
@@ -104,7 +136,7 @@ def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]
             conditions=conditions(
                 subject.config, batch=f"{batch} sequences", environments=subject.name
             ),
-            details={"bytes per batch": num_bytes},
+            details={"bytes per batch": drawing.num_bytes},
         )
 
 

@@ -1,0 +1,83 @@
+"""This system beside what a user would take instead, each in the same run.
+
+    python -m tests.benchmarks.peers NAME ... --json peers.json
+
+Every peer gets a virtual environment of its own, which is made on first use.
+"""
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from learner.bench import machine, report
+from learner.bench.alternation import Pace
+from learner.bench.row import Row
+from learner.process import tune_process
+from tests.benchmarks.peers import rounds_before
+
+# Each is a module here with `run(pace, venvs) -> Iterator[Row]`.
+PEERS = ("sb3", "flashbax", "sample_factory", "cpprb", "reverb", "rllib")
+
+
+def _venvs() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl-peers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerOptions:
+    """Measures this system and others in turn.
+
+    Attributes:
+      names: peers to compare with.
+      json: file for all numbers, with machine, versions and commit.
+      add: keep the rounds that the file has already, and add to them.
+      seconds: of each single measurement; training runs take as long as they take.
+      rounds: times that each thing is measured; of training, the number of seeds.
+      first_seed: of training; later rounds take the next ones.
+      venvs: folder of the virtual environments.
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional]
+    json: Path | None = None
+    add: bool = False
+    seconds: float = 1.0
+    rounds: int = 5
+    first_seed: int = 0
+    venvs: Path = field(default_factory=_venvs)
+
+
+def main() -> int:
+    """0 if everything could be measured."""
+    options = tyro.cli(PeerOptions, prog="python -m tests.benchmarks.peers", description=__doc__)
+    unknown = sorted(set(options.names) - set(PEERS))
+    if unknown or not options.names:
+        raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
+    tune_process()
+    pace = Pace(options.rounds, options.seconds)
+    rows: list[Row] = []
+    for name in options.names:
+        module = importlib.import_module(f"tests.benchmarks.peers.{name}")
+        seed = {"first_seed": options.first_seed} if name == "sb3" else {}
+        for row in module.run(pace, options.venvs.expanduser().resolve(), **seed):
+            print(row.name, row.ours, row.limits, file=sys.stderr, flush=True)
+            rows.append(row)
+    if options.add and options.json is not None and options.json.exists():
+        rows = rounds_before.added(json.loads(options.json.read_text()), rows)
+    console = Console()
+    console.print(report.table(rows))
+    console.print("Measured with", *report.notes(rows), sep="\n", highlight=False)
+    if options.json is not None:
+        text = json.dumps(report.to_json(rows, machine.describe(), pace), indent=2)
+        options.json.write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""Replay against Flashbax, which holds sequences as items or cuts them from streams."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from learner.bench.alternation import Pace
+from learner.bench.row import Row
+from tests.benchmarks.peers import replay_stores
+
+TARGET = 1.1
+
+
+def run(pace: Pace, venvs: Path) -> Iterator[Row]:
+    """Both layouts: items, with the carry; trajectories, without it, but with shared rows."""
+    return replay_stores.rows(
+        "flashbax", pace, venvs, layouts=("items", "trajectory"), target=TARGET
+    )

@@ -1,0 +1,96 @@
+"""A peer's program in its own virtual environment, which does as it is told line by line."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_TAIL_CHARACTERS = 2000
+
+
+class PeerProcess:
+    """Owns a process, all that it starts, and the file of its messages. Used by one thread.
+
+    A command is a JSON object on a line of its stdin, the answer one on a line of its stdout.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        patience_seconds: float,
+        environment: Mapping[str, str] | None = None,
+    ):
+        """Every answer must come within `patience_seconds`; `environment` is added to ours."""
+        self._command = [str(word) for word in command]
+        self._patience_seconds = patience_seconds
+        self._environment = {**os.environ, **(environment or {})}
+        # Ours would otherwise be found before the peer's own packages.
+        self._environment.pop("PYTHONPATH", None)
+
+    def __enter__(self) -> Self:
+        self._messages = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._messages,
+            text=True,
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._kill()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+        self._messages.close()
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """Sends a command and waits for its answer.
+
+        Raises RuntimeError with the program's last messages if it ends or takes too long.
+        """
+        assert self._process.stdin is not None and self._process.stdout is not None
+        # A process that is killed closes its stdout, which ends the wait below.
+        timer = threading.Timer(self._patience_seconds, self._kill)
+        timer.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                print(json.dumps(command), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            raise RuntimeError(
+                f"{' '.join(self._command)} gave no answer to {json.dumps(command)[:80]} within "
+                f"{self._patience_seconds:g} seconds, or ended. Its last messages:\n{self._tail()}"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _kill(self) -> None:
+        # The whole group: peers start processes of their own, and some of them do not end by
+        # themselves.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _tail(self) -> str:
+        self._messages.seek(0)
+        return self._messages.read()[-_TAIL_CHARACTERS:]

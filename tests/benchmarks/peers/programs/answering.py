@@ -1,0 +1,36 @@
+"""Commands on stdin, answers on stdout: one JSON object a line. Imports nothing of seedrl."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def commands() -> Iterator[tuple[dict[str, Any], Callable[..., None]]]:
+    """Every command with the function that answers it."""
+    answers = os.fdopen(os.dup(1), "w")
+    # What libraries print is no answer.
+    os.dup2(2, 1)
+
+    def answer(**fields: Any) -> None:
+        print(json.dumps(fields), file=answers, flush=True)
+
+    for line in sys.stdin:
+        yield json.loads(line), answer
+
+
+def rate(work: Callable[[], float], seconds: float) -> float:
+    """Repeats `work`, which returns how much it did, for `seconds`; amount per second."""
+    start = time.perf_counter()
+    amount = work()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        amount += work()
+    return amount / elapsed
+
+
+def measure(works: dict[str, Callable[[], float]]) -> None:
+    """Answers `{"measure": name, "seconds": s}` with `{"rate": r}` until stdin ends."""
+    for command, answer in commands():
+        answer(rate=rate(works[command["measure"]], command["seconds"]))

@@ -1,0 +1,119 @@
+"""Flashbax's prioritised buffers, as its documentation advises: jitted, the state donated.
+
+`items`: every sequence is an item of its own, with its carry. `trajectory`: sequences are cut from
+streams and share the rows in which they overlap; no carry, which would be stored with every row.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import flashbax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from answering import commands, rate
+from sequences import Arrays, noise
+
+_PRIORITY_EXPONENT = 0.9
+
+
+def main() -> None:
+    works: dict[str, Callable[[], float]] = {}
+    for command, answer in commands():
+        if "layout" in command:
+            works = prepare(command)
+            answer(ready=True)
+        else:
+            answer(rate=rate(works[command["measure"]], command["seconds"]))
+
+
+def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
+    """A full buffer of that layout, and what can be measured with it."""
+    inserted, batch = command["inserted"], command["batch"]
+    layout = {"items": items, "trajectory": trajectory}[command["layout"]]
+    buffer, example, added = layout(command)
+    state = buffer.init(jax.tree.map(jnp.asarray, example))
+    data = jax.device_put(added)
+    add = jax.jit(buffer.add, donate_argnums=0)
+    sample = jax.jit(buffer.sample)
+
+    @jax.jit
+    def split(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        first, second = jax.random.split(key)
+        return first, second
+
+    def draw_and_update(state: Any, key: jax.Array) -> tuple[Any, Any]:
+        drawn = buffer.sample(state, key)
+        return buffer.set_priorities(
+            state, drawn.indices, drawn.probabilities + 1.0
+        ), drawn.experience
+
+    update = jax.jit(draw_and_update, donate_argnums=0)
+    key = jax.random.PRNGKey(0)
+
+    def insert_once() -> float:
+        nonlocal state
+        state = add(state, data)
+        jax.block_until_ready(state)
+        return inserted
+
+    def sample_once() -> float:
+        nonlocal key
+        key, now = split(key)
+        jax.block_until_ready(sample(state, now))
+        return batch
+
+    def update_once() -> float:
+        nonlocal state, key
+        key, now = split(key)
+        state, experience = update(state, now)
+        jax.block_until_ready(experience)
+        return batch
+
+    for _ in range(-(-command["capacity"] // inserted) + 4):
+        insert_once()
+    for warm_up in (sample_once, update_once):
+        warm_up()
+    return {"insert": insert_once, "sample": sample_once, "update": update_once}
+
+
+def items(command: dict[str, Any]) -> tuple[Any, Arrays, Arrays]:
+    """One item a sequence: the buffer, an example, and what one insertion brings."""
+    buffer = flashbax.make_prioritised_trajectory_buffer(
+        add_batch_size=command["inserted"],
+        sample_batch_size=command["batch"],
+        sample_sequence_length=1,
+        period=1,
+        min_length_time_axis=1,
+        max_length_time_axis=-(-command["capacity"] // command["inserted"]),
+        priority_exponent=_PRIORITY_EXPONENT,
+        device=jax.default_backend(),
+    )
+    steps = noise(command["steps"], command["inserted"], 1, command["length"])
+    added = {**steps, **noise(command["carry"], command["inserted"], 1)}
+    return buffer, _first(added), added
+
+
+def trajectory(command: dict[str, Any]) -> tuple[Any, Arrays, Arrays]:
+    """As many streams as sequences are inserted at a time, a stride of each: see `items`."""
+    streams, stride = command["inserted"], command["stride"]
+    buffer = flashbax.make_prioritised_trajectory_buffer(
+        add_batch_size=streams,
+        sample_batch_size=command["batch"],
+        sample_sequence_length=command["length"],
+        period=stride,
+        min_length_time_axis=command["length"],
+        max_length_time_axis=-(-command["capacity"] // streams) * stride,
+        priority_exponent=_PRIORITY_EXPONENT,
+        device=jax.default_backend(),
+    )
+    added = noise(command["steps"], streams, stride)
+    return buffer, _first(added), added
+
+
+def _first(arrays: Arrays) -> dict[str, np.ndarray]:
+    return {name: array[0, 0] for name, array in arrays.items()}
+
+
+if __name__ == "__main__":
+    main()

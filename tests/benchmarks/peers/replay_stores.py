@@ -1,0 +1,138 @@
+"""Prioritized replay of R2D2's sequences: ours and a peer's, on the same data.
+
+Both hold as many sequences of the R2D2 paper's settings, of the same leaves and filled with noise;
+insert as many at a time; and draw batches of the same size, with and without new priorities. Each
+does in one program whatever it can. Both processes keep what they free (see `learner.allocator`),
+which a user of the peer would have to know.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from learner.bench import replay
+from learner.bench.alternation import Pace, alternate, rate
+from learner.bench.bare_learner import BareLearner
+from learner.bench.row import Row, conditions
+from learner.bench.subjects import Subject
+from tests.benchmarks.peers import virtual_environment
+from tests.benchmarks.peers.peer_process import PeerProcess
+
+_PATIENCE_SECONDS = 300.0
+# What `learner.allocator.keep_freed_memory` does, for a process that cannot import it.
+_KEEP_FREED_MEMORY = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+}
+FIGURES = {"insert": "insert", "sample": "sample", "update": "sample and update priorities"}
+
+
+def rows(
+    peer: str, pace: Pace, venvs: Path, *, layouts: tuple[str, ...], target: float | None = None
+) -> Iterator[Row]:
+    """Three rows for each way in which the peer can hold the sequences.
+
+    `target` is of sampling with new priorities: what a learner does.
+    """
+    interpreter = virtual_environment.python(peer, venvs)
+    program = virtual_environment.PROGRAMS / f"{peer}_replay.py"
+    for layout in layouts:
+        # Both anew, so that no layout meets the memory of the one before.
+        subject, learner = replay.full_size()
+        learner.fill()
+        with PeerProcess(
+            (interpreter, program),
+            patience_seconds=_PATIENCE_SECONDS,
+            environment=_KEEP_FREED_MEMORY,
+        ) as process:
+            described = description(subject, learner)
+            process.ask(layout=layout, **described)
+            yield from _measured(
+                f"{peer} ({layout})", subject, learner, process, pace, target=target
+            )
+        del learner
+
+
+def description(subject: Subject, learner: BareLearner) -> dict[str, Any]:
+    """What the peer is to hold, see `programs/sequences.py`: plain values."""
+    window = subject.config.agent.window
+    pages = learner.pages
+    return {
+        "capacity": learner.replay.capacity_pages * learner.page_steps // window.stride,
+        "length": window.length,
+        "stride": window.stride,
+        "batch": subject.config.learning.batch_sequences,
+        "inserted": jax.tree.leaves(pages)[0].shape[0] * learner.page_steps // window.stride,
+        "steps": _leaves(pages.steps, leading=2),
+        "carry": _leaves(pages.carry, leading=1),
+    }
+
+
+def _leaves(tree: Any, *, leading: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of every leaf by its path, without the `leading` axes."""
+    return {
+        jax.tree_util.keystr(path): (leaf.shape[leading:], np.dtype(leaf.dtype).name)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def _measured(
+    name: str,
+    subject: Subject,
+    learner: BareLearner,
+    process: PeerProcess,
+    pace: Pace,
+    *,
+    target: float | None,
+) -> Iterator[Row]:
+    batch = subject.config.learning.batch_sequences
+    inserted = description(subject, learner)["inserted"]
+    drawing = replay.sampling(learner, batch)
+
+    def insert() -> float:
+        learner.insert()
+        return inserted
+
+    def sample() -> float:
+        drawing.sample()
+        return batch
+
+    def update() -> float:
+        drawing.update()
+        return batch
+
+    ours = {"insert": insert, "sample": sample, "update": update}
+    for key, figure in FIGURES.items():
+
+        def mine(key: str = key) -> float:
+            return rate(ours[key], pace.seconds)
+
+        def theirs(key: str = key) -> float:
+            return float(process.ask(measure=key, seconds=pace.seconds)["rate"])
+
+        # Once in vain: whoever comes first meets memory that nobody has touched.
+        mine()
+        theirs()
+        measured: Mapping[str, tuple[float, ...]] = alternate(
+            {"ours": mine, "theirs": theirs}, pace.rounds
+        )
+        yield Row(
+            name=f"{name}: {figure}",
+            unit="sequences/s",
+            limit_name=name,
+            ours=measured["ours"],
+            limits=measured["theirs"],
+            target=target if key == "update" else None,
+            conditions=conditions(
+                subject.config,
+                replay_ratio=None,
+                network="",
+                batch=f"{batch} sequences, {inserted} at an insertion",
+                environments=subject.name,
+            ),
+            details={"bytes per batch": drawing.num_bytes},
+        )

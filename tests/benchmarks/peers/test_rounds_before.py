@@ -1,0 +1,41 @@
+"""Rounds of an earlier run come first, and only if the same thing was measured."""
+
+import dataclasses
+
+import pytest
+
+from learner.bench import report
+from learner.bench.alternation import Pace
+from learner.bench.row import Conditions, Row
+from tests.benchmarks.peers import rounds_before
+
+ROW = Row(
+    name="a figure",
+    unit="s",
+    limit_name="a peer",
+    ours=(3.0,),
+    limits=(1.0,),
+    conditions=Conditions(batch="64"),
+)
+
+
+def earlier(*rows: Row) -> dict[str, object]:
+    return report.to_json(rows, {}, Pace(1, 1.0))
+
+
+def test_rounds_are_joined_by_name_in_the_order_of_the_runs() -> None:
+    other = dataclasses.replace(ROW, name="another figure")
+    before = dataclasses.replace(ROW, ours=(1.0, 2.0), limits=(4.0, 5.0))
+    joined = rounds_before.added(earlier(before), [ROW, other])
+    assert joined == [
+        dataclasses.replace(ROW, ours=(1.0, 2.0, 3.0), limits=(4.0, 5.0, 1.0)),
+        other,
+    ]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"unit": "ms"}, {"limit_name": "x"}, {"conditions": Conditions(batch="32")}]
+)
+def test_rounds_of_something_else_are_refused(changed: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="a figure: expected the same .* write to another file"):
+        rounds_before.added(earlier(dataclasses.replace(ROW, **changed)), [ROW])

@@ -56,13 +56,7 @@ class Measured(NamedTuple):
 def run(pace: Pace) -> Iterator[Row]:
     """Pong with 64 environments a message, then CartPole; replay ratio 1."""
     yield from rows(pong(), pace, targets={"null": 0.85, "acting": 0.85, "learning": 0.85})
-    cartpole = subjects.scaled(
-        subjects.cartpole(),
-        launch=LaunchConfig(env_servers=2, envs_per_server=128, groups=2),
-        capacity_steps=100_000,
-        batch_sequences=64,
-    )
-    yield from rows(cartpole, pace, targets={"learning": 0.7})
+    yield from rows(cartpole(), pace, targets={"learning": 0.7})
 
 
 def pong() -> Subject:
@@ -72,6 +66,16 @@ def pong() -> Subject:
         launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
         capacity_steps=20_000,
         batch_sequences=8,
+    )
+
+
+def cartpole() -> Subject:
+    """CartPole with 64 environments a message, from two env servers."""
+    return subjects.scaled(
+        subjects.cartpole(),
+        launch=LaunchConfig(env_servers=2, envs_per_server=128, groups=2),
+        capacity_steps=100_000,
+        batch_sequences=64,
     )
 
 

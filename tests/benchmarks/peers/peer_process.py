@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -85,11 +85,27 @@ class PeerProcess:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Lets a peer that never rests run only inside: it is frozen before and afterwards."""
+        self._signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self.freeze()
+
+    def freeze(self) -> None:
+        """Stops all its processes where they are, until `running` or the end."""
+        self._signal(signal.SIGSTOP)
+
     def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
         # The whole group: peers start processes of their own, and some of them do not end by
         # themselves.
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, number)
 
     def _tail(self) -> str:
         self._messages.seek(0)

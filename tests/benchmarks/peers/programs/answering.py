@@ -30,7 +30,18 @@ def rate(work: Callable[[], float], seconds: float) -> float:
     return amount / elapsed
 
 
-def measure(works: dict[str, Callable[[], float]]) -> None:
-    """Answers `{"measure": name, "seconds": s}` with `{"rate": r}` until stdin ends."""
+Works = dict[str, Callable[[], float]]
+
+
+def answer_measures(prepare: Callable[[dict[str, Any]], Works]) -> None:
+    """Prepares as the first command says, then answers until stdin ends.
+
+    A command `{"measure": name, "seconds": s}` is answered with `{"rate": r}`.
+    """
+    works: Works = {}
     for command, answer in commands():
-        answer(rate=rate(works[command["measure"]], command["seconds"]))
+        if "measure" in command:
+            answer(rate=rate(works[command["measure"]], command["seconds"]))
+        else:
+            works = prepare(command)
+            answer(ready=True)

@@ -11,20 +11,10 @@ import flashbax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from answering import commands, rate
+from answering import answer_measures
 from sequences import Arrays, noise
 
 _PRIORITY_EXPONENT = 0.9
-
-
-def main() -> None:
-    works: dict[str, Callable[[], float]] = {}
-    for command, answer in commands():
-        if "layout" in command:
-            works = prepare(command)
-            answer(ready=True)
-        else:
-            answer(rate=rate(works[command["measure"]], command["seconds"]))
 
 
 def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
@@ -116,4 +106,4 @@ def _first(arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    main()
+    answer_measures(prepare)

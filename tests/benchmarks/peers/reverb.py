@@ -1,0 +1,15 @@
+"""Replay against Reverb, which shares rows of a stream in chunks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from learner.bench.alternation import Pace
+from learner.bench.row import Row
+from tests.benchmarks.peers import replay_stores
+
+TARGET = 1.3
+
+
+def run(pace: Pace, venvs: Path) -> Iterator[Row]:
+    """Insertion and sampling, with and without new priorities."""
+    return replay_stores.rows("reverb", pace, venvs, layouts=("trajectory",), target=TARGET)

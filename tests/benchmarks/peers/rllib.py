@@ -1,0 +1,56 @@
+"""CartPole against RLlib's IMPALA and APPO: environment steps a second, acting and learning.
+
+Ours is the system of `learner.bench.pipeline` at replay ratio 1; theirs learns once from what it
+samples, as far as its learner keeps up. Torso, core and widths are the same.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from learner.bench import pipeline
+from learner.bench.alternation import Pace, alternate
+from learner.bench.row import Row
+from learner.bench.system import System
+from tests.benchmarks.peers import virtual_environment
+from tests.benchmarks.peers.peer_process import PeerProcess
+
+_PATIENCE_SECONDS = 180.0
+_COMMAND = {"envs_per_runner": 128, "batch": 6_400, "lstm": True}
+
+
+def run(pace: Pace, venvs: Path) -> Iterator[Row]:
+    """A row for each of the two algorithms."""
+    interpreter = virtual_environment.python("rllib", venvs)
+    subject = pipeline.cartpole()
+    with System(subject.config) as system:
+        system.run_until(lambda: system.parts.learning.updates > 0)
+
+        def ours() -> float:
+            interval = system.run(pace.seconds, by_updates=True)
+            return interval.steps / interval.seconds
+
+        for algorithm in ("IMPALA", "APPO"):
+            measured = _measured(ours, interpreter, algorithm, pace)
+            yield Row(
+                name=f"{subject.name}: acting and learning, beside RLlib {algorithm}",
+                unit="steps/s",
+                limit_name=f"RLlib {algorithm}",
+                ours=measured["ours"],
+                limits=measured["theirs"],
+                conditions=pipeline.described(subject, "learning"),
+            )
+
+
+def _measured(
+    ours: Callable[[], float], interpreter: Path, algorithm: str, pace: Pace
+) -> dict[str, tuple[float, ...]]:
+    command = (interpreter, virtual_environment.PROGRAMS / "rllib_steps.py")
+    with PeerProcess(command, patience_seconds=_PATIENCE_SECONDS) as process:
+        process.ask(algorithm=algorithm, **_COMMAND)
+
+        def theirs() -> float:
+            return float(process.ask(seconds=pace.seconds)["rate"])
+
+        measured = alternate({"ours": ours, "theirs": theirs}, pace.rounds)
+        process.ask(end=True)
+    return measured

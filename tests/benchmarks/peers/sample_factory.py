@@ -1,0 +1,110 @@
+"""Acting and learning against Sample Factory: environment steps that go through learning.
+
+Ours is the system of `learner.bench.pipeline` at replay ratio 1, theirs asynchronous PPO that takes
+every step once. Torso, core and widths are the same. Whoever is not measured is frozen.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from learner.bench import pipeline
+from learner.bench.alternation import Pace, alternate
+from learner.bench.row import Row
+from learner.bench.subjects import Subject
+from learner.bench.system import System
+from tests.benchmarks.peers import model_flops, virtual_environment
+from tests.benchmarks.peers.atari_rom import copy_pong
+from tests.benchmarks.peers.peer_process import PeerProcess
+
+_PATIENCE_SECONDS = 180.0
+_FLAGS = (
+    *("--algo=APPO", "--async_rl=True", "--serial_mode=False", "--with_vtrace=False"),
+    *("--num_workers=2", "--policy_workers_per_policy=1", "--worker_num_splits=2"),
+    *("--num_epochs=1", "--num_batches_per_epoch=1", "--rollout=32", "--recurrence=32"),
+    *("--use_rnn=True", "--rnn_type=lstm", "--rnn_num_layers=1", "--device=cpu"),
+    # What ours does not do either, and what would cost them time.
+    *("--normalize_input=False", "--normalize_returns=False", "--save_every_sec=1000000"),
+    *("--decorrelate_experience_max_seconds=0", "--summaries_use_frameskip=False"),
+    *("--train_for_env_steps=1000000000000", "--experiment=peer"),
+)
+
+
+class _Task(NamedTuple):
+    """What both do: our subject, their flags, the observation's shape, and the ratio to reach."""
+
+    subject: Subject
+    flags: tuple[str, ...]
+    shape: tuple[int, ...]
+    target: float | None
+
+
+def run(pace: Pace, venvs: Path) -> Iterator[Row]:
+    """CartPole, then Pong: two rows each, steps and the operations that they stand for."""
+    interpreter = virtual_environment.python("sample_factory", venvs)
+    copy_pong(interpreter)
+    for task in _tasks():
+        yield from _rows(task, interpreter, pace)
+
+
+def _tasks() -> Iterator[_Task]:
+    yield _Task(
+        pipeline.cartpole(),
+        (
+            *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "--rnn_size=64"),
+            *("--nonlinearity=relu", "--num_envs_per_worker=128", "--batch_size=4096"),
+        ),
+        (4,),
+        2.0,
+    )
+    yield _Task(
+        pipeline.pong(),
+        (
+            *("--env=atari_pong", "--rnn_size=256"),
+            *("--num_envs_per_worker=8", "--batch_size=512"),
+        ),
+        (4, 84, 84),
+        None,
+    )
+
+
+def _rows(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Row]:
+    subject = task.subject
+    command = (interpreter, virtual_environment.PROGRAMS / "sample_factory_appo.py")
+    with (
+        System(subject.config) as system,
+        PeerProcess(command, patience_seconds=_PATIENCE_SECONDS) as process,
+    ):
+        weights = process.ask(flags=[*_FLAGS, *task.flags], shape=task.shape)["weights"]
+        process.freeze()
+        system.run_until(lambda: system.parts.learning.updates > 0)
+
+        def ours() -> float:
+            interval = system.run(pace.seconds, by_updates=True)
+            return interval.steps / interval.seconds
+
+        def theirs() -> float:
+            with process.running():
+                return float(process.ask(seconds=pace.seconds)["rate"])
+
+        measured = alternate({"ours": ours, "theirs": theirs}, pace.rounds)
+    described = pipeline.described(subject, "learning")
+    yield Row(
+        name=f"{subject.name}: acting and learning",
+        unit="steps/s",
+        limit_name="Sample Factory APPO",
+        ours=measured["ours"],
+        limits=measured["theirs"],
+        target=task.target,
+        conditions=described,
+    )
+    flops = model_flops.of_subject(subject), model_flops.of_actor_critic(weights)
+    yield Row(
+        name=f"{subject.name}: operations of the networks",
+        unit="FLOP/s",
+        limit_name="Sample Factory APPO",
+        ours=tuple(each * flops[0] for each in measured["ours"]),
+        limits=tuple(each * flops[1] for each in measured["theirs"]),
+        conditions=described,
+        details={"our FLOP per step": flops[0], "their FLOP per step": flops[1]},
+    )

@@ -2,6 +2,7 @@
 
 `items`: every sequence is an item of its own, with its carry. `trajectory`: sequences are cut from
 streams and share the rows in which they overlap; no carry, which would be stored with every row.
+`trajectory, time-major`: the same, and what is drawn is `[T, B, ...]`, as a scan over time takes it.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,21 @@ _PRIORITY_EXPONENT = 0.9
 def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
     """A full buffer of that layout, and what can be measured with it."""
     inserted, batch = command["inserted"], command["batch"]
-    layout = {"items": items, "trajectory": trajectory}[command["layout"]]
-    buffer, example, added = layout(command)
+    name, _, order = command["layout"].partition(", ")
+    buffer, example, added = {"items": items, "trajectory": trajectory}[name](command)
     state = buffer.init(jax.tree.map(jnp.asarray, example))
     data = jax.device_put(added)
     add = jax.jit(buffer.add, donate_argnums=0)
-    sample = jax.jit(buffer.sample)
+
+    def ordered(experience: Any) -> Any:
+        if order != "time-major":
+            return experience
+        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), experience)
+
+    @jax.jit
+    def sample(state: Any, key: jax.Array) -> Any:
+        drawn = buffer.sample(state, key)
+        return ordered(drawn.experience), drawn.indices, drawn.probabilities
 
     @jax.jit
     def split(key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -34,9 +44,8 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
 
     def draw_and_update(state: Any, key: jax.Array) -> tuple[Any, Any]:
         drawn = buffer.sample(state, key)
-        return buffer.set_priorities(
-            state, drawn.indices, drawn.probabilities + 1.0
-        ), drawn.experience
+        state = buffer.set_priorities(state, drawn.indices, drawn.probabilities + 1.0)
+        return state, ordered(drawn.experience)
 
     update = jax.jit(draw_and_update, donate_argnums=0)
     key = jax.random.PRNGKey(0)

@@ -3,7 +3,8 @@
 Both hold as many sequences of the R2D2 paper's settings, of the same leaves and filled with noise;
 insert as many at a time; and draw batches of the same size, with and without new priorities. Each
 does in one program whatever it can. Both processes keep what they free (see `learner.allocator`),
-which a user of the peer would have to know.
+which a user of the peer would have to know;
+but for Reverb, whose threads would wait for each other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from tests.benchmarks.peers.peer_process import PeerProcess
 
 _PATIENCE_SECONDS = 300.0
 # What `learner.allocator.keep_freed_memory` does, for a process that cannot import it.
-_KEEP_FREED_MEMORY = {
+KEEP_FREED_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
@@ -32,11 +33,18 @@ FIGURES = {"insert": "insert", "sample": "sample", "update": "sample and update 
 
 
 def rows(
-    peer: str, pace: Pace, venvs: Path, *, layouts: tuple[str, ...], target: float | None = None
+    peer: str,
+    pace: Pace,
+    venvs: Path,
+    *,
+    layouts: tuple[str, ...],
+    target: float | None = None,
+    environment: Mapping[str, str] = KEEP_FREED_MEMORY,
 ) -> Iterator[Row]:
     """Three rows for each way in which the peer can hold the sequences.
 
-    `target` is of sampling with new priorities: what a learner does.
+    `target` is of sampling with new priorities: what a learner does. `environment` holds further
+    variables of the peer's process.
     """
     interpreter = virtual_environment.python(peer, venvs)
     program = virtual_environment.PROGRAMS / f"{peer}_replay.py"
@@ -47,7 +55,7 @@ def rows(
         with PeerProcess(
             (interpreter, program),
             patience_seconds=_PATIENCE_SECONDS,
-            environment=_KEEP_FREED_MEMORY,
+            environment=environment,
         ) as process:
             described = description(subject, learner)
             process.ask(layout=layout, **described)

@@ -12,4 +12,6 @@ TARGET = 1.3
 
 def run(pace: Pace, venvs: Path) -> Iterator[Row]:
     """Insertion and sampling, with and without new priorities."""
-    return replay_stores.rows("reverb", pace, venvs, layouts=("trajectory",), target=TARGET)
+    return replay_stores.rows(
+        "reverb", pace, venvs, layouts=("trajectory",), target=TARGET, environment={}
+    )

@@ -2,7 +2,8 @@
 
 `items`: every sequence is an item of its own, with its carry. `trajectory`: sequences are cut from
 streams and share the rows in which they overlap; no carry, which would be stored with every row.
-`trajectory, time-major`: the same, and what is drawn is `[T, B, ...]`, as a scan over time takes it.
+`trajectory, time-major`: the same, and what is drawn is `[T, B, ...]`, as a scan over time takes
+it.
 """
 
 from collections.abc import Callable

@@ -22,9 +22,9 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
     inserted, batch = command["inserted"], command["batch"]
     server = reverb.Server([table(command)])
     client = reverb.Client(f"localhost:{server.port}")
-    insert_sequence = writing(client, command)
-    for _ in range(command["capacity"]):
-        insert_sequence()
+    insert_sequences = writing(client, command)
+    for _ in range(-(-command["capacity"] // inserted)):
+        insert_sequences()
     batches = iter(
         reverb.TrajectoryDataset.from_table_signature(
             f"localhost:{server.port}",
@@ -35,10 +35,9 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
     )
 
     def insert() -> float:
-        # The server is kept by what uses it.
+        # The server lives as long as somebody holds it.
         assert server.port
-        for _ in range(inserted):
-            insert_sequence()
+        insert_sequences()
         return inserted
 
     def sample() -> float:
@@ -75,7 +74,7 @@ def table(command: dict[str, Any]) -> reverb.Table:
 
 
 def writing(client: reverb.Client, command: dict[str, Any]) -> Callable[[], None]:
-    """A function that appends a stride of rows and with it a sequence; waits for the server."""
+    """A function that appends rows, a sequence with every stride, and waits for the server."""
     length, stride = command["length"], command["stride"]
     # Names of Reverb's columns may not be paths.
     steps = {str(n): each for n, each in enumerate(noise(command["steps"], stride).values())}
@@ -94,19 +93,18 @@ def writing(client: reverb.Client, command: dict[str, Any]) -> Callable[[], None
     for _ in range(length - stride):
         append()
 
-    def insert() -> None:
+    def insert_one() -> None:
         for _ in range(stride):
             append()
         history = writer.history
-        writer.create_item(
-            _TABLE,
-            priority=1.0,
-            trajectory={
-                "steps": {name: history["steps"][name][-length:] for name in steps},
-                "carry": {name: history["carry"][name][-length : 1 - length] for name in carry},
-            },
-        )
-        writer.flush(block_until_num_items=1)
+        first_row = {name: history["carry"][name][-length : 1 - length] for name in carry}
+        all_rows = {name: history["steps"][name][-length:] for name in steps}
+        writer.create_item(_TABLE, priority=1.0, trajectory={"steps": all_rows, "carry": first_row})
+
+    def insert() -> None:
+        for _ in range(command["inserted"]):
+            insert_one()
+        writer.flush()
 
     return insert
 

@@ -61,7 +61,7 @@ def _tasks() -> Iterator[_Task]:
         pipeline.pong(),
         (
             *("--env=atari_pong", "--rnn_size=256"),
-            *("--num_envs_per_worker=8", "--batch_size=512"),
+            *("--num_envs_per_worker=32", "--batch_size=1024"),
         ),
         (4, 84, 84),
         None,

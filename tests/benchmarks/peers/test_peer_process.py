@@ -12,10 +12,11 @@ from tests.benchmarks.peers.virtual_environment import PROGRAMS
 
 # Prints on stdout, as libraries do, before each answer.
 ECHO = """
+import os
 from answering import commands
 for command, answer in commands():
     print("noise")
-    answer(got=command)
+    answer(got=command, pid=os.getpid())
 """
 
 
@@ -30,8 +31,8 @@ def test_each_command_gets_its_answer_and_nothing_that_was_printed(
     echo: tuple[str | Path, ...],
 ) -> None:
     with PeerProcess(echo, patience_seconds=60) as process:
-        assert process.ask(a=1) == {"got": {"a": 1}}
-        assert process.ask(b=[2.5]) == {"got": {"b": [2.5]}}
+        assert process.ask(a=1)["got"] == {"a": 1}
+        assert process.ask(b=[2.5])["got"] == {"b": [2.5]}
 
 
 def test_a_program_that_dies_is_quoted() -> None:
@@ -58,19 +59,31 @@ time.sleep(1000)
     ):
         process.ask()
         process.ask()
+    assert comes_to(child, "Z-")
+
+
+def test_a_frozen_peer_moves_only_while_it_is_let(echo: tuple[str | Path, ...]) -> None:
+    with PeerProcess(echo, patience_seconds=60) as process:
+        pid = process.ask()["pid"]
+        process.freeze()
+        assert comes_to(pid, "T")
+        with process.running():
+            assert process.ask(a=1)["got"] == {"a": 1}
+        assert comes_to(pid, "T")
+
+
+def comes_to(pid: int, states: str) -> bool:
+    """Whether a process soon is in one of these states, as proc(5) has them; `-` if it is gone."""
     deadline = time.monotonic() + 30
-    while is_alive(child) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            state = "-"
+        if state in states:
+            return True
         os.sched_yield()
-    assert not is_alive(child)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether it still runs; it may have ended without anybody having asked how."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    return False
 
 
 def test_our_own_packages_are_not_in_its_way(

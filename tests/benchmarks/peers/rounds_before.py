@@ -10,7 +10,8 @@ from learner.bench.row import Row
 def added(earlier: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
     """`rows`, each with the rounds of its name in `earlier` (see `report.to_json`) before its own.
 
-    Details are those of the new rows. Raises ValueError if something else was measured earlier.
+    Details are dropped: they speak of one run. Raises ValueError if something else was measured
+    earlier.
     """
     before = {row["name"]: row for row in earlier["rows"]}
     return [_extended(row, before[row.name]) if row.name in before else row for row in rows]
@@ -31,4 +32,5 @@ def _extended(row: Row, before: Mapping[str, Any]) -> Row:
         row,
         ours=(*before["ours"]["rounds"], *row.ours),
         limits=(*before["limit"]["rounds"], *row.limits),
+        details={},
     )

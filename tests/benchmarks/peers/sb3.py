@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.bench import subjects
-from learner.bench.alternation import Pace, alternate, spread
+from learner.bench.alternation import Pace, alternate
 from learner.bench.row import Row, conditions
 from seedrl.config import Config
 from seedrl.errors import ExitCode
@@ -42,18 +42,23 @@ class Learned(NamedTuple):
 
 
 class _Figure(NamedTuple):
-    """Which of the two scores count, ours and theirs, and the ratio to reach."""
+    """Which fields of `Learned` count, ours and theirs, in which unit, and the ratio to reach."""
 
     name: str
+    unit: str
     ours: str
     theirs: str
     target: float | None
 
 
 _FIGURES = (
-    _Figure("ours to a score that holds over 100, theirs to a first one", "held", "first", 1.0),
-    _Figure("both to a first score", "first", "first", None),
-    _Figure("both to a score that holds over 100", "held", "held", None),
+    _Figure(
+        "ours to a score that holds over 100, theirs to a first one",
+        *("s", "held_seconds", "first_seconds", 1.0),
+    ),
+    _Figure("both to a first score", "s", "first_seconds", "first_seconds", None),
+    _Figure("both to a score that holds over 100", "s", "held_seconds", "held_seconds", None),
+    _Figure("training steps of both to a first score", "", "first_steps", "first_steps", None),
 )
 
 
@@ -76,10 +81,10 @@ def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
     for figure in _FIGURES:
         yield Row(
             name=f"CartPole to 475: {figure.name}",
-            unit="s",
+            unit=figure.unit,
             limit_name="Stable-Baselines3 DQN",
-            ours=_values(runs["ours"], f"{figure.ours}_seconds"),
-            limits=_values(runs["theirs"], f"{figure.theirs}_seconds"),
+            ours=_values(runs["ours"], figure.ours),
+            limits=_values(runs["theirs"], figure.theirs),
             target=figure.target,
             is_cost=True,
             conditions=conditions(
@@ -87,10 +92,6 @@ def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
                 batch=f"{subject.config.learning.batch_sequences} sequences; theirs 64 steps",
                 environments="32 and 50 for evaluation; theirs 1",
             ),
-            details={
-                "our steps": spread(_values(runs["ours"], f"{figure.ours}_steps")).median,
-                "their steps": spread(_values(runs["theirs"], f"{figure.theirs}_steps")).median,
-            },
         )
 
 

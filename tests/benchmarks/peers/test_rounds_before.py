@@ -26,7 +26,8 @@ def earlier(*rows: Row) -> dict[str, object]:
 def test_rounds_are_joined_by_name_in_the_order_of_the_runs() -> None:
     other = dataclasses.replace(ROW, name="another figure")
     before = dataclasses.replace(ROW, ours=(1.0, 2.0), limits=(4.0, 5.0))
-    joined = rounds_before.added(earlier(before), [ROW, other])
+    detailed = dataclasses.replace(ROW, details={"of the last run": 1.0})
+    joined = rounds_before.added(earlier(before), [detailed, other])
     assert joined == [
         dataclasses.replace(ROW, ours=(1.0, 2.0, 3.0), limits=(4.0, 5.0, 1.0)),
         other,

@@ -75,6 +75,8 @@ def cartpole() -> Subject:
         subjects.cartpole(),
         launch=LaunchConfig(env_servers=2, envs_per_server=128, groups=2),
         capacity_steps=100_000,
+        # A sequence of each of so many environments.
+        min_steps=10_240,
         batch_sequences=64,
     )
 

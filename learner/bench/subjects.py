@@ -37,6 +37,7 @@ def scaled(
     subject: Subject,
     *,
     capacity_steps: int,
+    min_steps: int | None = None,
     batch_sequences: int | None = None,
     launch: LaunchConfig | None = None,
 ) -> Subject:
@@ -51,7 +52,11 @@ def scaled(
     changed = dataclasses.replace(
         config,
         agent=agent,
-        replay=dataclasses.replace(config.replay, capacity_steps=capacity_steps),
+        replay=dataclasses.replace(
+            config.replay,
+            capacity_steps=capacity_steps,
+            min_steps=min_steps or config.replay.min_steps,
+        ),
         learning=dataclasses.replace(
             config.learning, batch_sequences=batch_sequences, replay_ratio=1.0, num_devices=1
         ),

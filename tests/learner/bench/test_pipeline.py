@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,9 +10,11 @@ from learner.bench import pipeline
 from learner.bench.alternation import Pace, serial
 from learner.bench.raw_stepping import RawStepping
 from learner.bench.row import Row
+from learner.bench.served_fleet import ServedFleet
 from learner.bench.subjects import Subject
 from learner.bench.system import System
 from seedrl.config import LaunchConfig
+from seedrl.config_checks import check
 
 pytestmark = pytest.mark.slow
 SLOTS = 4
@@ -28,6 +30,11 @@ def small(tiny: Subject) -> Subject:
 def system(small: Subject) -> Iterator[System]:
     with System(small.config) as system:
         yield system
+
+
+@pytest.mark.parametrize("subject", [pipeline.pong, pipeline.cartpole])
+def test_what_is_measured_is_a_configuration_that_runs(subject: Callable[[], Subject]) -> None:
+    check(ServedFleet(subject().config).config)
 
 
 def test_there_are_three_rows_and_limits_are_composed(small: Subject) -> None:

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -61,22 +62,30 @@ def main() -> int:
         raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
     tune_process()
     pace = Pace(options.rounds, options.seconds)
+    earlier = None
+    if options.add and options.json is not None and options.json.exists():
+        earlier = json.loads(options.json.read_text())
     rows: list[Row] = []
     for name in options.names:
-        module = importlib.import_module(f"tests.benchmarks.peers.{name}")
-        seed = {"first_seed": options.first_seed} if name == "sb3" else {}
-        for row in module.run(pace, options.venvs.expanduser().resolve(), **seed):
-            print(row.name, row.ours, row.limits, file=sys.stderr, flush=True)
-            rows.append(row)
-    if options.add and options.json is not None and options.json.exists():
-        rows = rounds_before.added(json.loads(options.json.read_text()), rows)
+        for new in _measured(name, pace, options):
+            print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
+            rows.append(new if earlier is None else rounds_before.added(earlier, new))
+            # As soon as it is known: the next peer may fail.
+            if options.json is not None:
+                whole = pace._replace(rounds=max(len(row.ours) for row in rows))
+                text = json.dumps(report.to_json(rows, machine.describe(), whole), indent=2)
+                options.json.write_text(text + "\n")
     console = Console()
     console.print(report.table(rows))
     console.print("Measured with", *report.notes(rows), sep="\n", highlight=False)
-    if options.json is not None:
-        text = json.dumps(report.to_json(rows, machine.describe(), pace), indent=2)
-        options.json.write_text(text + "\n")
     return 0
+
+
+def _measured(name: str, pace: Pace, options: PeerOptions) -> Iterator[Row]:
+    module = importlib.import_module(f"tests.benchmarks.peers.{name}")
+    seed = {"first_seed": options.first_seed} if name == "sb3" else {}
+    rows: Iterator[Row] = module.run(pace, options.venvs.expanduser().resolve(), **seed)
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,23 +1,21 @@
 """Adding to rounds that an earlier run has written down."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from learner.bench.row import Row
 
 
-def added(earlier: Mapping[str, Any], rows: Sequence[Row]) -> list[Row]:
-    """`rows`, each with the rounds of its name in `earlier` (see `report.to_json`) before its own.
+def added(earlier: Mapping[str, Any], row: Row) -> Row:
+    """`row` with the rounds of its name in `earlier` (see `report.to_json`) before its own.
 
-    Details are dropped: they speak of one run. Raises ValueError if something else was measured
-    earlier.
+    Joined rounds have no details, which speak of one run. Raises ValueError if something else
+    was measured earlier.
     """
-    before = {row["name"]: row for row in earlier["rows"]}
-    return [_extended(row, before[row.name]) if row.name in before else row for row in rows]
-
-
-def _extended(row: Row, before: Mapping[str, Any]) -> Row:
+    before = next((each for each in earlier["rows"] if each["name"] == row.name), None)
+    if before is None:
+        return row
     for key, value in (
         ("conditions", vars(row.conditions)),
         ("unit", row.unit),

@@ -18,6 +18,8 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
         **{name: ([length, *shape], dtype) for name, (shape, dtype) in command["steps"].items()},
         **command["carry"],
     }
+    # It does not know scalars.
+    fields = {name: (shape or [1], dtype) for name, (shape, dtype) in fields.items()}
     environment = {
         name: {"shape": shape, "dtype": np.dtype(dtype)} for name, (shape, dtype) in fields.items()
     }

@@ -1,6 +1,7 @@
 """The learning thread's programs without the learning thread, on random experience."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,23 +18,25 @@ from seedrl.types import Array, Page
 
 
 class BareLearner:
-    """Owns a learner state and a replay on one device. Used by one thread.
+    """Owns a learner state and a replay on the first n devices. Used by one thread.
+
+    The subject's capacity and batch are those of each device.
 
     Attributes:
       agent: of the subject.
       page_steps: K.
       replay: the functions of the replay.
-      memory: its state, leaves `[1, ...]`.
+      memory: its state, leaves `[n, ...]`.
       programs: the learning thread's programs.
       state: the learner state.
       pages: the random pages, leaves `[I, ...]`, that every insertion brings.
     """
 
-    def __init__(self, subject: Subject, *, pages_per_insert: int):
+    def __init__(self, subject: Subject, *, pages_per_insert: int, num_devices: int = 1):
         config = subject.config
         self.agent = config.agent.build(subject.spec)
         self.page_steps = page_steps(config)
-        self._devices = jax.local_devices()[:1]
+        self._devices = jax.local_devices()[:num_devices]
         capacity_pages = config.replay.capacity_steps // self.page_steps
         self.replay = paged_replay(
             window=self.agent.window,
@@ -42,14 +45,17 @@ class BareLearner:
             priority_exponent=config.replay.priority_exponent,
             initial_priorities=self.agent.initial_priorities,
         )
-        self._index = PageIndex(
-            capacity_pages=capacity_pages, window=self.agent.window, page_steps=self.page_steps
-        )
+        self._indices = [
+            PageIndex(
+                capacity_pages=capacity_pages, window=self.agent.window, page_steps=self.page_steps
+            )
+            for _ in self._devices
+        ]
         programs = build_learn_programs(
             self.agent,
             self.replay,
             batch_per_device=config.learning.batch_sequences,
-            num_devices=1,
+            num_devices=len(self._devices),
             importance_exponent=config.replay.importance_exponent,
         )
         self.programs = map_programs(programs, self._devices)
@@ -62,7 +68,7 @@ class BareLearner:
     @property
     def num_inserted(self) -> int:
         """Pages inserted so far."""
-        return self._index.num_inserted
+        return sum(index.num_inserted for index in self._indices)
 
     @property
     def updates(self) -> int:
@@ -75,6 +81,13 @@ class BareLearner:
         is_enabled = np.bool_(True)
         return count_flops(self.programs.learn, self.state, self.memory, is_enabled)
 
+    @property
+    def update_bytes(self) -> int:
+        """Memory that an update needs for a while, on each device, beside state and replay."""
+        learn: Any = self.programs.learn
+        lowered = learn.lower(self.state, self.memory, np.bool_(True))
+        return int(lowered.compile().memory_analysis().temp_size_in_bytes)
+
     def insert(self) -> int:
         """Inserts the pages, one for each of as many streams; returns their number."""
         num_pages = jax.tree.leaves(self.pages)[0].shape[0]
@@ -83,12 +96,18 @@ class BareLearner:
         return num_pages
 
     def plan(self, num_pages: int) -> InsertPlan:
-        """Where the next pages go, one of each of as many streams; `[1, I]`."""
-        return InsertPlan(*(field[None] for field in self._index.plan(range(num_pages))))
+        """Where the next pages go, one of each of as many streams, to each device in turn."""
+        plans = [
+            index.plan(
+                [page if page % len(self._indices) == shard else -1 for page in range(num_pages)]
+            )
+            for shard, index in enumerate(self._indices)
+        ]
+        return InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
 
     def fill(self) -> None:
         """Inserts until nothing is empty."""
-        while self.num_inserted < self.replay.capacity_pages:
+        while self.num_inserted < len(self._indices) * self.replay.capacity_pages:
             self.insert()
 
     def learn(self) -> Mapping[str, Array]:

@@ -1,4 +1,4 @@
-"""CPU seconds of processes, from /proc: this one's, and those of everything that it has started."""
+"""What processes take, from /proc: this one, and everything that it has started."""
 
 import os
 from pathlib import Path
@@ -13,6 +13,32 @@ def tree_seconds(root: int) -> float:
 
     In steps of 10 ms a process. Zero where there is no /proc.
     """
+    fields_of_members = _tree(root).values()
+    return sum(int(f[_USER]) + int(f[_SYSTEM]) for f in fields_of_members) / _TICKS
+
+
+def tree_bytes(root: int) -> int:
+    """Memory of process `root` and of all living processes that descend from it.
+
+    What several processes share is divided among them. Zero where there is no /proc.
+    """
+    return sum(_proportional_bytes(pid) for pid in _tree(root))
+
+
+def descendant_bytes(root: int) -> int:
+    """As `tree_bytes`, without `root` itself."""
+    return sum(_proportional_bytes(pid) for pid in _tree(root) if pid != root)
+
+
+def _proportional_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0  # it has ended
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def _tree(root: int) -> dict[int, list[str]]:
     stats = _stats()
     members = {root}
     # A child has a higher number than its parent unless the numbers have wrapped round.
@@ -20,8 +46,7 @@ def tree_seconds(root: int) -> float:
         if grown <= members:
             break
         members |= grown
-    fields_of_members = [fields for pid, fields in stats.items() if pid in members]
-    return sum(int(f[_USER]) + int(f[_SYSTEM]) for f in fields_of_members) / _TICKS
+    return {pid: fields for pid, fields in stats.items() if pid in members}
 
 
 def _stats() -> dict[int, list[str]]:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,7 +108,16 @@ def crowd_commands(
 
 
 def _config(load: Load, env_servers: int) -> Config:
-    arguments = {"shape": (4,), "dtype": "float32", "step_seconds": load.step_seconds}
+    launch = LaunchConfig(env_servers=env_servers, envs_per_server=load.num_envs, groups=1)
+    return still(
+        {"shape": (4,), "dtype": "float32", "step_seconds": load.step_seconds},
+        launch,
+        capacity_steps=100_000,
+    )
+
+
+def still(arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_steps: int) -> Config:
+    """Environments in which nothing happens, see `envs_server.envs.still`, and no learning."""
     config = Config(
         environment=EnvironmentConfig(
             id="envs_server.envs.still:make",
@@ -116,8 +125,8 @@ def _config(load: Load, env_servers: int) -> Config:
             vectorization="native",
         ),
         agent=NullAgentConfig(window=_WINDOW),
-        replay=ReplayConfig(capacity_steps=100_000, min_steps=50_000),
-        launch=LaunchConfig(env_servers=env_servers, envs_per_server=load.num_envs, groups=1),
+        replay=ReplayConfig(capacity_steps=capacity_steps, min_steps=capacity_steps // 2),
+        launch=launch,
     )
     # So few updates are owed that none is ever made.
     learning = dataclasses.replace(config.learning, replay_ratio=1e-9, num_devices=1)

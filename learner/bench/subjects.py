@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from seedrl import config_file
 from seedrl.config import Config, LaunchConfig
+from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, EnvSpec
 
 
@@ -31,6 +32,16 @@ def cartpole() -> Subject:
     """CartPole with the settings of `cartpole_r2d2`."""
     spec = EnvSpec(ArraySpec((4,), "float32"), 2)
     return Subject(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
+
+
+def frames(*, capacity_steps: int, batch_sequences: int) -> Subject:
+    """Atari with a network of a few units: nearly all there is to do is to copy frames."""
+    subject = scaled(atari(), capacity_steps=capacity_steps, batch_sequences=batch_sequences)
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
+    )
+    agent = dataclasses.replace(subject.config.agent, network=network)
+    return dataclasses.replace(subject, config=dataclasses.replace(subject.config, agent=agent))
 
 
 def scaled(

@@ -26,6 +26,7 @@ BENCHMARKS = {
     "pipeline": "environment steps through the whole system against its parts",
     "learner": "updates of the running system against the bare update",
     "scaling": "many env servers that sleep against linear scaling",
+    "growth": "a unit of work as sizes grow against the same with the size before",
     "useful": "CPU time that stepping and compiled programs need against all that is spent",
 }
 

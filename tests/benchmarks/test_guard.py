@@ -5,7 +5,6 @@ loop in Python or a wait for the device, and no more. A ratio is measured in tur
 again while it is too low, so a busy machine makes the test slower, and not red.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 
@@ -22,7 +21,6 @@ from learner.bench.row import Row
 from learner.bench.subjects import Subject
 from learner.bench.wire import Messages
 from seedrl.config_checks import page_steps
-from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import replay_bytes
 
 ATTEMPTS = 6
@@ -41,13 +39,7 @@ def best(ratio: Callable[[], float], bound: float) -> float:
 
 @pytest.fixture(scope="module")
 def frames() -> Subject:
-    """A replay of 20,000 frames, and a network of a few units: all there is to do is to copy."""
-    subject = subjects.scaled(subjects.atari(), capacity_steps=20_000, batch_sequences=4)
-    network = QNetworkConfig(
-        torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
-    )
-    agent = dataclasses.replace(subject.config.agent, network=network)
-    return dataclasses.replace(subject, config=dataclasses.replace(subject.config, agent=agent))
+    return subjects.frames(capacity_steps=20_000, batch_sequences=4)
 
 
 @pytest.fixture(scope="module")

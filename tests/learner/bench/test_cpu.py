@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from learner.bench.cpu import tree_seconds
+from learner.bench.cpu import descendant_bytes, tree_bytes, tree_seconds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 # Burns CPU in a grandchild, says so, and waits.
@@ -48,3 +48,16 @@ def test_a_process_without_children_is_itself() -> None:
     )
     measured, exact = map(float, done.stdout.split())
     assert abs(measured - exact) < 0.05
+
+
+def test_memory_that_a_child_takes_is_its_own_and_counts_for_the_tree() -> None:
+    before = descendant_bytes(os.getpid())
+    code = "import sys; held = b'x' * 50_000_000; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"\n"
+        taken = descendant_bytes(os.getpid()) - before
+        assert tree_bytes(os.getpid()) > descendant_bytes(os.getpid()) + 10e6  # this process
+        assert child.stdin is not None
+        child.stdin.close()
+    assert 50e6 < taken < 80e6

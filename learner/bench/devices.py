@@ -1,0 +1,62 @@
+"""Updates on so many devices: `python -m learner.bench.devices --devices N`, see `Asked`.
+
+First it prints its memory, `{"bytes": M}`. Each line is answered with the seconds of a trained
+sequence, `{"seconds_per_sequence": T}`.
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+
+from learner.bench import subjects
+from learner.bench.alternation import rate
+from learner.bench.bare_learner import BareLearner
+from learner.bench.cpu import tree_bytes
+from learner.bench.subjects import Subject
+from learner.cli.arguments import parse_flags
+from learner.process import tune_process
+
+_PAGES_PER_INSERT = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesOptions:
+    """Measures updates.
+
+    Attributes:
+      devices: that share an update.
+    """
+
+    devices: int
+
+
+def subject() -> Subject:
+    """CartPole; capacity and batch are those of each device."""
+    return subjects.scaled(subjects.cartpole(), capacity_steps=20_000, batch_sequences=32)
+
+
+def main() -> None:
+    """Answers until stdin ends."""
+    options = parse_flags(DevicesOptions, sys.argv[1:], prog="devices")
+    tune_process()
+    learner = BareLearner(
+        subject(),
+        pages_per_insert=_PAGES_PER_INSERT * options.devices,
+        num_devices=options.devices,
+    )
+    learner.fill()
+    learner.learn()
+    amount = options.devices * subject().config.learning.batch_sequences
+
+    def update() -> int:
+        learner.learn()
+        return amount
+
+    print(json.dumps({"bytes": tree_bytes(os.getpid())}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps({"seconds_per_sequence": 1 / rate(update, float(line))}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""How replay grows: with the priorities that it keeps, and with the frames that it stores."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from learner.bench import drawing, subjects
+from learner.bench.alternation import Pace, alternate, rate, ratios, spread
+from learner.bench.axis import TOLERANCE, Axis, in_turn, rows
+from learner.bench.bare_learner import BareLearner
+from learner.bench.cpu import tree_bytes
+from learner.bench.null_agent import NullAgentConfig
+from learner.bench.replay import sampling
+from learner.bench.row import Conditions, Row, conditions
+from seedrl.agents.agent import WindowSpec
+
+_PAGES = tuple(2**exponent for exponent in range(10, 21, 2))
+# About 350 MB, 1.4 GB and 4.2 GB.
+_FRAMES = (50_000, 200_000, 600_000)
+_BATCH = 16
+_PAGES_PER_INSERT = 16
+
+
+def run(pace: Pace) -> Iterator[Row]:
+    """Up to 2^20 priorities, and up to 600,000 frames in half of the memory."""
+    yield from of_priorities(_PAGES, pace)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    held = [sum(_FRAMES[: index + 1]) * 84 * 84 for index in range(len(_FRAMES))]
+    fitting = [size for size, total in zip(_FRAMES, held, strict=True) if total <= memory / 2]
+    yield from of_frames(fitting, pace)
+
+
+def of_priorities(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
+    """The growth of drawing, and of inserting, beside that of reading all priorities once.
+
+    Each relative to the smallest size, in the same round.
+    """
+    functions = {
+        "drawing": drawing.draw,
+        "inserting": _inserting_small_pages,
+        "reading": drawing.scan,
+        "flat": drawing.flat_draw,
+    }
+    # So many short programs that a part of the time is enough for each.
+    short = Pace(pace.rounds, pace.seconds / len(functions))
+    measures = {
+        f"{name} {size}": _seconds(function(size), short)
+        for name, function in functions.items()
+        for size in sorted(sizes)
+    }
+    seconds = alternate(measures, pace.rounds)
+    smallest = min(sizes)
+    for name in ("drawing", "inserting"):
+        for size in sorted(set(sizes) - {smallest}):
+            yield _beside_reading(name, size, smallest, seconds)
+
+
+def _beside_reading(
+    name: str, size: int, smallest: int, seconds: Mapping[str, Sequence[float]]
+) -> Row:
+    def growth(of: str) -> tuple[float, ...]:
+        return ratios(seconds[f"{of} {size}"], seconds[f"{of} {smallest}"])
+
+    details = {
+        f"{of} µs": 1e6 * spread(seconds[f"{of} {size}"]).median for of in (name, "reading", "flat")
+    }
+    return Row(
+        name=f"growth: {name}, priorities, {size:,}",
+        unit=f"times {smallest:,}",
+        limit_name="reading all once",
+        ours=growth(name),
+        limits=growth("reading"),
+        target=TOLERANCE,
+        is_cost=True,
+        conditions=Conditions(
+            batch=f"{drawing.NUM_DRAWS} draws", messages=f"{_PAGES_PER_INSERT} pages at once"
+        ),
+        details={"size": size, "size before": smallest, **details},
+    )
+
+
+def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
+    """A frame inserted, a frame sampled, and the memory of a stored frame."""
+    learners: dict[int, BareLearner] = {}
+    memory: dict[int, float] = {}
+    for size in sizes:
+        subject = subjects.frames(capacity_steps=size, batch_sequences=_BATCH)
+        if not learners:  # What the first one compiles is no part of its memory.
+            BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT).insert()
+        before = tree_bytes(os.getpid())
+        learners[size] = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+        learners[size].fill()
+        memory[size] = (tree_bytes(os.getpid()) - before) / size
+    described = conditions(
+        subject.config,
+        messages=f"{_PAGES_PER_INSERT} pages at once",
+        batch=f"{_BATCH} sequences",
+        environments=subject.name,
+    )
+    for name, prepare in {"inserting": _inserting, "sampling": _sampling}.items():
+        measures = {size: _seconds(prepare(learner), pace) for size, learner in learners.items()}
+        axis = Axis(f"{name}, stored frames", "µs/frame", described)
+        yield from rows(axis, in_turn(measures, pace))
+    axis = Axis("replay memory, stored frames", "bytes/frame", described)
+    yield from rows(axis, {size: (each,) for size, each in memory.items()})
+
+
+def _inserting_small_pages(capacity_pages: int) -> Callable[[], int]:
+    """Inserts pages of two small steps each into a replay of so many; returns 1."""
+    subject = subjects.scaled(subjects.cartpole(), capacity_steps=2 * capacity_pages)
+    agent = NullAgentConfig(window=WindowSpec(burn_in=0, unroll=2, bootstrap=0, stride=2))
+    replay = dataclasses.replace(subject.config.replay, page_steps=2)
+    config = dataclasses.replace(subject.config, agent=agent, replay=replay)
+    learner = BareLearner(
+        dataclasses.replace(subject, config=config), pages_per_insert=_PAGES_PER_INSERT
+    )
+    learner.insert()
+    return lambda: bool(learner.insert())
+
+
+def _inserting(learner: BareLearner) -> Callable[[], int]:
+    learner.insert()
+    return lambda: learner.insert() * learner.page_steps
+
+
+def _sampling(learner: BareLearner) -> Callable[[], int]:
+    program = sampling(learner, _BATCH).sample
+
+    def sample() -> int:
+        program()
+        return _BATCH * learner.agent.window.length
+
+    return sample
+
+
+def _seconds(work: Callable[[], float], pace: Pace) -> Callable[[], float]:
+    return lambda: 1 / rate(work, pace.seconds)

@@ -1,0 +1,65 @@
+"""The benchmark of growth, on sizes so small that each takes a second or two."""
+
+import jax
+import pytest
+
+from learner.bench import growth_of_fleet, growth_of_learning, growth_of_replay
+from learner.bench.alternation import Pace
+from learner.bench.bare_learner import BareLearner
+from learner.bench.subjects import Subject
+from seedrl.config import LaunchConfig
+
+
+def test_drawing_and_inserting_stand_beside_a_reading(pace: Pace) -> None:
+    rows = list(growth_of_replay.of_priorities((16, 64), pace))
+    names = [f"growth: {name}, priorities, 64" for name in ("drawing", "inserting")]
+    assert [row.name for row in rows] == names
+    assert all(row.ratio.lowest > 0 and row.limit_name == "reading all once" for row in rows)
+
+
+def test_a_stored_frame_costs_its_bytes(pace: Pace) -> None:
+    rows = list(growth_of_replay.of_frames((1_600, 4_800), pace))
+    names = ["inserting", "sampling", "replay memory"]
+    assert [row.name for row in rows] == [f"growth: {name}, stored frames, 4,800" for name in names]
+    # In steps of what the allocator takes at once.
+    assert 0 < rows[-1].ours[0] < 2 * 84 * 84
+
+
+def test_an_updates_memory_grows_with_its_rows(pace: Pace) -> None:
+    time, memory = growth_of_learning.of_lengths((20, 40), pace)
+    assert time.ratio.lowest > 0
+    # A row of CartPole keeps a few thousand bytes for the gradient; what does not grow is less.
+    assert 1_000 < memory.ours[0] < 100_000 and 0.4 < memory.ratio.median < 1.1
+
+
+@pytest.mark.slow
+def test_devices_are_as_many_as_asked_for(pace: Pace) -> None:
+    time, memory = growth_of_learning.of_devices((1, 2), pace)
+    assert time.name == "growth: devices, 2" and time.ratio.lowest > 0
+    assert memory.name == "growth: memory of devices, 2" and memory.ours[0] > 0
+
+
+@pytest.mark.slow
+def test_environments_bring_their_own_memory(pace: Pace) -> None:
+    frames = {"shape": (84, 84), "dtype": "uint8"}
+    configs = {
+        size: growth_of_fleet.config(
+            LaunchConfig(env_servers=1, envs_per_server=size, groups=2), frames
+        )
+        for size in (2, 8)
+    }
+    time, memory = growth_of_fleet.of_systems("environments", configs, pace)
+    assert time.ratio.lowest > 0 and time.details["CPU µs of 8"] >= 0
+    # 80 frames in replay, 20 in the page under writing, and a share of an env server's process.
+    assert 100 * 84 * 84 < memory.ours[0] < 100 * 84 * 84 + 100e6 / 8
+
+
+def test_a_learner_of_two_devices_fills_both_and_trains(tiny: Subject) -> None:
+    learner = BareLearner(tiny, pages_per_insert=4, num_devices=2)
+    learner.fill()
+    assert {len(leaf.addressable_shards) for leaf in jax.tree.leaves(learner.memory)} == {2}
+    capacity = learner.replay.capacity_pages
+    assert learner.num_inserted == 2 * capacity
+    filled = (learner.memory.mass > 0).sum(axis=1).tolist()
+    assert filled[0] == filled[1] > capacity / 2
+    assert learner.learn()["skipped_updates"] == 0 and learner.updates == 1

@@ -150,9 +150,7 @@ def _insert(
     chex.assert_shape(list(plan), (num_pages,))
     chex.assert_tree_shape_prefix(pages, (num_pages,))
     chex.assert_trees_all_equal_dtypes(state.pages, pages)
-    stored = jax.tree.map(
-        lambda pool, new: pool.at[plan.index].set(new, mode="drop"), state.pages, pages
-    )
+    stored = jax.tree.map(functools.partial(_write, index=plan.index), state.pages, pages)
     capacity = state.mass.shape[0]
     mass = state.mass.at[plan.index].set(0.0, mode="drop")
     link = state.next.at[plan.index].set(capacity, mode="drop")
@@ -166,6 +164,13 @@ def _insert(
     mean = jnp.where(num_sampleable > 0, jnp.sum(mass) / jnp.maximum(num_sampleable, 1), 1.0)
     new_mass = jnp.where(new_mass > 0, new_mass, mean)
     return ReplayState(stored, link, mass.at[plan.completed].set(new_mass, mode="drop"))
+
+
+def _write(pool: Array, new: Array, *, index: Array) -> Array:
+    # In a shard of one device, as pmap hands it over, XLA:CPU would copy the whole pool first if
+    # another axis is 1 too (pages of one step, say) and its items have four bytes: with the axis of
+    # devices dropped its layout is ambiguous. So the axis comes back for the time of writing.
+    return pool[None].at[0, index].set(new, mode="drop")[0]
 
 
 def _sample(

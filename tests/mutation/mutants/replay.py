@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "padding_page_inserted",
         _REPLAY,
-        'lambda pool, new: pool.at[plan.index].set(new, mode="drop"), state.pages, pages',
-        'lambda pool, new: pool.at[plan.index].set(new, mode="clip"), state.pages, pages',
+        'pool[None].at[0, index].set(new, mode="drop")[0]',
+        'pool[None].at[0, index].set(new, mode="clip")[0]',
         "Padding overwrites the last page of the pool.",
         "padding writes nothing (DESIGN 5)",
     ),

@@ -106,10 +106,10 @@ def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
 
 
 def _inserting_small_pages(capacity_pages: int) -> Callable[[], int]:
-    """Inserts pages of two small steps each into a replay of so many; returns 1."""
-    subject = subjects.scaled(subjects.cartpole(), capacity_steps=2 * capacity_pages)
-    agent = NullAgentConfig(window=WindowSpec(burn_in=0, unroll=2, bootstrap=0, stride=2))
-    replay = dataclasses.replace(subject.config.replay, page_steps=2)
+    """Inserts pages of one small step each into a replay of so many; returns 1."""
+    subject = subjects.scaled(subjects.cartpole(), capacity_steps=capacity_pages)
+    agent = NullAgentConfig(window=WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1))
+    replay = dataclasses.replace(subject.config.replay, page_steps=1)
     config = dataclasses.replace(subject.config, agent=agent, replay=replay)
     learner = BareLearner(
         dataclasses.replace(subject, config=config), pages_per_insert=_PAGES_PER_INSERT

@@ -9,10 +9,10 @@ from learner.bench.alternation import Pace, alternate, rate, ratios, spread
 from learner.bench.axis import TOLERANCE, Axis, in_turn, rows
 from learner.bench.bare_learner import BareLearner
 from learner.bench.cpu import tree_bytes
-from learner.bench.null_agent import NullAgentConfig
 from learner.bench.replay import sampling
 from learner.bench.row import Conditions, Row, conditions
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.networks.q_network import QNetworkConfig
 
 _PAGES = tuple(2**exponent for exponent in range(10, 21, 2))
 # About 350 MB, 1.4 GB and 4.2 GB.
@@ -108,7 +108,12 @@ def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
 def _inserting_small_pages(capacity_pages: int) -> Callable[[], int]:
     """Inserts pages of one small step each into a replay of so many; returns 1."""
     subject = subjects.scaled(subjects.cartpole(), capacity_steps=capacity_pages)
-    agent = NullAgentConfig(window=WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1))
+    # Priorities that depend on what was acted: with constants the compiler would leave out what
+    # insertion does for those that are refused.
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(4,), core="none", head_sizes=(4,), frame_stack=1
+    )
+    agent = R2D2Config(network=network, burn_in=0, unroll=1, n_steps=1, stride=1)
     replay = dataclasses.replace(subject.config.replay, page_steps=1)
     config = dataclasses.replace(subject.config, agent=agent, replay=replay)
     learner = BareLearner(

@@ -160,10 +160,16 @@ def _insert(
     priorities = initial_priorities(steps)
     chex.assert_shape(priorities, (num_pages,))
     new_mass = stored_mass(priorities.astype(jnp.float32), priority_exponent)
-    num_sampleable = jnp.sum(mass > 0)
-    mean = jnp.where(num_sampleable > 0, jnp.sum(mass) / jnp.maximum(num_sampleable, 1), 1.0)
+    is_refused = (plan.completed < capacity) & (new_mass <= 0)
+    # Hardly ever: else insertion would read all masses each time, for nothing.
+    mean = jax.lax.cond(jnp.any(is_refused), _mean_mass, lambda mass: jnp.float32(1.0), mass)
     new_mass = jnp.where(new_mass > 0, new_mass, mean)
     return ReplayState(stored, link, mass.at[plan.completed].set(new_mass, mode="drop"))
+
+
+def _mean_mass(mass: Array) -> Array:
+    num_sampleable = jnp.sum(mass > 0)
+    return jnp.where(num_sampleable > 0, jnp.sum(mass) / jnp.maximum(num_sampleable, 1), 1.0)
 
 
 def _write(pool: Array, new: Array, *, index: Array) -> Array:

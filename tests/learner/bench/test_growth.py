@@ -55,7 +55,7 @@ def test_environments_bring_their_own_memory(pace: Pace) -> None:
 
 
 def test_a_learner_of_two_devices_fills_both_and_trains(tiny: Subject) -> None:
-    learner = BareLearner(tiny, pages_per_insert=4, num_devices=2)
+    learner = BareLearner(tiny, pages_per_insert=50, num_devices=2)
     learner.fill()
     assert {len(leaf.addressable_shards) for leaf in jax.tree.leaves(learner.memory)} == {2}
     capacity = learner.replay.capacity_pages

@@ -4,6 +4,7 @@ import functools
 from collections import Counter
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -126,6 +127,25 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     state = state._replace(pages=state.pages._replace(steps=steps))
     state = replay.insert(state, pages_of([10]), plan)
     np.testing.assert_array_equal(state.mass, masses(1, 3, 5, 3))
+
+
+def _sums_outside_branches(jaxpr: jax.extend.core.Jaxpr) -> list[tuple[int, ...]]:
+    """The shapes that are summed whatever the values are."""
+    shapes = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "reduce_sum":
+            shapes.append(equation.invars[0].aval.shape)
+        for inner in equation.params.values():
+            if isinstance(inner, jax.extend.core.ClosedJaxpr):  # of a conditional they are a tuple
+                shapes += _sums_outside_branches(inner.jaxpr)
+    return shapes
+
+
+def test_insertion_reads_all_masses_only_for_a_refused_priority() -> None:
+    replay = build(6)
+    plan = PageIndex(capacity_pages=6, window=WINDOW, page_steps=2).plan([0, 0])
+    arguments = replay.init(example()), pages_of([0, 2]), plan
+    assert (6,) not in _sums_outside_branches(jax.make_jaxpr(replay.insert)(*arguments).jaxpr)
 
 
 def test_the_first_refused_initial_priority_becomes_one() -> None:

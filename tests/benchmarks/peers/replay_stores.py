@@ -59,6 +59,8 @@ def rows(
         ) as process:
             described = description(subject, learner)
             process.ask(layout=layout, **described)
+            # Reverb works ahead, which would take time from ours.
+            process.freeze()
             yield from _measured(
                 f"{peer} ({layout})", subject, learner, process, pace, target=target
             )
@@ -120,7 +122,8 @@ def _measured(
             return rate(ours[key], pace.seconds)
 
         def theirs(key: str = key) -> float:
-            return float(process.ask(measure=key, seconds=pace.seconds)["rate"])
+            with process.running():
+                return float(process.ask(measure=key, seconds=pace.seconds)["rate"])
 
         # Once in vain: whoever comes first meets memory that nobody has touched.
         mine()

@@ -64,14 +64,17 @@ def run(argv: Sequence[str]) -> int:
     pace = Pace(options.rounds, options.seconds)
     rows: list[Row] = []
     console, status = Console(), Console(stderr=True)
-    for name in options.names or BENCHMARKS:
-        with status.status(f"{name}: {BENCHMARKS[name]}"):
-            rows += measure(name, pace)
-    console.print(report.table(rows))
-    console.print("Measured with", *report.notes(rows), sep="\n", highlight=False)
-    if options.json is not None:
-        text = json.dumps(report.to_json(rows, machine.describe(), pace), indent=2)
-        options.json.write_text(text + "\n")
+    try:
+        for name in options.names or BENCHMARKS:
+            with status.status(f"{name}: {BENCHMARKS[name]}"):
+                rows += measure(name, pace)
+    finally:
+        # Also what was measured before a benchmark failed.
+        console.print(report.table(rows))
+        console.print("Measured with", *report.notes(rows), sep="\n", highlight=False)
+        if options.json is not None:
+            text = json.dumps(report.to_json(rows, machine.describe(), pace), indent=2)
+            options.json.write_text(text + "\n")
     return ExitCode.OK
 
 

@@ -75,3 +75,21 @@ def test_wrong_usage_is_one_line(
 def test_every_benchmark_has_a_module_of_its_name() -> None:
     folder = Path(bench.__file__).parents[1] / "bench"
     assert all((folder / f"{name}.py").exists() for name in bench.BENCHMARKS)
+
+
+def test_what_was_measured_before_a_failure_is_kept(
+    measured: list[tuple[str, Pace]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    working = bench.measure
+
+    def measure(name: str, pace: Pace) -> Iterator[Row]:
+        if name == "replay":
+            raise RuntimeError("an env server died")
+        return working(name, pace)
+
+    monkeypatch.setattr(bench, "measure", measure)
+    file = tmp_path / "bench.json"
+    with pytest.raises(RuntimeError, match="an env server died"):
+        bench.run(["inference", "replay", "--json", str(file)])
+    names = [row["name"] for row in json.loads(file.read_text())["rows"]]
+    assert names == ["inference: a figure"]

@@ -109,6 +109,8 @@ class Learning:
     def run_once(self) -> bool:
         """Takes in what has come, then learns once if an update is owed; whether it did."""
         self.take_in(0.0 if self._is_ready else self._poll_seconds)
+        # At most one update in flight: a queue of them would keep acting from the device.
+        self.settle()
         is_ready = self._is_ready
         self._limiter.set_ready(is_ready)
         self.snapshots.answer()
@@ -153,9 +155,6 @@ class Learning:
         return InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
 
     def _learn(self) -> None:
-        # At most one update in flight: a queue of them would keep acting from the device.
-        jax.block_until_ready(self._in_flight)
-        self._observe(self._in_flight)
         self._state, self._replay, self._in_flight = self._programs.learn(
             self._state, self._replay, np.bool_(True)
         )
@@ -164,16 +163,19 @@ class Learning:
         self._limiter.trained()
         self._metrics.count("updates", 1)
         self._lobby.wake()
-        if self.updates % self._publish_every == 0:
-            self._publish()
 
     def settle(self) -> None:
-        """Waits for the update under way, so that all counts are the device's."""
+        """Waits for the update under way, if there is one, and publishes what it has learned.
+
+        Not earlier: whoever acts with parameters that are still being computed waits for them.
+        """
+        if not self._in_flight:
+            return
         self._observe(self._in_flight)
         self._in_flight = {}
         self._learned_version.put(self.updates)
-        frozen = self._params.get()
-        self._params.put(frozen._replace(version=min(frozen.version, self.updates)))
+        if self.updates % self._publish_every == 0:
+            self._publish()
 
     def _observe(self, metrics: Mapping[str, Array]) -> None:
         values = jax.device_get(dict(metrics))

@@ -87,10 +87,8 @@ class PageIndex:
 
     Every page has a serial number; page q lies at q mod P and lives until page q + P comes. A
     stream's pages have ascending serials, so whoever evicts a page has evicted every older page of
-    its stream
-    before: a link never leads to a page that was overwritten, and evicting a page invalidates
-      exactly
-    the sequence that starts in it.
+    its stream before: a link never leads to a page that was overwritten, and evicting a page
+    invalidates exactly the sequence that starts in it.
     """
 
     def __init__(self, *, capacity_pages: int, window: "WindowSpec", page_steps: int) -> None:

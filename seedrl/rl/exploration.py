@@ -34,8 +34,10 @@ def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
     chex.assert_rank([q_values, epsilon], [2, 1])
     chex.assert_equal_shape_prefix([q_values, epsilon], 1)
     batch_size, num_actions = q_values.shape
-    explore_key, action_key = jax.random.split(key)
-    explores = jax.random.uniform(explore_key, (batch_size,)) < epsilon
-    uniform = jax.random.randint(action_key, (batch_size,), 0, num_actions, dtype=jnp.int32)
+    # Both numbers of a row from one call: on CPUs each call is a loop of a hundred tiny programs.
+    whether, which = jax.random.uniform(key, (2, batch_size))
+    explores = whether < epsilon
+    # Below num_actions, because float32 has all multiples of 2^-23 below 1 and no more are drawn.
+    uniform = jnp.floor(which * num_actions).astype(jnp.int32)
     greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
     return jnp.where(explores, uniform, greedy)

@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "batches_share_a_key",
         _ACT_STEP,
-        "key = jax.random.fold_in(state.key, number)",
+        "key = state.key.at[1].set(state.key[1] ^ number)",
         "key = state.key",
         "Every batch explores by the same random numbers.",
         "no two draws share a key (STYLE 2)",

@@ -254,21 +254,10 @@ MUTANTS = (
         "epsilon by training slot (DESIGN 8)",
     ),
     Mutant(
-        "exploration_key_used_twice",
-        _EXPLORATION,
-        "explore_key, action_key = jax.random.split(key)",
-        "explore_key = action_key = key",
-        "Two draws share a key.",
-        "a function consumes the key it receives (STYLE 2)",
-        equivalent="randint splits the key that it is given, so its bits are others than those of "
-        "uniform: the actions are as independent as before",
-    ),
-    Mutant(
         "exploration_draw_used_twice",
         _EXPLORATION,
-        "uniform = jax.random.randint(action_key, (batch_size,), 0, num_actions, dtype=jnp.int32)",
-        """uniform = jnp.int32(num_actions * jax.random.uniform(explore_key, (batch_size,)))
-    del action_key""",
+        "jnp.floor(which * num_actions)",
+        "jnp.floor(whether * num_actions)",
         "Whether to explore and where to are one draw.",
         "exploration is uniform (DESIGN 8)",
     ),

@@ -35,15 +35,44 @@ class Load(NamedTuple):
 _LOADS = (
     Load(0.05, 1, (1, 8, 32)),
     Load(0.05, 1, (128,), target=0.95),
-    Load(0.005, 16, (1, 4, 16)),
+    Load(0.005, 16, (1, 2, 4, 8, 32)),
 )
+# A load is carried if this share of it is.
+_CARRIED = 0.9
 
 
 def run(pace: Pace) -> Iterator[Row]:
     """50 ms a step and one environment each, then 5 ms a step and 16 each."""
     for load in _LOADS:
+        rows: dict[int, Row] = {}
         for env_servers in load.env_servers:
-            yield row(load, env_servers, pace)
+            rows[env_servers] = row(load, env_servers, pace)
+            yield rows[env_servers]
+        yield from knee(load, rows)
+
+
+def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:
+    """The number of env servers that is too many: predicted from those before, and found.
+
+    Predicted where the CPU time of a step, measured with the most env servers that are carried,
+    would take all cores; found where the rate stays that of the most env servers of all. No row if
+    all or none are carried.
+    """
+    carried = [number for number, each in rows.items() if each.ratio.median >= _CARRIED]
+    most = max(rows)
+    if not carried or most in carried:
+        return
+    predicted = rows[max(carried)].details["knee at env servers"]
+    found = spread(rows[most].ours).median * load.step_seconds / load.num_envs
+    yield Row(
+        name=f"scaling: knee, {load.num_envs} environments, {1e3 * load.step_seconds:g} ms a step",
+        unit="env servers predicted",
+        limit_name="found, to be met within 15 %",
+        ours=(predicted,),
+        limits=(found,),
+        conditions=rows[most].conditions,
+        details={"predicted from env servers": max(carried)},
+    )
 
 
 def row(load: Load, env_servers: int, pace: Pace) -> Row:

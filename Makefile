@@ -44,7 +44,7 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 	$(BIN)/seedrl train cartpole_r2d2 $(ARGS)
 
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ...")
 	$(BIN)/python -m tests.mutation $(ARGS)

@@ -10,6 +10,7 @@ when they ran again. The folder may be deleted at any time.
 """
 
 import os
+from collections.abc import MutableSequence
 from pathlib import Path
 
 # With fewer threads than twice the devices, un-awaited collectives can block each other for ever.
@@ -22,6 +23,13 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 
 import jax
+import pytest
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_modifyitems(items: MutableSequence[pytest.Item]) -> None:
+    """Files with slow tests first: at the end, one process would work while the others wait."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items[:] = sorted(items, key=lambda item: item.path not in slow)

@@ -70,13 +70,13 @@ def pong() -> Subject:
 
 
 def cartpole() -> Subject:
-    """CartPole with 64 environments a message, from two env servers."""
+    """CartPole with 128 environments a message, from two env servers."""
     return subjects.scaled(
         subjects.cartpole(),
-        launch=LaunchConfig(env_servers=2, envs_per_server=128, groups=2),
+        launch=LaunchConfig(env_servers=2, envs_per_server=256, groups=2),
         capacity_steps=100_000,
         # A sequence of each of so many environments.
-        min_steps=10_240,
+        min_steps=20_480,
         batch_sequences=64,
     )
 

@@ -14,7 +14,7 @@ from tests.simulation.world import World
 
 
 def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
-    found = sweep(range(500), CoreLearner)
+    found = sweep(range(300), CoreLearner)
     assert found.broken == {}
     # Everything that can happen to a row has happened to some.
     for account in ("lost", "fenced", "duplicate", "struck", "discarded", "evaluation", "stored"):

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from learner.bench import growth_of_fleet, growth_of_learning, growth_of_replay
+from learner.bench import growth_of_fleet, growth_of_replay
 from learner.bench.alternation import Pace
 from learner.bench.bare_learner import BareLearner
 from learner.bench.subjects import Subject
@@ -23,20 +23,6 @@ def test_a_stored_frame_costs_its_bytes(pace: Pace) -> None:
     assert [row.name for row in rows] == [f"growth: {name}, stored frames, 4,800" for name in names]
     # In steps of what the allocator takes at once.
     assert 0 < rows[-1].ours[0] < 2 * 84 * 84
-
-
-def test_an_updates_memory_grows_with_its_rows(pace: Pace) -> None:
-    time, memory = growth_of_learning.of_lengths((20, 40), pace)
-    assert time.ratio.lowest > 0
-    # A row of CartPole keeps a few thousand bytes for the gradient; what does not grow is less.
-    assert 1_000 < memory.ours[0] < 100_000 and 0.4 < memory.ratio.median < 1.1
-
-
-@pytest.mark.slow
-def test_devices_are_as_many_as_asked_for(pace: Pace) -> None:
-    time, memory = growth_of_learning.of_devices((1, 2), pace)
-    assert time.name == "growth: devices, 2" and time.ratio.lowest > 0
-    assert memory.name == "growth: memory of devices, 2" and memory.ours[0] > 0
 
 
 @pytest.mark.slow

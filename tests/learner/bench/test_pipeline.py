@@ -97,7 +97,7 @@ def test_raw_stepping_says_so_if_it_cannot_build(small: Subject) -> None:
     environment = dataclasses.replace(small.config.environment, id="NoSuchGame-v0")
     config = dataclasses.replace(small.config, environment=environment)
     with (
-        pytest.raises(RuntimeError, match="stepping environments ended with 1"),
+        pytest.raises(RuntimeError, match="envs_server.stepping ended with 1; see above"),
         RawStepping(config),
     ):
         pass

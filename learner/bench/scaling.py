@@ -55,21 +55,23 @@ def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:
     """The number of env servers that is too many: predicted from those before, and found.
 
     Predicted where the CPU time of a step, measured with the most env servers that are carried,
-    would take all cores; found where the rate stays that of the most env servers of all. No row if
-    all or none are carried.
+    would take all cores; found where the rate stays that of the most env servers of all. Both count
+    in what the fewest make, each: an env server of one group also waits for its answers. No row if
+    all are carried.
     """
-    carried = [number for number, each in rows.items() if each.ratio.median >= _CARRIED]
-    most = max(rows)
-    if not carried or most in carried:
+    fewest, most = min(rows), max(rows)
+    rates = {number: spread(each.ours).median for number, each in rows.items()}
+    of_one = rates[fewest] / fewest
+    carried = [number for number, rate in rates.items() if rate >= _CARRIED * number * of_one]
+    if most in carried:
         return
-    predicted = rows[max(carried)].details["knee at env servers"]
-    found = spread(rows[most].ours).median * load.step_seconds / load.num_envs
+    cpu_seconds = 1e-6 * rows[max(carried)].details["CPU µs/step"]
     yield Row(
         name=f"scaling: knee, {load.num_envs} environments, {1e3 * load.step_seconds:g} ms a step",
         unit="env servers predicted",
         limit_name="found, to be met within 15 %",
-        ours=(predicted,),
-        limits=(found,),
+        ours=(num_cores() / cpu_seconds / of_one,),
+        limits=(rates[most] / of_one,),
         conditions=rows[most].conditions,
         details={"predicted from env servers": max(carried)},
     )
@@ -99,10 +101,6 @@ def row(load: Load, env_servers: int, pace: Pace) -> Row:
         ),
         details={
             "CPU µs/step": 1e6 * cpu_seconds,
-            # Where all cores would be busy, if a step goes on costing what it costs here.
-            "knee at env servers": num_cores()
-            * load.step_seconds
-            / max(cpu_seconds * load.num_envs, 1e-9),
             "reply_ms_p50": spread([i.metrics["reply_ms_p50"] for i in intervals]).median,
             "reply_ms_p99": spread([i.metrics["reply_ms_p99"] for i in intervals]).median,
             "batch_fill": spread([i.metrics["batch_fill"] for i in intervals]).median,

@@ -40,33 +40,36 @@ def test_env_servers_are_shared_out_over_processes(tmp_path: Path) -> None:
     assert all("--num-envs 3 --groups 1" in " ".join(command.arguments) for command in commands)
 
 
-def _row(rates: tuple[float, ...], linear: float, knee: float) -> Row:
+def _row(rates: tuple[float, ...], cpu_microseconds: float) -> Row:
     return Row(
         name="",
         unit="steps/s",
         limit_name="linear",
         ours=rates,
-        limits=(linear,) * len(rates),
+        limits=(1.0,) * len(rates),
         conditions=Conditions(),
-        details={"knee at env servers": knee},
+        details={"CPU µs/step": cpu_microseconds},
     )
 
 
-def test_the_knee_is_predicted_by_the_most_that_are_carried_and_found_at_the_highest_rate() -> None:
+def test_the_knee_is_predicted_by_the_most_that_are_carried_and_found_at_the_highest_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scaling, "num_cores", lambda: 2)
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4, 8))
-    # An env server alone makes 200 steps a second; eight of them get 1,200: what six would make.
+    # One makes 180 steps a second; of four at 2 ms of CPU a step, two cores carry 1,000.
     rows = {
-        1: _row((199.0,), 200.0, knee=3.0),
-        4: _row((700.0, 750.0, 800.0), 800.0, knee=5.0),
-        8: _row((1100.0, 1200.0, 1300.0), 1600.0, knee=9.0),
+        1: _row((180.0,), 3_000.0),
+        4: _row((600.0, 650.0, 800.0), 2_000.0),
+        8: _row((800.0, 900.0, 1300.0), 1_000.0),
     }
     (knee,) = scaling.knee(load, rows)
-    assert (knee.ours, knee.limits) == ((5.0,), (pytest.approx(6.0),))
+    assert knee.ours == (pytest.approx(1_000 / 180),)
+    assert knee.limits == (pytest.approx(900 / 180),)
+    assert knee.details == {"predicted from env servers": 4}
     assert knee.name == "scaling: knee, 2 environments, 10 ms a step"
 
 
-def test_there_is_no_knee_where_all_are_carried_or_none() -> None:
+def test_there_is_no_knee_where_all_are_carried() -> None:
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4))
-    carried, lost = _row((199.0,), 200.0, knee=3.0), _row((300.0,), 800.0, knee=3.0)
-    assert list(scaling.knee(load, {1: carried})) == []
-    assert list(scaling.knee(load, {1: lost, 4: lost})) == []
+    assert list(scaling.knee(load, {1: _row((180.0,), 1.0), 4: _row((700.0,), 1.0)})) == []

@@ -37,7 +37,7 @@ def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
     # Both numbers of a row from one call: on CPUs each call is a loop of a hundred tiny programs.
     whether, which = jax.random.uniform(key, (2, batch_size))
     explores = whether < epsilon
-    # Below num_actions, because float32 has all multiples of 2^-23 below 1 and no more are drawn.
+    # `which` is at most 1 - 2^-23, so that even rounded the product is less than num_actions.
     uniform = jnp.floor(which * num_actions).astype(jnp.int32)
     greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
     return jnp.where(explores, uniform, greedy)

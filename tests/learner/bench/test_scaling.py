@@ -25,7 +25,6 @@ def test_env_servers_of_one_process_have_connections_of_their_own() -> None:
     assert 0 < row.ratio.highest <= 1.5
     assert row.target == 0.5
     assert all(math.isfinite(value) and value > 0 for value in row.details.values())
-    # No more environments are bearable than the cores have time for.
     assert row.conditions.environments.startswith("17 env servers")
 
 

@@ -33,7 +33,14 @@ def main() -> None:
         logging.error("%s", error)
         sys.exit(ExitCode.REFUSED)
     offer = Offer(options.num_envs, options.num_groups, options.allowed, recording)
-    client = Client(options.learner, offer, stop, options.max_message_bytes, sent_log)
+    client = Client(
+        options.learner,
+        offer,
+        stop,
+        options.max_message_bytes,
+        sent_log,
+        local_link=options.local_link,
+    )
     code = int(client.run())
     logging.shutdown()
     sys.stdout.flush()

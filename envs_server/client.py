@@ -1,9 +1,11 @@
 """Keeps an env server attached to its learner: connects, serves, comes back."""
 
+import contextlib
 import enum
 import logging
 import random
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import grpc
@@ -13,8 +15,16 @@ from envs_server.lease import Finished, Lease, Offer, Outbox
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from envs_server.vector import BuildError
-from seedrl.wire.channel import connect, connect_method
-from seedrl.wire.framing import WireError
+from seedrl.wire.channel import LONGEST_ANSWER_BYTES, connect, connect_method
+from seedrl.wire.framing import (
+    ToEnvServer,
+    ToLearner,
+    WireError,
+    encode_from_env_server,
+    receive_from_learner,
+)
+from seedrl.wire.link import Link, Listener, listen
+from seedrl.wire.seedrl_pb2 import FromLearner
 
 _log = logging.getLogger("envs_server")
 
@@ -34,6 +44,8 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
 _FAILURE_BUDGET = 10
 _REFUSAL_SECONDS = 5.0
+# The learner has connected before it said so.
+_LINK_SECONDS = 5.0
 # While there is no learner, say so this often.
 _REMINDER_PAUSES = 60
 
@@ -68,12 +80,16 @@ class Client:
         stop: Stop,
         max_message_bytes: int,
         sent_log: SentLog | None = None,
+        *,
+        local_link: bool = True,
     ) -> None:
+        """`local_link`: whether to offer a link to a learner of this host."""
         self._address = address
         self._offer = offer
         self._stop = stop
         self._max_message_bytes = max_message_bytes
         self._sent_log = sent_log or SentLog()
+        self._local_link = local_link
         self._failures = 0
         self._attempts = 0
         self._random = random.Random()
@@ -82,21 +98,22 @@ class Client:
         """Serves until training is over, a stop is asked for, or going on is of no use."""
         while not self._stop.is_requested:
             outbox = Outbox()
-            lease = Lease(self._offer, outbox, self._sent_log)
-            try:
-                outcome = self._serve(lease, outbox)
-            finally:
-                lease.close()
+            with contextlib.ExitStack() as stack:
+                listener = listen() if self._local_link else None
+                name = "" if listener is None else stack.enter_context(listener).name
+                lease = Lease(self._offer, outbox, self._sent_log, link_name=name)
+                stack.callback(lease.close)
+                outcome = self._serve(lease, outbox, listener)
             if isinstance(outcome, ExitCode):
                 return outcome
             self._pause(outcome, lease.is_serving)
         _log.info("stopped")
         return ExitCode.FINISHED
 
-    def _serve(self, lease: Lease, outbox: Outbox) -> ExitCode | _Return:
+    def _serve(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> ExitCode | _Return:
         """One stream, and what its end means."""
         try:
-            finished = self._stream(lease, outbox)
+            finished = self._stream(lease, outbox, listener)
         except grpc.RpcError as error:
             return self._after_status(error.code(), " ".join((error.details() or "").split()))
         except (BuildError, WireError) as error:
@@ -109,12 +126,12 @@ class Client:
         _log.info("finished: %s", finished.reason)
         return ExitCode.FINISHED
 
-    def _stream(self, lease: Lease, outbox: Outbox) -> Finished | None:
+    def _stream(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> Finished | None:
         with connect(self._address, max_message_bytes=self._max_message_bytes) as channel:
             call: Any = connect_method(channel)(iter(outbox))
             self._stop.on_request(call.cancel)
             try:
-                return lease.serve(call)
+                return lease.serve(self._incoming(call, outbox, listener))
             except BuildError:
                 _await_end(call, outbox)
                 raise
@@ -122,6 +139,34 @@ class Client:
                 self._stop.on_request(None)
                 outbox.close()
                 call.cancel()
+
+    def _incoming(
+        self, call: Any, outbox: Outbox, listener: Listener | None
+    ) -> Iterator[ToEnvServer | WireError]:
+        """What the learner sends; from its Assign on over the link, if it has taken it."""
+        for message in call:
+            if listener is None or not (isinstance(message, FromLearner) and message.assign.linked):
+                yield message
+                continue
+            with listener.accept(_LINK_SECONDS, LONGEST_ANSWER_BYTES) as link:
+                # The end of the stream is that of the link; why, the stream says.
+                if not call.add_callback(link.end):
+                    link.end()
+                outbox.divert(self._sender(link))
+                yield message
+                yield from map(receive_from_learner, link.receive())
+
+    def _sender(self, link: Link) -> Callable[[ToLearner], None]:
+        def send(message: ToLearner) -> None:
+            data = encode_from_env_server(message)
+            if len(data) > self._max_message_bytes:
+                raise WireError(
+                    f"expected messages of at most {self._max_message_bytes} bytes, got one of "
+                    f"{len(data)}; raise --max-message-bytes or offer fewer environments"
+                )
+            link.send(data)
+
+        return send
 
     def _after_status(self, code: grpc.StatusCode, details: str) -> ExitCode | _Return:
         if code in _FATAL_CODES:

@@ -4,7 +4,7 @@ import logging
 import os
 import queue
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from envs_server.building import build
@@ -45,14 +45,19 @@ class Finished(NamedTuple):
 
 
 class Outbox:
-    """Messages on their way out; gRPC reads them in a thread of its own. Safe to share."""
+    """Messages on their way out: gRPC reads them in a thread of its own, or a link takes them."""
 
     def __init__(self) -> None:
         self._messages: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+        self._send: Callable[[ToLearner], None] = self._messages.put
 
     def put(self, message: ToLearner) -> None:
         """Sends `message` after those before it."""
-        self._messages.put(message)
+        self._send(message)
+
+    def divert(self, send: Callable[[ToLearner], None]) -> None:
+        """Gives what is put from now on to `send`."""
+        self._send = send
 
     def close(self) -> None:
         """Ends the outgoing half of the stream after what was put."""
@@ -65,10 +70,14 @@ class Outbox:
 class Lease:
     """A stream's environments, owned from Assign until `close`. Used by one thread."""
 
-    def __init__(self, offer: Offer, outbox: Outbox, sent_log: SentLog) -> None:
+    def __init__(
+        self, offer: Offer, outbox: Outbox, sent_log: SentLog, *, link_name: str = ""
+    ) -> None:
+        """`link_name` is that of the listener for a link, if there is one."""
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
+        self._link_name = link_name
         self._groups: list[EnvGroup | PlayedGroup] = []
         self.is_serving = False
 
@@ -134,6 +143,7 @@ class Lease:
                 pid=os.getpid(),
                 sent=self._sent_log.report(),
                 plays_recording=self._offer.recording is not None,
+                link=self._link_name,
             )
         )
 

@@ -46,6 +46,10 @@ class Options:
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent; the learner has its own limit."""
 
+    local_link: bool = True
+    """To a learner of this host, send steps through a socket of the kernel and leave only the
+    lease to gRPC."""
+
     log_level: LogLevel = "info"
     """What to report on stderr."""
 

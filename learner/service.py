@@ -1,5 +1,6 @@
 """The gRPC service: carries messages between env servers and the lobby."""
 
+import functools
 import logging
 import queue
 import threading
@@ -9,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from learner.address import AddressLock
+from learner.link_reader import LinkReader
 from learner.lobby import Lobby
 from learner.stream import Stream, StreamError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
+from seedrl.wire.link import connect_link
 
 # From opening a stream to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0
@@ -33,6 +36,10 @@ class Service:
         self.lobby = lobby
         self._finish_reason: str | None = None
         self._lock: AddressLock | None = None
+        self._links = LinkReader()
+        self._connect_link = functools.partial(
+            connect_link, max_message_bytes=config.max_message_bytes
+        )
         # Streams that find no slot are refused at once; without spare threads they would hang.
         max_streams = config.training_slots + config.evaluation_slots + 8
         self._server = grpc.server(
@@ -72,6 +79,7 @@ class Service:
     def _stop(self, end: StreamError | None, grace_seconds: float) -> None:
         self.lobby.close(end)
         self._server.stop(grace_seconds).wait(grace_seconds + 1.0)
+        self._links.stop()
         if self._lock is not None:
             self._lock.release()
 
@@ -79,10 +87,10 @@ class Service:
         self, requests: Iterator[channel.Received], context: grpc.ServicerContext
     ) -> Iterator[channel.Answer]:
         """One stream, on its own gRPC thread."""
-        stream = Stream(self.lobby, context.peer())
-        context.add_callback(lambda: stream.outbox.put(None))
+        stream = Stream(self.lobby, context.peer(), self._connect_link)
+        context.add_callback(stream.hang_up)
         threading.Thread(
-            target=stream.read, args=(requests,), name=f"reader {stream.peer}", daemon=True
+            target=self._read, args=(stream, requests), name=f"reader {stream.peer}", daemon=True
         ).start()
         try:
             yield from self._outgoing(stream)
@@ -90,6 +98,11 @@ class Service:
             if not error.is_told:
                 _logger.warning("env server %s: %s", stream.peer, error.details)
             context.abort(error.code, error.details)
+
+    def _read(self, stream: Stream, requests: Iterator[channel.Received]) -> None:
+        stream.read(requests)
+        if stream.link is not None:
+            self._links.add(stream.link, stream)
 
     def _outgoing(self, stream: Stream) -> Iterator[channel.Answer]:
         deadline = self.lobby.clock() + _HANDSHAKE_SECONDS

@@ -3,7 +3,7 @@
 import logging
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import grpc
 
@@ -14,7 +14,13 @@ from learner.slots import CutStreamError, Lease, NoFreeSlotError
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
-from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    WireError,
+    encode_from_learner,
+)
+from seedrl.wire.link import Link
 from seedrl.wire.payload import StepLayout, read_header
 
 _logger = logging.getLogger(__name__)
@@ -34,31 +40,52 @@ class StreamError(Exception):
 
 
 class Stream:
-    """The learner's end of one stream. Its reader thread calls `read`; its gRPC thread `answers`.
+    """The learner's end of one stream.
 
-    The reader thread alone owns `_expected`, `_lease` and `_layouts`; `outbox` connects the two.
+    Whichever thread reads (one of its own, or that of all links once there is a link) owns
+    `_expected`, `_lease` and `_layouts`; `outbox` is for the gRPC thread that sends.
+
+    Attributes:
+      link: what all but the handshake and the end takes, if the env server can be reached so.
     """
 
-    def __init__(self, lobby: Lobby, peer: str):
+    def __init__(
+        self, lobby: Lobby, peer: str, connect_link: Callable[[str], Link | None] = lambda _: None
+    ):
+        """`connect_link` gives the link of a name, if it can be reached."""
         self.peer = peer
         # What to send, a StreamError to end with, or None: end quietly.
         self.outbox: queue.SimpleQueue[Answer | StreamError | None] = queue.SimpleQueue()
         self.is_ready = threading.Event()
         self._lobby = lobby
+        self._connect_link = connect_link
+        self.link: Link | None = None
+        self._is_hung_up = False
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         self._expected: tuple[str, ...] = ("hello",)
 
     def read(self, requests: Iterable[Received]) -> None:
-        """Receives messages until the stream ends; whatever ends it, the lease ends too."""
+        """Receives messages until the stream ends; whatever ends it, the lease ends too.
+
+        Or until there is a link, from which all further messages have to be received.
+        """
         end: StreamError | None = None
         try:
             for message in requests:
                 self._handle(message)
+                if self.link is not None:
+                    return
         except Exception as error:
             end = self._verdict(error)
-        finally:
-            self.close(end)
+        self.close(end)
+
+    def hang_up(self) -> None:
+        """The transport is gone: nothing can be sent any more, and nothing should come."""
+        self._is_hung_up = True
+        self.outbox.put(None)
+        if self.link is not None:
+            self.link.end()
 
     def receive(self, message: Received) -> bool:
         """Handles one message; False if it has ended the stream. For a caller without threads."""
@@ -111,6 +138,9 @@ class Stream:
             )
         if hello.num_envs < 1:
             raise ProtocolError("expected num_envs >= 1, got 0")
+        self.link = self._connect_link(hello.link)
+        if self.link is not None and self._is_hung_up:
+            self.link.end()  # `hang_up` came too early to see it
         with self._lobby.changed:
             if not self._lobby.is_open:
                 raise StreamError(
@@ -144,6 +174,7 @@ class Stream:
         config = self._lobby.environment
         return seedrl_pb2.Assign(
             lease=lease.key,
+            linked=self.link is not None,
             environment=seedrl_pb2.Environment(
                 id=config.id,
                 arguments=config.arguments,
@@ -232,7 +263,13 @@ class Stream:
                     self._lobby.changed.notify_all()
                     self._lobby.make_room()
         self.outbox.put(end)
+        if self.link is not None:
+            self.link.end()
 
     def send_actions(self, payload: bytes) -> None:
-        """Queues actions to be sent. Called by the acting thread."""
-        self.outbox.put(ActionsPayload(payload))
+        """Sends actions, or queues them for gRPC. Called by the acting thread."""
+        actions = ActionsPayload(payload)
+        if self.link is None:
+            self.outbox.put(actions)
+        else:
+            self.link.send_at_once(encode_from_learner(actions))

@@ -155,12 +155,14 @@ class LaunchConfig:
       envs_per_server: environments of each; 0 shares the slots out evenly.
       groups: groups that an env server steps in turn.
       restarts: how many times a dead env server is started again, per env server and minute.
+      local_link: whether steps take a socket of the kernel instead of gRPC.
     """
 
     env_servers: int = 2
     envs_per_server: int = 0
     groups: int = 2
     restarts: int = 10
+    local_link: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

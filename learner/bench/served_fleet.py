@@ -46,7 +46,9 @@ class ServedFleet:
         self._commands = commands
         num_envs = launch.env_servers * launch.envs_per_server
         self._stack = contextlib.ExitStack()
-        self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
+        self._fleet = Fleet(
+            launch.env_servers, launch.envs_per_server, launch.groups, launch.local_link
+        )
         serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
         evaluation = dataclasses.replace(config.evaluation, target_return=None)
         self.config = dataclasses.replace(config, serving=serving, evaluation=evaluation)

@@ -54,15 +54,21 @@ _GROUPS = 2
 
 
 def run(pace: Pace) -> Iterator[Row]:
-    """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each."""
-    for messages in _MESSAGES:
-        yield row(messages, pace, env_servers=_ENV_SERVERS)
+    """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each.
+
+    As on one host, over links, and as between hosts, over gRPC alone.
+    """
+    for local_link in (True, False):
+        for messages in _MESSAGES:
+            yield row(messages, pace, env_servers=_ENV_SERVERS, local_link=local_link)
 
 
-def row(messages: Messages, pace: Pace, *, env_servers: int) -> Row:
+def row(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = True) -> Row:
     """The service with these messages from so many env servers of two groups each."""
     with contextlib.ExitStack() as stack:
-        served = stack.enter_context(ServedFleet(config(messages, env_servers=env_servers)))
+        served = stack.enter_context(
+            ServedFleet(config(messages, env_servers=env_servers, local_link=local_link))
+        )
         answering = Answering(served.lobby)
         assert served.lobby.spec is not None
         layout = StepLayout(served.lobby.spec, messages.num_envs)
@@ -81,14 +87,15 @@ def row(messages: Messages, pace: Pace, *, env_servers: int) -> Row:
         )
     service = spread(results["service"]).median
     return Row(
-        name=f"wire: {step_bytes:,} bytes",
+        name=f"wire{'' if local_link else ' over gRPC'}: {step_bytes:,} bytes",
         unit="messages/s",
         limit_name="bare gRPC echo",
         ours=results["service"],
         limits=results["echo"],
         target=messages.target,
         conditions=Conditions(
-            messages=f"{step_bytes:,} bytes each, answers of {answer_bytes}",
+            messages=f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
+            + ("links of one host" if local_link else "gRPC"),
             environments=f"{env_servers} env servers, {_GROUPS} messages in flight each",
             network="none: all actions are 0",
         ),
@@ -170,7 +177,7 @@ def _await_clients(server: EchoServer, clients: int) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def config(messages: Messages, *, env_servers: int) -> Config:
+def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> Config:
     """Env servers that send these messages, each of two groups; nobody learns from them."""
     arguments = {"shape": messages.shape, "dtype": messages.dtype}
     return Config(
@@ -181,6 +188,9 @@ def config(messages: Messages, *, env_servers: int) -> Config:
         ),
         agent=NullAgentConfig(window=WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)),
         launch=LaunchConfig(
-            env_servers=env_servers, envs_per_server=_GROUPS * messages.num_envs, groups=_GROUPS
+            env_servers=env_servers,
+            envs_per_server=_GROUPS * messages.num_envs,
+            groups=_GROUPS,
+            local_link=local_link,
         ),
     )

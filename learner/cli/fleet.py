@@ -22,11 +22,15 @@ _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
 
 
 class Fleet(NamedTuple):
-    """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups."""
+    """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups.
+
+    `local_link`: see `seedrl.config.LaunchConfig`.
+    """
 
     num_servers: int
     num_envs: int
     num_groups: int
+    local_link: bool = True
 
 
 def plan(
@@ -80,7 +84,7 @@ def plan(
     )
     num_envs = num_envs or math.ceil(slots / num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
-    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
+    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), launch.local_link)
 
 
 def commands(
@@ -93,6 +97,8 @@ def commands(
     factories = [name for name in names if ":" in name]
     arguments = [sys.executable, "-m", "envs_server", "--learner", address]
     arguments += ["--num-envs", str(fleet.num_envs), "--groups", str(fleet.num_groups)]
+    if not fleet.local_link:
+        arguments += ["--no-local-link"]
     for name in dict.fromkeys(factories):
         arguments += ["--allow-env", name]
     variables = env_server_environment()

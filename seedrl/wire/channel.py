@@ -31,7 +31,7 @@ Answer = FromLearner | ActionsPayload
 
 _PING_MILLISECONDS = 2_000
 # What a learner sends is small: four bytes for each environment of a group.
-_LONGEST_ANSWER_BYTES = 2**20
+LONGEST_ANSWER_BYTES = 2**20
 
 
 def server_options(max_message_bytes: int) -> list[Option]:
@@ -39,7 +39,7 @@ def server_options(max_message_bytes: int) -> list[Option]:
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", max_message_bytes),
-        ("grpc.max_send_message_length", _LONGEST_ANSWER_BYTES),
+        ("grpc.max_send_message_length", LONGEST_ANSWER_BYTES),
         *_keepalive(),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
@@ -55,7 +55,7 @@ def client_options(max_message_bytes: int) -> list[Option]:
     """Options for an env server's channel; `max_message_bytes` is the longest that it sends."""
     return [
         ("grpc.max_send_message_length", max_message_bytes),
-        ("grpc.max_receive_message_length", _LONGEST_ANSWER_BYTES),
+        ("grpc.max_receive_message_length", LONGEST_ANSWER_BYTES),
         *_keepalive(),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),

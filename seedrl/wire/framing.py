@@ -66,7 +66,7 @@ def encode_from_learner(message: ToEnvServer) -> bytes:
     return _encode_control(message, "actions")
 
 
-def decode_from_env_server(data: bytes) -> FromEnvServer | StepPayload:
+def decode_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayload:
     """Parses what an env server sent; a step's payload is a view of `data`. Raises WireError."""
     start = _content_start(data, "FromEnvServer")
     if data[0] == _STEP_TAG:
@@ -76,7 +76,7 @@ def decode_from_env_server(data: bytes) -> FromEnvServer | StepPayload:
     return message
 
 
-def decode_from_learner(data: bytes) -> FromLearner | ActionsPayload:
+def decode_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayload:
     """Parses what a learner sent; an actions payload is a view of `data`. Raises WireError."""
     start = _content_start(data, "FromLearner")
     if data[0] == _ACTIONS_TAG:
@@ -86,7 +86,7 @@ def decode_from_learner(data: bytes) -> FromLearner | ActionsPayload:
     return message
 
 
-def receive_from_env_server(data: bytes) -> FromEnvServer | StepPayload | WireError:
+def receive_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayload | WireError:
     """Like `decode_from_env_server`, but returns the WireError.
 
     gRPC turns an exception of a deserialiser into INTERNAL and a traceback; the receiver, who knows
@@ -98,7 +98,7 @@ def receive_from_env_server(data: bytes) -> FromEnvServer | StepPayload | WireEr
         return error
 
 
-def receive_from_learner(data: bytes) -> FromLearner | ActionsPayload | WireError:
+def receive_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayload | WireError:
     """Like `decode_from_learner`, but returns the WireError; see `receive_from_env_server`."""
     try:
         return decode_from_learner(data)
@@ -115,7 +115,7 @@ def _head(tag: int, length: int) -> bytes:
     return bytes(head)
 
 
-def _content_start(data: bytes, kind: str) -> int:
+def _content_start(data: bytes | memoryview, kind: str) -> int:
     """Offset of the content of the only field of `data`, which must end where `data` ends."""
     if not data:
         raise WireError(f"expected a {kind} message, got no bytes")
@@ -141,10 +141,10 @@ def _encode_control(message: Message, payload_field: str) -> bytes:
     return message.SerializeToString()
 
 
-def _parse_control(message: Message, data: bytes) -> None:
+def _parse_control(message: Message, data: bytes | memoryview) -> None:
     kind = message.DESCRIPTOR.name
     try:
-        message.ParseFromString(data)
+        message.ParseFromString(bytes(data))
     except DecodeError as error:
         raise WireError(f"expected a {kind} message, got bytes that protobuf refuses") from error
     if message.WhichOneof("content") is None:

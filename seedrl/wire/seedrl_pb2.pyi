@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 cc07f19a18f2790d4229632426fab3cf1ec16092831148ad2d3a71fba82cab09
+# seedrl/wire/seedrl.proto sha256 63b90430fab8fab69c0038d18344744525c9470b37baf5df7e354c6404ff9cda
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -33,7 +33,7 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class Hello(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     PLAYS_RECORDING_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
     major: int
     minor: int
     num_envs: int
@@ -50,7 +51,8 @@ class Hello(_message.Message):
     pid: int
     sent: _containers.RepeatedCompositeFieldContainer[Sent]
     plays_recording: bool
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ...) -> None: ...
+    link: str
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ...) -> None: ...
 
 class Sent(_message.Message):
     __slots__ = ("lease", "group", "num_envs", "steps", "answered")
@@ -67,14 +69,16 @@ class Sent(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("environment", "groups", "lease")
+    __slots__ = ("environment", "groups", "lease", "linked")
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    LINKED_FIELD_NUMBER: _ClassVar[int]
     environment: Environment
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     lease: int
-    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ...) -> None: ...
+    linked: bool
+    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("id", "arguments", "wrappers", "vectorization")

@@ -3,4 +3,4 @@
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
 MAJOR = 1
 # Grows with additions that the other side may ignore.
-MINOR = 2
+MINOR = 3

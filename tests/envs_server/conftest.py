@@ -16,7 +16,8 @@ from envs_server.stop import Stop
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.channel import learner_handler, server_options
-from seedrl.wire.framing import ActionsPayload
+from seedrl.wire.framing import ActionsPayload, encode_from_learner, receive_from_env_server
+from seedrl.wire.link import Link, connect_link
 from seedrl.wire.payload import StepLayout, pack_actions, read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.version import MAJOR
@@ -63,8 +64,9 @@ class ScriptedLearner:
     `seen` collects the steps that `play` answered, in order of arrival.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, takes_link: bool) -> None:
         self.address = address
+        self._takes_link = takes_link
         self.seen: list[Answered] = []
         self.errors: list[BaseException] = []
         self._server: grpc.Server | None = None
@@ -77,6 +79,8 @@ class ScriptedLearner:
             script = next(remaining, None)
             if script is None:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "no script is left")
+            if self._takes_link:
+                script = _over_link(script)
             try:
                 yield from script(messages, context)
             except AssertionError as error:
@@ -140,10 +144,37 @@ class ScriptedLearner:
         return script
 
 
-@pytest.fixture
-def learner(tmp_path: Path) -> Iterator[ScriptedLearner]:
+def _over_link(script: Script) -> Script:
+    """The same script, with all but the handshake and the end over the env server's link."""
+
+    def linked(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
+        hello = next(messages)
+        link = connect_link(hello.hello.link, 2**20)
+        assert link is not None
+        with link:
+            context.add_callback(link.end)
+            for answer in script(_incoming(hello, link), context):
+                if isinstance(answer, ActionsPayload):
+                    link.send(encode_from_learner(answer))
+                    continue
+                if answer.WhichOneof("content") == "assign":
+                    answer.assign.linked = True
+                yield answer
+
+    return linked
+
+
+def _incoming(hello: Any, link: Link) -> Messages:
+    """Like a stream's messages: whoever wants more than there are gets an RpcError."""
+    yield hello
+    yield from map(receive_from_env_server, link.receive())
+    raise grpc.RpcError
+
+
+@pytest.fixture(params=["stream", "link"])
+def learner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ScriptedLearner]:
     """A scripted learner, not yet serving."""
-    scripted = ScriptedLearner(f"unix:{tmp_path}/learner")
+    scripted = ScriptedLearner(f"unix:{tmp_path}/learner", takes_link=request.param == "link")
     yield scripted
     scripted.close()
     assert not scripted.errors, scripted.errors

@@ -73,6 +73,7 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
     learner: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     gymnasium.register("Failing-v0", Failing)
+    Failing.num_closed = 0
     environment = Environment(id="Failing-v0")
 
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """The real service over real gRPC; the env server is a script."""
 
+import contextlib
 import queue
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,14 @@ from seedrl.errors import AddressInUseError
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import channel, seedrl_pb2, version
-from seedrl.wire.framing import ActionsPayload, StepPayload, ToLearner
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    ToLearner,
+    encode_from_env_server,
+    receive_from_learner,
+)
+from seedrl.wire.link import Link, listen
 from seedrl.wire.payload import StepLayout, unpack_actions
 
 FIRST, MID, LAST = StepType
@@ -45,20 +53,40 @@ def _ready(spec: EnvSpec = SPEC) -> ToLearner:
 class Client:
     """A scripted env server: sends what it is told to, and reads what comes."""
 
+    offers_link = False
+
     def __init__(self, address: str):
+        self._listener = listen() if self.offers_link else None
+        self._link: Link | None = None
         self._channel = channel.connect(address, max_message_bytes=2**20)
         self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
         # A daemon thread of gRPC waits in this iterator: None ends it.
         self.call: Any = channel.connect_method(self._channel)(
             iter(self._outgoing.get, None), timeout=_SECONDS, wait_for_ready=True
         )
+        self._incoming = self._receive()
         self.groups: list[seedrl_pb2.Group] = []
 
     def send(self, message: ToLearner) -> None:
+        if self._link is not None:
+            self._link.send(encode_from_env_server(message))
+            return
+        if self._listener is not None and isinstance(message, seedrl_pb2.FromEnvServer):
+            message = _naming(self._listener.name, message)
         self._outgoing.put(message)
 
     def receive(self) -> Any:
-        return next(self.call)
+        return next(self._incoming)
+
+    def _receive(self) -> Iterator[Any]:
+        for message in self.call:
+            if isinstance(message, seedrl_pb2.FromLearner) and message.assign.groups:
+                assert message.assign.linked == self.offers_link
+                if self._listener is not None:
+                    self._link = self._listener.accept(_SECONDS, 2**20)
+            yield message
+            if self._link is not None:
+                yield from map(receive_from_learner, self._link.receive())
 
     def shake_hands(self, num_envs: int = 2, num_groups: int = 1) -> "Client":
         self.send(_hello(num_envs, num_groups))
@@ -80,7 +108,7 @@ class Client:
     def end(self) -> tuple[grpc.StatusCode, str]:
         """How the learner ended the stream; nothing more may come before that."""
         try:
-            message = next(self.call, None)
+            message = next(self._incoming, None)
         except grpc.RpcError:
             message = None
         assert message is None, message
@@ -90,6 +118,9 @@ class Client:
         self._outgoing.put(None)
         self.call.cancel()
         self._channel.close()
+        with contextlib.ExitStack() as stack:
+            for resource in filter(None, (self._listener, self._link)):
+                stack.push(resource)
 
     def __enter__(self) -> "Client":
         return self
@@ -101,6 +132,21 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.leave()
+
+
+def _naming(link: str, message: seedrl_pb2.FromEnvServer) -> seedrl_pb2.FromEnvServer:
+    """The message, with the link if it is a Hello."""
+    named = seedrl_pb2.FromEnvServer()
+    named.CopyFrom(message)
+    if message.WhichOneof("content") == "hello":
+        named.hello.link = link
+    return named
+
+
+@pytest.fixture(autouse=True, params=["stream", "link"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything holds whichever way messages take."""
+    monkeypatch.setattr(Client, "offers_link", request.param == "link")
 
 
 def _service(

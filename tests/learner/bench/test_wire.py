@@ -14,20 +14,26 @@ GROUPS = 2
 
 
 @pytest.mark.slow
-def test_a_row_is_complete() -> None:
-    row = wire.row(TINY, Pace(rounds=2, seconds=0.05), env_servers=1)
+@pytest.mark.parametrize(
+    ("local_link", "name", "way"),
+    [(True, "wire", "links of one host"), (False, "wire over gRPC", "gRPC")],
+)
+def test_a_row_is_complete(local_link: bool, name: str, way: str) -> None:
+    row = wire.row(TINY, Pace(rounds=2, seconds=0.05), env_servers=1, local_link=local_link)
     # A header of 16, three sections of scalars, and the observations, each padded to 8; then tag
     # and length. Answers: 16 + 12, padded to 32, and the same.
-    assert row.name == "wire: 74 bytes"
-    assert row.conditions.messages == "74 bytes each, answers of 34"
+    assert row.name == f"{name}: 74 bytes"
+    assert row.conditions.messages == f"74 bytes each, answers of 34, over {way}"
     assert math.isfinite(row.ratio.highest) and row.ratio.lowest > 0
     assert row.details["MB/s"] > 0
     assert row.target == 0.5
 
 
 @pytest.mark.slow
-def test_answered_messages_are_those_of_the_ledger() -> None:
-    with ServedFleet(wire.config(TINY, env_servers=1)) as served:
+@pytest.mark.parametrize("local_link", [True, False])
+def test_answered_messages_are_those_of_the_ledger(local_link: bool) -> None:
+    with ServedFleet(wire.config(TINY, env_servers=1, local_link=local_link)) as served:
+        assert [stream.link is not None for stream in served.lobby.streams.values()] == [local_link]
         answering = Answering(served.lobby)
         before = served.lobby.ledger()
         assert before["accepted"] == GROUPS * 3 and before.get("answered", 0) == 0

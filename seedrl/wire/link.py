@@ -1,0 +1,224 @@
+"""A link: messages between an env server and a learner of one host, past gRPC.
+
+The Connect stream stays what it is: the lease, its handshake and its end. But steps and actions of
+processes that share a kernel need no HTTP/2 between them: they take a Unix socket, on which each
+message is preceded by its length as a little-endian uint32. The env server listens, under a random
+name outside of the file system; a learner that cannot reach it, being on another host or in another
+network namespace, leaves everything to the stream. Linux only: elsewhere there are no such names.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from seedrl.wire.framing import WireError
+
+Buffer: TypeAlias = bytes | memoryview
+
+_PREFIX = "seedrl-"
+_LENGTH = struct.Struct("<I")
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+_READ_AHEAD_BYTES = 2**16
+_CONNECT_SECONDS = 1.0
+# The kernel holds what is sent but not read, and does not let us ask for more than it likes.
+_KERNEL_BUFFER_BYTES = 2**20
+
+
+class Link:
+    """One end of a link. One thread sends, one receives and closes, any may `end` it.
+
+    Whichever side ends it, or dies, both stop receiving, and what is sent afterwards is dropped:
+    why it has ended is what the stream says.
+    """
+
+    def __init__(self, connection: socket.socket, max_message_bytes: int) -> None:
+        """`max_message_bytes` is the longest message that is accepted."""
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
+        self._connection = connection
+        self._max_message_bytes = max_message_bytes
+        self._unread = b""  # the beginning of a length
+        self._begun = memoryview(b"")  # a message of which the first bytes have come
+        self._num_come = 0
+        # Nobody may use a descriptor that is being closed: its number could be another file's then.
+        self._closing = threading.Lock()
+
+    def send(self, message: bytes) -> None:
+        """Sends `message`, and waits for the other side to make room. For the closing thread."""
+        parts = [_LENGTH.pack(len(message)), message]
+        try:
+            sent = self._connection.sendmsg(parts)
+            if sent < _LENGTH.size + len(message):
+                self._connection.sendall(b"".join(parts)[sent:])
+        except OSError:
+            self.end()
+
+    def send_at_once(self, message: bytes) -> None:
+        """Sends `message` without waiting: ends the link if the other side has left no room."""
+        parts = [_LENGTH.pack(len(message)), message]
+        try:
+            with self._closing:
+                sent = self._connection.sendmsg(parts, (), socket.MSG_DONTWAIT)
+        except OSError:
+            sent = 0
+        if sent < _LENGTH.size + len(message):
+            self.end()
+
+    def receive(self) -> Iterator[Buffer]:
+        """Messages until the link ends. Raises WireError if one is too long."""
+        while (messages := self._read(0)) is not None:
+            yield from messages
+
+    def receive_at_once(self) -> Sequence[Buffer] | None:
+        """Messages that have arrived, maybe not all; None at the end; raises like `receive`."""
+        return self._read(socket.MSG_DONTWAIT)
+
+    def fileno(self) -> int:
+        """What to wait at for something to receive."""
+        return self._connection.fileno()
+
+    def _read(self, flags: int) -> Sequence[Buffer] | None:
+        try:
+            if self._begun:
+                num_read = self._connection.recv_into(self._begun[self._num_come :], 0, flags)
+                return self._go_on(num_read) if num_read else None
+            data = self._connection.recv(_READ_AHEAD_BYTES, flags)
+        except BlockingIOError:
+            return ()
+        except OSError:
+            # Reset by a peer that was killed with something unread, or ended here meanwhile.
+            return None
+        return self._split(self._unread + data) if data else None
+
+    def _go_on(self, num_read: int) -> Sequence[Buffer]:
+        self._num_come += num_read
+        if self._num_come < len(self._begun):
+            return ()
+        message, self._begun = self._begun, memoryview(b"")
+        return (message,)
+
+    def _split(self, data: bytes) -> Sequence[Buffer]:
+        messages = []
+        start = 0
+        while len(data) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length > self._max_message_bytes:
+                raise WireError(
+                    f"expected messages of at most {self._max_message_bytes} bytes, got one of "
+                    f"{length}; raise the limit (max_message_bytes) or send fewer environments in "
+                    "a group"
+                )
+            start += _LENGTH.size
+            message = data[start : start + length]
+            if len(message) < length:
+                self._begun, self._num_come = memoryview(bytearray(length)), len(message)
+                self._begun[: self._num_come] = message
+            else:
+                messages.append(message)
+            start += len(message)
+        self._unread = data[start:]
+        return messages
+
+    def end(self) -> None:
+        """Makes both sides stop receiving."""
+        with self._closing, contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Ends it and gives the socket back."""
+        self.end()
+        with self._closing:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Listener:
+    """Where an env server waits for the learner's end of a link. Raises OSError if it cannot.
+
+    Attributes:
+      name: for Hello.
+    """
+
+    def __init__(self) -> None:
+        self.name = f"{_PREFIX}{secrets.token_hex(16)}"
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(_address(self.name))
+        self._socket.listen(1)
+
+    def accept(self, timeout: float, max_message_bytes: int) -> Link:
+        """The link to whoever has connected as this user; WireError if nobody has in time."""
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                connection, _ = self._socket.accept()
+            except TimeoutError:
+                break
+            if _is_of_this_user(connection):
+                connection.settimeout(None)
+                return Link(connection, max_message_bytes)
+            connection.close()
+        raise WireError(f"expected the learner at the link within {timeout:.0f} seconds")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+
+def listen() -> Listener | None:
+    """A listener, if this system has such sockets."""
+    return Listener() if sys.platform == "linux" else None
+
+
+def connect_link(name: str, max_message_bytes: int) -> Link | None:
+    """The link to the env server that listens as `name`; None if there is none of this user here.
+
+    `max_message_bytes` is the longest message that is accepted.
+    """
+    if not name.startswith(_PREFIX) or sys.platform != "linux":
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_CONNECT_SECONDS)
+    try:
+        connection.connect(_address(name))
+        connection.settimeout(None)
+        if _is_of_this_user(connection):
+            return Link(connection, max_message_bytes)
+    except OSError:
+        pass  # That of another host, most likely.
+    connection.close()
+    return None
+
+
+def _address(name: str) -> bytes:
+    return b"\0" + name.encode()
+
+
+def _is_of_this_user(connection: socket.socket) -> bool:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(credentials)
+    return bool(user == os.getuid())

@@ -1,0 +1,154 @@
+"""A link carries messages whole and in order, and whoever loses the other side hears of it."""
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from seedrl.wire.framing import WireError
+from seedrl.wire.link import Buffer, Link, connect_link, listen
+
+_LIMIT = 2**22
+_SECONDS = 20.0  # far longer than anything here takes
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Link, Link]]:
+    """An env server's end and a learner's."""
+    listener = listen()
+    assert listener is not None
+    with listener:
+        theirs = connect_link(listener.name, _LIMIT)
+        assert theirs is not None
+        with theirs, listener.accept(_SECONDS, _LIMIT) as ours:
+            yield ours, theirs
+
+
+@pytest.fixture
+def raw() -> Iterator[tuple[Link, socket.socket]]:
+    """A link's end, and a peer that may write what it likes."""
+    ours, theirs = socket.socketpair()
+    with Link(ours, _LIMIT) as link, theirs:
+        yield link, theirs
+
+
+def _receive_waiting(link: Link) -> Iterator[Buffer]:
+    while select.select([link], [], [], _SECONDS)[0]:
+        messages = link.receive_at_once()
+        if messages is None:
+            return
+        yield from messages
+
+
+@pytest.mark.parametrize("receive", [Link.receive, _receive_waiting])
+def test_messages_of_all_sizes_arrive_whole_and_in_order(
+    ends: tuple[Link, Link], receive: Callable[[Link], Iterator[Buffer]]
+) -> None:
+    sizes = [0, 1, 603, 603, 2**16 - 4, 2**16, 3 * 10**6, 0, 1]
+    messages = [os.urandom(size) for size in sizes]
+    with ThreadPoolExecutor() as pool:
+        for sender, receiver in (ends, ends[::-1]):
+            received = receive(receiver)
+            came = pool.submit(lambda received=received: [next(received) for _ in messages])
+            for message in messages:
+                sender.send(message)
+            assert came.result(_SECONDS) == messages
+
+
+def test_what_is_sent_at_once_arrives_like_anything_else(ends: tuple[Link, Link]) -> None:
+    ours, theirs = ends
+    theirs.send_at_once(b"actions")
+    theirs.send_at_once(b"more")
+    received = ours.receive()
+    assert [next(received), next(received)] == [b"actions", b"more"]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_end_is_heard_on_both_sides(ends: tuple[Link, Link], side: int) -> None:
+    with ThreadPoolExecutor() as pool:
+        came = [pool.submit(lambda end=end: list(end.receive())) for end in ends]
+        ends[side].end()
+        assert [each.result(_SECONDS) for each in came] == [[], []]
+
+
+def test_what_was_sent_before_the_end_still_arrives(ends: tuple[Link, Link]) -> None:
+    ours, theirs = ends
+    ours.send(b"refusal")
+    ours.close()
+    assert list(theirs.receive()) == [b"refusal"]
+
+
+def test_a_message_cut_short_by_a_death_is_none(raw: tuple[Link, socket.socket]) -> None:
+    link, peer = raw
+    peer.sendall(b"\3\0\0\0abc" + b"\5\0\0\0abc")
+    peer.close()
+    assert list(link.receive()) == [b"abc"]
+
+
+def test_a_message_may_come_byte_by_byte(raw: tuple[Link, socket.socket]) -> None:
+    link, peer = raw
+    assert link.receive_at_once() == ()
+    came = []
+    for byte in b"\3\0\0\0abc" + b"\0\0\0\0" + b"\1\0\0\0d":
+        peer.sendall(bytes((byte,)))
+        came.append(link.receive_at_once())
+    assert [len(messages) for messages in came if messages is not None] == [
+        *(0, 0, 0, 0, 0, 0, 1),
+        *(0, 0, 0, 1),
+        *(0, 0, 0, 0, 1),
+    ]
+    assert [message for messages in came if messages for message in messages] == [b"abc", b"", b"d"]
+    peer.close()
+    assert link.receive_at_once() is None
+
+
+def test_a_message_that_is_too_long_is_not_taken_in(raw: tuple[Link, socket.socket]) -> None:
+    link, peer = raw
+    peer.sendall(b"\xff\xff\xff\xff")
+    with pytest.raises(WireError, match="at most 4194304 bytes, got one of 4294967295"):
+        next(link.receive())
+
+
+def test_nothing_can_be_sent_after_the_end_and_nobody_minds(ends: tuple[Link, Link]) -> None:
+    ours, theirs = ends
+    theirs.close()
+    for _ in range(2):
+        ours.send(b"step")
+        ours.send_at_once(b"step")
+    assert list(ours.receive()) == []
+    theirs.end()
+    theirs.send_at_once(b"actions")
+
+
+def test_a_peer_that_does_not_read_delays_nobody(ends: tuple[Link, Link]) -> None:
+    ours, theirs = ends
+    thread = threading.Thread(target=lambda: [theirs.send_at_once(bytes(2**16)) for _ in range(99)])
+    thread.start()
+    thread.join(_SECONDS)
+    assert not thread.is_alive()
+    assert len(list(ours.receive())) < 99
+
+
+def test_only_a_link_that_somebody_listens_at_can_be_reached() -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(b"\0of something else")
+        other.listen(1)
+        assert connect_link("of something else", _LIMIT) is None
+    assert connect_link("", _LIMIT) is None
+    assert connect_link("seedrl-nobody", _LIMIT) is None
+
+
+def test_another_user_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = listen()
+    assert listener is not None
+    with listener, socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(f"\0{listener.name}".encode())
+        monkeypatch.setattr(os, "getuid", lambda: -1)
+        assert connect_link(listener.name, _LIMIT) is None
+        with pytest.raises(WireError, match="expected the learner at the link within 0 seconds"):
+            listener.accept(0.2, _LIMIT)
+        assert stranger.recv(1) == b""

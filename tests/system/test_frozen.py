@@ -1,0 +1,111 @@
+"""A process that stands still is noticed by the other, though the link between them never ends."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs_server.client import Client
+from envs_server.lease import Offer
+from envs_server.stop import Stop
+from learner.lobby import Lobby
+from learner.service import Service
+from learner.serving import Serving
+from learner.slots import SlotTable
+from seedrl.config import EnvironmentConfig, ServingConfig
+from tests.system.processes import ROOT
+
+_SECONDS = 30.0  # far longer than the 4 that it takes
+_ENVIRONMENT = EnvironmentConfig(
+    id="envs_server.envs.still:make", arguments='{"shape": [4], "dtype": "float32"}'
+)
+
+
+def _serve(address: str) -> Service:
+    config = ServingConfig(training_slots=2, evaluation_slots=0, bind=address)
+    slots = SlotTable(training=2, evaluation=0, seed=3)
+    serving = Serving(slots, page_steps=2, deadline_seconds=0.001)
+    service = Service(Lobby(serving, _ENVIRONMENT), config)
+    service.start()
+    return service
+
+
+def _answer(lobby: Lobby) -> bool:
+    """Answers a batch, if one comes soon."""
+    batch = lobby.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.1)
+    if batch is not None:
+        lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+    return batch is not None
+
+
+@contextlib.contextmanager
+def _process(*command: str) -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen([sys.executable, *command], cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _await(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_frozen_env_server_loses_its_lease_and_comes_back(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/learner"
+    service = _serve(address)
+    lobby = service.lobby
+    with _process("-m", "envs_server", "--learner", address, "--num-envs", "2") as env_server:
+        _await(lambda: _answer(lobby))
+        assert all(stream.link for stream in lobby.streams.values())
+        os.kill(env_server.pid, signal.SIGSTOP)
+        _await(lambda: not lobby.streams)
+        while _answer(lobby):
+            pass
+        os.kill(env_server.pid, signal.SIGCONT)
+        _await(lambda: _answer(lobby))
+    service.stop(grace_seconds=0.0)
+
+
+def test_a_frozen_learner_is_left_and_found_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    address, stop = f"unix:{tmp_path}/learner", Stop()
+    with _process("-m", "tests.system.test_frozen", address) as learner:
+        client = Client(address, Offer(2, 1, ()), stop, 2**20)
+        thread = threading.Thread(target=client.run)
+        thread.start()
+        try:
+            _await(lambda: _says(caplog, "connected:"))
+            os.kill(learner.pid, signal.SIGSTOP)
+            _await(lambda: _says(caplog, "disconnected from the learner"))
+            caplog.clear()
+            os.kill(learner.pid, signal.SIGCONT)
+            _await(lambda: _says(caplog, "connected:"))
+        finally:
+            stop.request()
+            thread.join(_SECONDS)
+    assert not thread.is_alive()
+
+
+def _says(caplog: pytest.LogCaptureFixture, beginning: str) -> bool:
+    return any(message.startswith(beginning) for message in caplog.messages)
+
+
+if __name__ == "__main__":
+    _lobby = _serve(sys.argv[1]).lobby
+    while True:
+        _answer(_lobby)

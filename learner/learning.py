@@ -1,9 +1,9 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from learner.acting import FilledPages
@@ -70,6 +70,8 @@ class Learning:
         self._acting_device = acting_device
         self._publish_every = publish_every_updates
         self._in_flight: Mapping[str, Array] = {}
+        # Shapes alone: while a thread compiles for them, another consumes the arrays.
+        self._shapes = jax.tree.map(_shape, (state, replay))
         self.snapshots = Snapshots(self.final_snapshot)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
@@ -88,33 +90,46 @@ class Learning:
         return sum(index.num_sequences for index in self._indices)
 
     @property
+    def missing_steps(self) -> int:
+        """Training environment steps that replay needs at least before it can be sampled."""
+        missing = sum(max(0, self._min_sequences - index.num_sequences) for index in self._indices)
+        return missing * self._page_steps
+
+    @property
     def _is_ready(self) -> bool:
         return min(index.num_sequences for index in self._indices) >= self._min_sequences
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
-        """Compiles all programs, by running them without effect.
+        """Compiles all programs, and runs the update without effect.
 
         Args:
           page: example page (shapes and dtypes).
           page_rows: numbers of pages that may come at once.
         """
-        for rows in page_rows:
-            pages = jax.tree.map(lambda x, n=rows: jnp.zeros((n, *x.shape), x.dtype), page)
-            self._replay = self._programs.insert(self._replay, pages, self._plan([], [], rows))
+        self.compile_insertion(page, page_rows)
         self._state, self._replay, metrics = self._programs.learn(
             self._state, self._replay, np.bool_(False)
         )
         jax.block_until_ready((metrics, publish(self._state.params, self._acting_device)))
 
+    def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
+        """Compiles insertion without running it, on any thread; for the arguments see `warm_up`."""
+        insert: Any = self._programs.insert
+        _, replay = self._shapes
+        for rows in page_rows:
+            pages = jax.tree.map(
+                lambda x, n=rows: jax.ShapeDtypeStruct((n, *x.shape), x.dtype), page
+            )
+            insert.lower(replay, pages, self._plan([], [], rows)).compile()
+
+    def compile_update(self) -> None:
+        """Compiles the update without running it, on any thread."""
+        learn: Any = self._programs.learn
+        learn.lower(*self._shapes, np.bool_(True)).compile()
+
     def run_once(self) -> bool:
         """Takes in what has come, then learns once if an update is owed; whether it did."""
-        self.take_in(0.0 if self._is_ready else self._poll_seconds)
-        # At most one update in flight: a queue of them would keep acting from the device.
-        self.settle()
-        is_ready = self._is_ready
-        self._limiter.set_ready(is_ready)
-        self.snapshots.answer()
-        if not is_ready:
+        if not self.keep_up():
             return False
         start = self._clock()
         is_owed = self._limiter.wait_to_learn(self._poll_seconds)
@@ -122,6 +137,16 @@ class Learning:
         if is_owed:
             self._learn()
         return is_owed
+
+    def keep_up(self) -> bool:
+        """Does all that does not wait for an update that is owed; whether replay can be sampled."""
+        self.take_in(0.0 if self._is_ready else self._poll_seconds)
+        # At most one update in flight: a queue of them would keep acting from the device.
+        self.settle()
+        is_ready = self._is_ready
+        self._limiter.set_ready(is_ready)
+        self.snapshots.answer()
+        return is_ready
 
     def take_in(self, timeout: float = 0.0) -> None:
         """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
@@ -194,3 +219,9 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._indices], replay)
+
+
+def _shape(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(
+        leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type
+    )

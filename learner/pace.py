@@ -1,9 +1,11 @@
 """How acting and learning share time: each in its own thread, or in lock step in one."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from learner.assembly import Parts
+from learner.free_running import FreeRunning
 from learner.lobby import Lobby
 from learner.lock_step import LockStep
 from learner.recorder import Recorder
@@ -14,11 +16,15 @@ class Pace(NamedTuple):
     """The threads of a session.
 
     Attributes:
+      warm_up: compiles what must be compiled before the threads start.
+      is_compiling: whether something else still is; that may take as long as it likes.
       bodies: what each thread repeats, by its name.
       snapshots: taken by one of them while they run, or by anybody after they have ended.
       end_waits: makes those that wait for each other look up, so that they can end.
     """
 
+    warm_up: Callable[[], None]
+    is_compiling: Callable[[], bool]
     bodies: Mapping[str, Callable[[], object]]
     snapshots: Snapshots
     end_waits: Callable[[], None]
@@ -26,6 +32,10 @@ class Pace(NamedTuple):
 
 def free_running(parts: Parts, lobby: Lobby) -> Pace:
     """Acting and learning at the same time; whichever is ahead waits."""
+    free = FreeRunning(parts.acting, parts.learning, parts.limiter)
+
+    def warm_up() -> None:
+        free.warm_up(parts.page, parts.page_rows)
 
     def end_waits() -> None:
         parts.limiter.close()
@@ -33,7 +43,9 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
         lobby.wake()
 
     return Pace(
-        {"acting": parts.acting.run_once, "learning": parts.learning.run_once},
+        warm_up,
+        lambda: free.is_compiling,
+        {"acting": parts.acting.run_once, "learning": free.learn_once},
         parts.learning.snapshots,
         end_waits,
     )
@@ -48,5 +60,20 @@ def in_lock_step(parts: Parts, lobby: Lobby, recorder: Recorder | None) -> Pace:
         limiter=parts.limiter,
         recorder=recorder,
     )
+
+    def warm_up() -> None:
+        with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
+            for compiled in (
+                pool.submit(parts.acting.warm_up),
+                pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
+            ):
+                compiled.result()
+
     # Limiter and channel stay open: a round that has begun is finished, so that it can be saved.
-    return Pace({"lock step": lock_step.run_once}, lock_step.snapshots, lobby.wake)
+    return Pace(
+        warm_up,
+        lambda: False,
+        {"lock step": lock_step.run_once},
+        lock_step.snapshots,
+        lobby.wake,
+    )

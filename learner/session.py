@@ -2,7 +2,6 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -68,18 +67,18 @@ class Session:
         ]
 
     def start(self) -> None:
-        """Compiles everything, then starts the threads."""
-        with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
-            for compiled in [
-                pool.submit(self.acting.warm_up),
-                pool.submit(self.learning.warm_up, self._parts.page, self._parts.page_rows),
-            ]:
-                compiled.result()
+        """Compiles what acting needs, or in lock step everything, and starts the threads."""
+        self._pace.warm_up()
         for worker in self._workers:
             worker.start()
 
     def stuck(self, seconds: float) -> list[str]:
-        """Names of threads that have been at one piece of work for longer than that."""
+        """Names of threads that have been at one piece of work for longer than that.
+
+        None while programs are compiled: acting may have to wait until that is over.
+        """
+        if self._pace.is_compiling():
+            return []
         return [worker.name for worker in self._workers if worker.seconds_at_work > seconds]
 
     def raise_failure(self) -> None:

@@ -120,3 +120,11 @@ def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
     # Slots 0 and 2 lie on shard 0, slot 1 on shard 1; the last row is padding, and 8 means none.
     assert plan.index.tolist() == [[0, 8, 1, 8], [8, 0, 8, 8]]
     assert [index.num_inserted for index in learning._indices] == [2, 1]
+
+
+def test_missing_steps_are_those_of_the_shards_that_hold_too_few_sequences() -> None:
+    learning, _ = _learning([], Mailbox(FrozenParams((), 7)))
+    learning._min_sequences, learning._page_steps = 5, 4
+    indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 4)]
+    learning._indices = indices
+    assert learning.missing_steps == (2 + 1) * 4

@@ -138,7 +138,7 @@ class LearnerRun:
         assert not serving.settlement._ended, "a lease was never reported"
 
     def start(self) -> None:
-        """Waits for an env server, compiles, and starts both threads."""
+        """Waits for an env server, and starts acting and learning; see `Session.start`."""
         spec = self.lobby.wait_for_spec(_DEADLINE_SECONDS)
         assert spec is not None, self.lobby.refusal or self.logs()
         self.agent: Agent = self.config.agent.build(spec)

@@ -100,6 +100,8 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
             owed.append(run.session._limiter.owed_steps)
         return run.session.learning.updates >= updates
 
+    # From then on all is compiled.
+    run.run_until(lambda: run.session.learning.updates > 0, "first update")
     updates = 40
     with compilations() as compiled:
         run.run_until(has_run, f"{updates} updates")

@@ -1,0 +1,128 @@
+"""What learning does while its programs are being compiled, and what becomes of a failure."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.free_running import FreeRunning
+from learner.rate_limiter import RateLimiter
+
+SECONDS = 20.0  # far longer than anything here takes
+
+
+class Learning:
+    """Compiles when it is let, and writes down what else it is asked to do."""
+
+    missing_steps = 30
+
+    def __init__(self, insertion: BaseException | None = None, update: BaseException | None = None):
+        self.errors = {"insertion": insertion, "update": update}
+        self.released = {name: threading.Event() for name in self.errors}
+        self.begun: list[str] = []
+        self.calls: list[str] = []
+        self.snapshots = SimpleNamespace(answer=lambda: self.calls.append("answer"))
+
+    def _compile(self, name: str) -> None:
+        self.begun.append(name)
+        assert self.released[name].wait(SECONDS)
+        if (error := self.errors[name]) is not None:
+            raise error
+
+    def compile_insertion(self, page: Any, page_rows: tuple[int, ...]) -> None:
+        self._compile("insertion")
+
+    def compile_update(self) -> None:
+        self._compile("update")
+
+    def keep_up(self) -> None:
+        self.calls.append("keep up")
+
+    def run_once(self) -> None:
+        self.calls.append("run")
+
+
+class Acting:
+    """Has acted as much as it is told."""
+
+    training_steps = 100  # of earlier sessions
+
+    def warm_up(self) -> None:
+        """Nothing to compile."""
+
+
+def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None) -> FreeRunning:
+    return FreeRunning(acting, learning, limiter or _limiter())
+
+
+def _limiter() -> RateLimiter:
+    return RateLimiter(replay_ratio=1.0, batch_steps=5, tolerance_updates=2.0)
+
+
+def _begin(
+    learning: Learning, acting: Acting | None = None, limiter: RateLimiter | None = None
+) -> FreeRunning:
+    free = _free_running(learning, acting or Acting(), limiter)
+    free.warm_up((), (1,))  # type: ignore[arg-type]
+    return free
+
+
+def _until(free: FreeRunning, learning: Learning, call: str) -> set[str]:
+    """Lets learning go on until it does `call`; what it did before."""
+    learning.calls.clear()
+    while call not in learning.calls:
+        free.learn_once()
+    return set(learning.calls) - {call}
+
+
+@pytest.mark.timeout(SECONDS)
+def test_learning_does_what_is_compiled() -> None:
+    learning = Learning()
+    free = _begin(learning)
+    assert not _until(free, learning, "answer")
+    learning.released["insertion"].set()
+    assert _until(free, learning, "keep up") <= {"answer"}
+    assert free.is_compiling
+    learning.released["update"].set()
+    assert _until(free, learning, "run") <= {"keep up"}
+    assert not free.is_compiling
+    learning.calls.clear()
+    free.learn_once()
+    assert learning.calls == ["run"]
+
+
+@pytest.mark.timeout(SECONDS)
+def test_acting_fills_replay_and_then_owes_what_it_does_ahead() -> None:
+    learning, acting, limiter = Learning(), Acting(), _limiter()
+    free = _begin(learning, acting, limiter)
+    for steps, owed in ((29, 0), (1, 0), (9, 9), (1, 10)):
+        acting.training_steps += steps
+        limiter.acted(steps)
+        _until(free, learning, "answer")
+        assert limiter.owed_steps == owed
+        assert limiter.wait_to_act(0.0) == (owed < 10)
+    for released in learning.released.values():
+        released.set()
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("program", ["insertion", "update"])
+def test_learning_raises_what_compiling_has_raised(program: str) -> None:
+    learning = Learning(**{program: MemoryError(f"no room for the {program}")})
+    free = _begin(learning)
+    for released in learning.released.values():
+        released.set()
+    with pytest.raises(MemoryError, match=f"no room for the {program}"):
+        _until(free, learning, "run")
+
+
+def test_nothing_begins_if_acting_does_not_compile() -> None:
+    def fail() -> None:
+        raise MemoryError("no room for acting")
+
+    learning = Learning()
+    free = _free_running(learning, SimpleNamespace(warm_up=fail, training_steps=0))
+    with pytest.raises(MemoryError, match="no room for acting"):
+        free.warm_up((), (1,))  # type: ignore[arg-type]
+    assert learning.begun == []

@@ -1,0 +1,146 @@
+"""A session that has begun to act while learning is still being compiled."""
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.monitoring
+import numpy as np
+import pytest
+
+from learner.acting import FilledPages
+from learner.geometry import plan_geometry
+from learner.lobby import Lobby
+from learner.metrics import Metrics
+from learner.serving import Batch, Serving
+from learner.session import Session
+from learner.slots import SlotTable
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.specs import ArraySpec, EnvSpec
+
+SECONDS = 60.0  # far longer than anything here takes
+SLOTS = 4
+SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
+CONFIG = Config(
+    environment=EnvironmentConfig(id="CartPole-v1"),
+    agent=R2D2Config(
+        network=QNetworkConfig(
+            torso="mlp", torso_sizes=(), core="gru", core_size=4, head_sizes=(), frame_stack=1
+        ),
+        burn_in=0,
+        unroll=4,
+        n_steps=1,
+        stride=4,
+    ),
+    serving=ServingConfig(training_slots=SLOTS, evaluation_slots=0),
+    replay=ReplayConfig(capacity_steps=256, min_steps=8),
+    learning=LearningConfig(num_devices=1, batch_sequences=SLOTS),
+)
+
+
+class AskedLobby(Lobby):
+    """A lobby without streams that says whether acting has asked for a batch."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.has_been_asked = threading.Event()
+
+    def next_batch(self, **allowed: Any) -> Batch | None:
+        self.has_been_asked.set()
+        return super().next_batch(**allowed)
+
+
+@pytest.fixture(params=[1])
+def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
+    """With as many devices as the parameter says."""
+    learning = dataclasses.replace(CONFIG.learning, num_devices=request.param)
+    config = dataclasses.replace(CONFIG, learning=learning)
+    geometry, metrics = plan_geometry(config), Metrics(tmp_path)
+    slots = SlotTable(training=SLOTS, evaluation=0, seed=0)
+    serving = Serving(slots, page_steps=geometry.page_steps, deadline_seconds=0.0)
+    lobby = AskedLobby(serving, config.environment, spec=SPEC)
+    yield Session(config, geometry, lobby, SPEC, metrics, None)
+    metrics.close()
+
+
+@pytest.fixture
+def compiled() -> Iterator[list[str]]:
+    """Names of what is traced or compiled meanwhile, in any thread."""
+    names: list[str] = []
+
+    def listen(event: str, duration_secs: float, **fields: str | int) -> None:
+        if event.startswith("/jax/core/compile"):
+            names.append(f"{event} {fields}")
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def compiling(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """An update whose compilation ends once the event is set."""
+    end = threading.Event()
+    monkeypatch.setattr(session.learning, "compile_update", lambda: end.wait(SECONDS))
+    yield end
+    end.set()
+
+
+@pytest.mark.usefixtures("compiling")
+def test_acting_does_not_wait_for_the_update_to_be_compiled(session: Session) -> None:
+    session.start()
+    assert session._lobby.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
+    assert session.snapshot() is not None
+    # However long they take: none of it is a thread that hangs.
+    assert session.stuck(-1.0) == []
+    assert session.stop(SECONDS)
+    session.raise_failure()
+
+
+def test_what_hangs_is_told_once_all_is_compiled(
+    session: Session, compiling: threading.Event
+) -> None:
+    session.start()
+    compiling.set()
+    while session._pace.is_compiling():
+        session.failed.wait(0.01)
+    assert set(session.stuck(-1.0)) == {"acting", "learning"}
+    assert session.stop(SECONDS)
+
+
+def test_what_compiling_dies_of_ends_the_session(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise MemoryError("no room for the update")
+
+    monkeypatch.setattr(session.learning, "compile_update", fail)
+    session.start()
+    assert session.failed.wait(SECONDS)
+    assert session.stop(SECONDS)
+    with pytest.raises(RuntimeError, match="a thread of the learner died: no room for the update"):
+        session.raise_failure()
+
+
+@pytest.mark.parametrize("session", [1, 4], indirect=True)
+def test_what_is_compiled_ahead_is_what_runs(session: Session, compiled: list[str]) -> None:
+    learning, parts = session.learning, session._parts
+    learning.compile_insertion(parts.page, parts.page_rows)
+    learning.compile_update()
+    pages = jax.tree.map(lambda x: np.zeros((SLOTS, *x.shape), x.dtype), parts.page)
+    slots = range(SLOTS)
+    for _ in range(3):
+        filled = FilledPages(jax.device_put(pages, jax.local_devices()[0]), slots, slots, ())
+        assert parts.pages.put(filled, timeout=0.0)
+    compiled.clear()
+    assert learning.keep_up()
+    parts.limiter.acted(SLOTS * 4)
+    assert learning.run_once()
+    learning.settle()
+    assert compiled == []
+    assert learning.updates == 1

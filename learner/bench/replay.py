@@ -12,7 +12,8 @@ from learner.bench.bare_learner import BareLearner
 from learner.bench.memcpy import copy_into_pool, copy_out_of_pool
 from learner.bench.row import Row, conditions
 from learner.bench.subjects import Subject
-from seedrl.types import Tree
+from seedrl.replay.replay import Sample
+from seedrl.types import Array, Sequence, Tree
 
 _CAPACITY_STEPS = 60_000
 _PAGES_PER_INSERT = 16
@@ -83,34 +84,34 @@ def sampling(learner: BareLearner, batch: int) -> Sampling:
     """Drawing `batch` sequences from the full replay of `learner`, compiled."""
     replay, key = learner.replay, jax.random.PRNGKey(0)
 
-    # The replay has a leading axis of one device.
+    # The replay has a leading axis of one device. Keys are split inside, as in a learning step.
     @jax.jit
-    def sample(memory: Tree, key: Tree) -> Tree:
-        return replay.sample(jax.tree.map(lambda leaf: leaf[0], memory), key, batch)
+    def sample(memory: Tree, key: Array) -> tuple[Sample, Array]:
+        key, now = jax.random.split(key)
+        return replay.sample(jax.tree.map(lambda leaf: leaf[0], memory), now, batch), key
 
-    def update(memory: Tree, key: Tree) -> Tree:
+    def update(memory: Tree, key: Array) -> tuple[Tree, Sequence, Array]:
+        key, now = jax.random.split(key)
         shard = jax.tree.map(lambda leaf: leaf[0], memory)
-        drawn = replay.sample(shard, key, batch)
+        drawn = replay.sample(shard, now, batch)
         shard = replay.update_priorities(shard, drawn.index, drawn.probability + 1.0)
-        return jax.tree.map(lambda leaf: leaf[None], shard), drawn.sequence
+        return jax.tree.map(lambda leaf: leaf[None], shard), drawn.sequence, key
 
     compiled = jax.jit(update, donate_argnums=0)
 
-    def next_key() -> Tree:
-        nonlocal key
-        key, now = jax.random.split(key)
-        return now
-
     def sample_once() -> None:
-        jax.block_until_ready(sample(learner.memory, next_key()))
+        nonlocal key
+        drawn, key = sample(learner.memory, key)
+        jax.block_until_ready(drawn)
 
     def update_once() -> None:
-        learner.memory, sequence = compiled(learner.memory, next_key())
+        nonlocal key
+        learner.memory, sequence, key = compiled(learner.memory, key)
         jax.block_until_ready(sequence)
 
     for warm_up in (sample_once, update_once):
         warm_up()
-    num_bytes = _num_bytes(jax.eval_shape(sample, learner.memory, key).sequence)
+    num_bytes = _num_bytes(jax.eval_shape(sample, learner.memory, key)[0].sequence)
     return Sampling(sample_once, update_once, num_bytes)
 
 

@@ -33,20 +33,18 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
             return experience
         return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), experience)
 
+    # Keys are split inside, as in ours.
     @jax.jit
     def sample(state: Any, key: jax.Array) -> Any:
-        drawn = buffer.sample(state, key)
-        return ordered(drawn.experience), drawn.indices, drawn.probabilities
+        key, now = jax.random.split(key)
+        drawn = buffer.sample(state, now)
+        return (ordered(drawn.experience), drawn.indices, drawn.probabilities), key
 
-    @jax.jit
-    def split(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        first, second = jax.random.split(key)
-        return first, second
-
-    def draw_and_update(state: Any, key: jax.Array) -> tuple[Any, Any]:
-        drawn = buffer.sample(state, key)
+    def draw_and_update(state: Any, key: jax.Array) -> tuple[Any, Any, jax.Array]:
+        key, now = jax.random.split(key)
+        drawn = buffer.sample(state, now)
         state = buffer.set_priorities(state, drawn.indices, drawn.probabilities + 1.0)
-        return state, ordered(drawn.experience)
+        return state, ordered(drawn.experience), key
 
     update = jax.jit(draw_and_update, donate_argnums=0)
     key = jax.random.PRNGKey(0)
@@ -59,14 +57,13 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
 
     def sample_once() -> float:
         nonlocal key
-        key, now = split(key)
-        jax.block_until_ready(sample(state, now))
+        drawn, key = sample(state, key)
+        jax.block_until_ready(drawn)
         return batch
 
     def update_once() -> float:
         nonlocal state, key
-        key, now = split(key)
-        state, experience = update(state, now)
+        state, experience, key = update(state, key)
         jax.block_until_ready(experience)
         return batch
 

@@ -78,6 +78,7 @@ def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
         return runs["theirs"][-1].first_seconds
 
     alternate({"ours": ours, "theirs": theirs}, pace.rounds)
+    serving = subject.config.serving
     for figure in _FIGURES:
         yield Row(
             name=f"CartPole to 475: {figure.name}",
@@ -90,7 +91,8 @@ def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
             conditions=conditions(
                 subject.config,
                 batch=f"{subject.config.learning.batch_sequences} sequences; theirs 64 steps",
-                environments="32 and 50 for evaluation; theirs 1",
+                environments=f"{serving.training_slots} and {serving.evaluation_slots} for "
+                "evaluation; theirs 1",
             ),
         )
 

@@ -17,6 +17,8 @@ from seedrl.types import Array, Sequence, Tree
 
 _CAPACITY_STEPS = 60_000
 _PAGES_PER_INSERT = 16
+# A group of Pong's environments, whose pages are full at the same time.
+_MANY_PAGES_PER_INSERT = 64
 
 
 class Sampling(NamedTuple):
@@ -35,25 +37,26 @@ class Sampling(NamedTuple):
 
 def run(pace: Pace) -> Iterator[Row]:
     """The rows for the settings of the R2D2 paper, in a replay of 60,000 frames."""
-    subject, learner = full_size()
-    return rows(subject, learner, pace)
+    yield from rows(*full_size(), pace)
+    yield insertion(*full_size(pages_per_insert=_MANY_PAGES_PER_INSERT), pace)
 
 
-def full_size() -> tuple[Subject, BareLearner]:
+def full_size(pages_per_insert: int = _PAGES_PER_INSERT) -> tuple[Subject, BareLearner]:
     """The settings of the R2D2 paper with a replay of 60,000 frames, still empty."""
     subject = subjects.scaled(subjects.atari(), capacity_steps=_CAPACITY_STEPS)
-    return subject, BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+    return subject, BareLearner(subject, pages_per_insert=pages_per_insert)
 
 
 def rows(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
     """Fills the replay of `learner`, and measures it."""
-    learner.fill()
-    yield _insert(subject, learner, pace)
+    yield insertion(subject, learner, pace)
     yield from _sample(subject, learner, pace)
     yield _memory(subject, learner)
 
 
-def _insert(subject: Subject, learner: BareLearner, pace: Pace) -> Row:
+def insertion(subject: Subject, learner: BareLearner, pace: Pace) -> Row:
+    """Fills the replay of `learner`, and measures how fast more goes in."""
+    learner.fill()
     copy = copy_into_pool(_num_bytes(learner.pages), _num_bytes(learner.memory))
     num_pages = learner.insert()
     pages_per_stride = subject.config.agent.window.stride // learner.page_steps
@@ -65,7 +68,7 @@ def _insert(subject: Subject, learner: BareLearner, pace: Pace) -> Row:
         pace.rounds,
     )
     return Row(
-        name="replay: insert",
+        name=f"replay: insert {num_pages} pages",
         unit="sequences/s",
         limit_name="memcpy of the same bytes",
         ours=results["insert"],

@@ -125,6 +125,7 @@ def crowd_commands(
                 *(sys.executable, "-m", "envs_server.crowd", "--learner", address),
                 *("--env-servers", str(size), "--num-envs", str(planned.num_envs)),
                 *("--groups", str(planned.num_groups)),
+                *(() if planned.local_link else ("--no-local-link",)),
             ),
             environment=fleet.env_server_environment(),
             log=logs / f"crowd_{index}.log",
@@ -156,5 +157,7 @@ def still(arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_ste
         launch=launch,
     )
     # So few updates are owed that none is ever made.
-    learning = dataclasses.replace(config.learning, replay_ratio=1e-9, num_devices=1)
+    learning = dataclasses.replace(
+        config.learning, replay_ratio=1e-9, num_devices=1, total_steps=10**15
+    )
     return dataclasses.replace(config, learning=learning)

@@ -8,6 +8,9 @@ from seedrl.config import Config, LaunchConfig
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, EnvSpec
 
+# No measurement may come to the end of a run.
+_ENDLESS = 10**15
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
@@ -69,7 +72,11 @@ def scaled(
             min_steps=min_steps or config.replay.min_steps,
         ),
         learning=dataclasses.replace(
-            config.learning, batch_sequences=batch_sequences, replay_ratio=1.0, num_devices=1
+            config.learning,
+            batch_sequences=batch_sequences,
+            replay_ratio=1.0,
+            num_devices=1,
+            total_steps=_ENDLESS,
         ),
         launch=launch or config.launch,
     )

@@ -4,6 +4,7 @@ Ours is the system of `learner.bench.pipeline` at replay ratio 1, theirs asynchr
 every step once. Torso, core and widths are the same. Whoever is not measured is frozen.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +41,7 @@ class _Task(NamedTuple):
 
 
 def run(pace: Pace, venvs: Path) -> Iterator[Row]:
-    """CartPole, then Pong: two rows each, steps and the operations that they stand for."""
+    """CartPole twice, then Pong: two rows each, steps and the operations that they stand for."""
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
@@ -48,15 +49,12 @@ def run(pace: Pace, venvs: Path) -> Iterator[Row]:
 
 
 def _tasks() -> Iterator[_Task]:
-    yield _Task(
-        pipeline.cartpole(),
-        (
-            *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "--rnn_size=64"),
-            *("--nonlinearity=relu", "--num_envs_per_worker=128", "--batch_size=4096"),
-        ),
-        (4,),
-        2.0,
+    cartpole = (
+        *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "--rnn_size=64"),
+        *("--nonlinearity=relu", "--num_envs_per_worker=128", "--batch_size=4096"),
     )
+    yield _Task(pipeline.cartpole(), cartpole, (4,), 2.0)
+    yield _Task(_in_rollouts(pipeline.cartpole()), cartpole, (4,), 2.0)
     yield _Task(
         pipeline.pong(),
         (
@@ -65,6 +63,18 @@ def _tasks() -> Iterator[_Task]:
         ),
         (4, 84, 84),
         None,
+    )
+
+
+def _in_rollouts(subject: Subject) -> Subject:
+    """The subject that learns from what theirs does: 128 times 32 rows that do not overlap."""
+    config = subject.config
+    agent = dataclasses.replace(config.agent, burn_in=0, unroll=32, stride=32, n_steps=5)
+    learning = dataclasses.replace(config.learning, batch_sequences=128)
+    return dataclasses.replace(
+        subject,
+        name=f"{subject.name} in rollouts of 32",
+        config=dataclasses.replace(config, agent=agent, learning=learning),
     )
 
 

@@ -30,7 +30,7 @@ def rows(tiny: Subject, learner: BareLearner) -> dict[str, Row]:
 
 def test_every_figure_is_there_and_positive(rows: dict[str, Row]) -> None:
     assert list(rows) == [
-        "replay: insert",
+        f"replay: insert {PAGES} pages",
         "replay: sample",
         "replay: sample and update",
         "replay: memory per stored step",

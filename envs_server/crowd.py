@@ -33,6 +33,9 @@ class Options:
     groups: int = 1
     """Groups of each."""
 
+    local_link: bool = True
+    """See the env server's own."""
+
 
 def main() -> None:
     """Runs until all of them have ended; exits with the worst of their codes."""
@@ -41,7 +44,10 @@ def main() -> None:
     codes: list[ExitCode] = []
 
     def serve() -> None:
-        codes.append(Client(options.learner, offer, Stop(), _MAX_MESSAGE_BYTES).run())
+        client = Client(
+            options.learner, offer, Stop(), _MAX_MESSAGE_BYTES, local_link=options.local_link
+        )
+        codes.append(client.run())
 
     threads = [threading.Thread(target=serve) for _ in range(options.env_servers)]
     for thread in threads:

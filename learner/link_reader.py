@@ -28,7 +28,7 @@ class LinkReader:
         self._selector.register(link, selectors.EVENT_READ, (link, stream))
 
     def stop(self) -> None:
-        """Ends the thread; what the links still bring is not read."""
+        """Ends the thread, and whatever links and streams are still open."""
         self._stop.close()
         self._thread.join()
 
@@ -36,10 +36,16 @@ class LinkReader:
         while True:
             for key, _ in self._selector.select():
                 if key.data is None:
-                    self._selector.close()
-                    self._is_stopping.close()
+                    self._close()
                     return
                 self._receive(*key.data)
+
+    def _close(self) -> None:
+        self._selector.unregister(self._is_stopping)
+        self._is_stopping.close()
+        for key in list(self._selector.get_map().values()):
+            self._drop(*key.data)
+        self._selector.close()
 
     def _receive(self, link: Link, stream: Stream) -> None:
         try:
@@ -51,6 +57,9 @@ class LinkReader:
             map(stream.receive, map(receive_from_env_server, messages))
         ):
             return
+        self._drop(link, stream)
+
+    def _drop(self, link: Link, stream: Stream) -> None:
         self._selector.unregister(link)
         stream.close()
         link.close()

@@ -1,17 +1,18 @@
 """The gRPC service: carries messages between env servers and the lobby."""
 
+import asyncio
 import functools
 import logging
-import queue
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 import grpc
 
 from learner.address import AddressLock
 from learner.link_reader import LinkReader
 from learner.lobby import Lobby
+from learner.outbox import LoopOutbox
 from learner.stream import Stream, StreamError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
@@ -21,11 +22,21 @@ from seedrl.wire.link import connect_link
 # From opening a stream to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0
 
+_CANCEL_SECONDS = 1.0
+
+_Item = channel.Answer | StreamError | None
+
 _logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 class Service:
-    """Brings env servers to a lobby. Owns the gRPC server; may be called from any thread."""
+    """Brings env servers to a lobby. Owns the gRPC server; may be called from any thread.
+
+    One thread, an event loop's, for all streams: with one for each, acting would stand in line with
+    all of them for the interpreter, several times in a step.
+    """
 
     def __init__(
         self,
@@ -34,26 +45,23 @@ class Service:
     ):
         self.address = config.bind
         self.lobby = lobby
+        self._config = config
         self._finish_reason: str | None = None
         self._lock: AddressLock | None = None
         self._links = LinkReader()
         self._connect_link = functools.partial(
             connect_link, max_message_bytes=config.max_message_bytes
         )
-        # Streams that find no slot are refused at once; without spare threads they would hang.
-        max_streams = config.training_slots + config.evaluation_slots + 8
-        self._server = grpc.server(
-            ThreadPoolExecutor(max_streams, thread_name_prefix="stream"),
-            options=channel.server_options(config.max_message_bytes),
-            maximum_concurrent_rpcs=max_streams,
-        )
-        self._server.add_generic_rpc_handlers((channel.learner_handler(self._connect),))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
+        self._server: grpc.aio.Server | None = None
 
     def start(self) -> str:
         """Binds and serves; returns the address with its real port. Raises AddressInUseError."""
         self._lock = AddressLock(self.address)
+        self._thread.start()
         try:
-            port = self._server.add_insecure_port(self.address)
+            port = self._do(self._serve())
         except RuntimeError as error:
             self._lock.release()
             raise AddressInUseError(
@@ -62,7 +70,6 @@ class Service:
             ) from error
         if not self.address.startswith("unix:"):
             self.address = f"{self.address.rsplit(':', 1)[0]}:{port}"
-        self._server.start()
         return self.address
 
     def finish(self, reason: str, *, grace_seconds: float = 2.0) -> None:
@@ -78,50 +85,89 @@ class Service:
 
     def _stop(self, end: StreamError | None, grace_seconds: float) -> None:
         self.lobby.close(end)
-        self._server.stop(grace_seconds).wait(grace_seconds + 1.0)
+        if self._thread.is_alive():
+            self._do(self._end(grace_seconds))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
         self._links.stop()
         if self._lock is not None:
             self._lock.release()
 
-    def _connect(
-        self, requests: Iterator[channel.Received], context: grpc.ServicerContext
-    ) -> Iterator[channel.Answer]:
-        """One stream, on its own gRPC thread."""
-        stream = Stream(self.lobby, context.peer(), self._connect_link)
-        context.add_callback(stream.hang_up)
-        threading.Thread(
-            target=self._read, args=(stream, requests), name=f"reader {stream.peer}", daemon=True
-        ).start()
+    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _serve(self) -> int:
+        self._server = grpc.aio.server(
+            options=channel.server_options(self._config.max_message_bytes)
+        )
+        self._server.add_generic_rpc_handlers((channel.learner_handler(self._connect),))
+        port = self._server.add_insecure_port(self.address)
+        await self._server.start()
+        return port
+
+    async def _end(self, grace_seconds: float) -> None:
+        if self._server is not None:
+            await self._server.stop(grace_seconds)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=_CANCEL_SECONDS)
+
+    async def _connect(
+        self,
+        requests: AsyncIterator[channel.Received],
+        context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
+    ) -> None:
+        """One stream."""
+        outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
+        stream = Stream(self.lobby, context.peer(), outbox, self._connect_link)
+        reading = asyncio.create_task(self._read(stream, requests))
         try:
-            yield from self._outgoing(stream)
+            await self._send(stream, outbox, context)
         except StreamError as error:
             if not error.is_told:
                 _logger.warning("env server %s: %s", stream.peer, error.details)
-            context.abort(error.code, error.details)
+            await context.abort(error.code, error.details)
+        finally:
+            stream.hang_up()
+            reading.cancel()
 
-    def _read(self, stream: Stream, requests: Iterator[channel.Received]) -> None:
-        stream.read(requests)
-        if stream.link is not None:
-            self._links.add(stream.link, stream)
+    async def _read(self, stream: Stream, requests: AsyncIterator[channel.Received]) -> None:
+        try:
+            async for message in requests:
+                is_open = stream.receive(message)
+                if stream.link is not None:
+                    self._links.add(stream.link, stream)
+                    return
+                if not is_open:
+                    return
+        finally:
+            if stream.link is None:
+                stream.close()
 
-    def _outgoing(self, stream: Stream) -> Iterator[channel.Answer]:
-        deadline = self.lobby.clock() + _HANDSHAKE_SECONDS
-        while True:
-            timeout = None if stream.is_ready.is_set() else max(0.0, deadline - self.lobby.clock())
-            try:
-                item = stream.outbox.get(timeout=timeout)
-            except queue.Empty:
-                if stream.is_ready.is_set():
-                    continue
-                raise StreamError(
-                    grpc.StatusCode.DEADLINE_EXCEEDED,
-                    f"expected ready within {_HANDSHAKE_SECONDS:.0f} seconds",
-                ) from None
-            if isinstance(item, StreamError):
-                raise item
-            if item is None:
-                break
-            yield item
+    async def _send(
+        self,
+        stream: Stream,
+        outbox: LoopOutbox[_Item],
+        context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
+    ) -> None:
+        deadline = self._loop.call_later(_HANDSHAKE_SECONDS, self._end_handshake, stream)
+        try:
+            while (item := await outbox.get()) is not None:
+                if isinstance(item, StreamError):
+                    raise item
+                await context.write(item)
+        finally:
+            deadline.cancel()
         if self._finish_reason is not None:
             finish = seedrl_pb2.Finish(reason=self._finish_reason)
-            yield seedrl_pb2.FromLearner(finish=finish)
+            await context.write(seedrl_pb2.FromLearner(finish=finish))
+
+    def _end_handshake(self, stream: Stream) -> None:
+        if not stream.is_ready:
+            stream.close(
+                StreamError(
+                    grpc.StatusCode.DEADLINE_EXCEEDED,
+                    f"expected ready within {_HANDSHAKE_SECONDS:.0f} seconds",
+                )
+            )

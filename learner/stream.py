@@ -1,9 +1,8 @@
 """One env server's connection: what its messages mean, in which order they may come."""
 
 import logging
-import queue
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Protocol
 
 import grpc
 
@@ -39,24 +38,35 @@ class StreamError(Exception):
         self.is_told = is_told
 
 
-class Stream:
-    """The learner's end of one stream.
+class Outbox(Protocol):
+    """Takes what is to be sent; from any thread."""
 
-    Whichever thread reads (one of its own, or that of all links once there is a link) owns
-    `_expected`, `_lease` and `_layouts`; `outbox` is for the gRPC thread that sends.
+    def put(self, item: Answer | StreamError | None, /) -> None:
+        """Queues it behind what was put before."""
+        ...
+
+
+class Stream:
+    """The learner's end of one stream. Only the thread that gives it messages calls `receive`.
 
     Attributes:
-      link: what all but the handshake and the end takes, if the env server can be reached so.
+      outbox: what is to be sent over gRPC, a StreamError to end with, or None: end quietly.
+      link: what all but the handshake and the end takes, if the env server can be reached so. Then
+        what comes over it has to be given to `receive`.
+      is_ready: whether the handshake is over.
     """
 
     def __init__(
-        self, lobby: Lobby, peer: str, connect_link: Callable[[str], Link | None] = lambda _: None
+        self,
+        lobby: Lobby,
+        peer: str,
+        outbox: Outbox,
+        connect_link: Callable[[str], Link | None] = lambda _: None,
     ):
         """`connect_link` gives the link of a name, if it can be reached."""
         self.peer = peer
-        # What to send, a StreamError to end with, or None: end quietly.
-        self.outbox: queue.SimpleQueue[Answer | StreamError | None] = queue.SimpleQueue()
-        self.is_ready = threading.Event()
+        self.outbox = outbox
+        self.is_ready = False
         self._lobby = lobby
         self._connect_link = connect_link
         self.link: Link | None = None
@@ -64,21 +74,6 @@ class Stream:
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         self._expected: tuple[str, ...] = ("hello",)
-
-    def read(self, requests: Iterable[Received]) -> None:
-        """Receives messages until the stream ends; whatever ends it, the lease ends too.
-
-        Or until there is a link, from which all further messages have to be received.
-        """
-        end: StreamError | None = None
-        try:
-            for message in requests:
-                self._handle(message)
-                if self.link is not None:
-                    return
-        except Exception as error:
-            end = self._verdict(error)
-        self.close(end)
 
     def hang_up(self) -> None:
         """The transport is gone: nothing can be sent any more, and nothing should come."""
@@ -88,7 +83,7 @@ class Stream:
             self.link.end()
 
     def receive(self, message: Received) -> bool:
-        """Handles one message; False if it has ended the stream. For a caller without threads."""
+        """Handles one message; False if it has ended the stream."""
         try:
             self._handle(message)
         except Exception as error:
@@ -211,7 +206,7 @@ class Stream:
         assert self._lease is not None
         self._layouts = [StepLayout(spec, len(group.slots)) for group in self._lease.groups]
         self._expected = ("step",)
-        self.is_ready.set()
+        self.is_ready = True
         _logger.info("env server %s is ready", self.peer)
 
     def _refusal(self, refusal: seedrl_pb2.Refusal) -> None:

@@ -45,7 +45,7 @@ class ServingConfig:
     training_slots: int = 32
     evaluation_slots: int = 20
     bind: str = "127.0.0.1:8686"
-    batch_deadline_seconds: float = 0.002
+    batch_deadline_seconds: float = 0.001
     max_message_bytes: int = 64 * 2**20
     insecure: bool = False
 

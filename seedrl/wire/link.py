@@ -27,7 +27,7 @@ _PREFIX = "seedrl-"
 _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _READ_AHEAD_BYTES = 2**16
-_CONNECT_SECONDS = 1.0
+_CONNECT_SECONDS = 0.1
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
 _KERNEL_BUFFER_BYTES = 2**20
 

@@ -5,6 +5,7 @@ says which parameters and which row it acted for.
 """
 
 import contextlib
+import queue
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -155,7 +156,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         frames_per_step=1,
         poll_seconds=0.0,
     )
-    stream = Stream(lobby, "peer")
+    stream = Stream(lobby, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
     assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
     assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=SPEC.to_json())))

@@ -1,5 +1,6 @@
 """The lobby: waits that end when they should, and who gets which slots; without any transport."""
 
+import queue
 import threading
 import time
 
@@ -51,7 +52,7 @@ def test_a_wake_ends_a_wait(lobby: Lobby) -> None:
 
 def _join(lobby: Lobby, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Stream:
     """An env server that has said Hello."""
-    stream = Stream(lobby, "peer")
+    stream = Stream(lobby, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(
         major=version.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
     )

@@ -1,5 +1,7 @@
 """Streams of env servers that play a recording; everything else of a stream is in test_service."""
 
+import queue
+
 import grpc
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ def _lobby(*, is_lock_step: bool = True) -> Lobby:
 def _join(
     lobby: Lobby, num_envs: int, num_groups: int = 1, *, plays_recording: bool = True
 ) -> Stream:
-    stream = Stream(lobby, "peer")
+    stream = Stream(lobby, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(
         major=version.MAJOR,
         num_envs=num_envs,

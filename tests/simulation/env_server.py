@@ -1,6 +1,7 @@
 """Simulated processes around the real env server: a process, and its connection to a learner."""
 
 import json
+import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ class Connection:
         self.is_open_here = True  # the env server's side
         self.is_open_there = True  # the learner's side
         self.learner = world.learner
-        self.stream = Stream(world.learner.lobby, f"process {process.number}")
+        self.stream = Stream(world.learner.lobby, f"process {process.number}", queue.SimpleQueue())
         name = f"process {process.number}"
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
         self._to_env_server = Wire(world, f"{name} down", "lose_reply", self._arrive_here)
@@ -109,7 +110,7 @@ class Connection:
         message = receive_from_env_server(data)
         # Steps also after the stream has ended on that side: they are a dead incarnation's. (With
         # gRPC nobody would read them; the core must not depend on that.)
-        is_late_step = isinstance(message, StepPayload) and self.stream.is_ready.is_set()
+        is_late_step = isinstance(message, StepPayload) and self.stream.is_ready
         if not self.is_open_there and not is_late_step:
             return
         if not self.stream.receive(message):

@@ -109,10 +109,12 @@ class LearnerRun:
         self.service.start()
 
     def add_env_server(self, num_envs: int, *arguments: str) -> subprocess.Popen[bytes]:
-        """Starts an env server with two groups."""
+        """Starts an env server with two groups; every other one sends over gRPC alone."""
         command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
         command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
         self._num_env_servers += 1
+        if self._num_env_servers % 2 == 0:
+            command += ["--no-local-link"]
         name = f"env_server_{self._num_env_servers}"
         if "--sent-log" not in arguments:
             command += ["--sent-log", str(self.sent_log(self._num_env_servers))]

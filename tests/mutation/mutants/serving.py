@@ -211,4 +211,45 @@ MUTANTS = (
         "Evaluation acts with parameters that change meanwhile.",
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
+    Mutant(
+        "link_outlives_stream",
+        "learner/stream.py",
+        """        self.outbox.put(None)
+        if self.link is not None:
+            self.link.end()
+""",
+        "        self.outbox.put(None)\n",
+        "A link stays open, with its slots, when the stream of its lease is gone.",
+        "a stream is a lease on slots: its end frees them (DESIGN 3.3)",
+    ),
+    Mutant(
+        "link_outlives_stream_at_env_server",
+        "envs_server/client.py",
+        "                if not call.add_callback(link.end):\n                    link.end()\n",
+        "",
+        "An env server waits for ever at the link of a learner that stands still.",
+        "whatever blocks has a deadline (DESIGN 9.6)",
+    ),
+    Mutant(
+        "link_loses_what_came_together",
+        "seedrl/wire/link.py",
+        "        self._unread = data[start:]\n",
+        '        self._unread = b""\n',
+        "The beginning of a message's length is lost if it comes with the message before.",
+        "no step is lost on its way (DESIGN 9.1)",
+    ),
+    Mutant(
+        "outbox_sleeps_on_an_item",
+        "learner/outbox.py",
+        """            self._has_items.clear()
+            if self._items:
+                return self._items.popleft()
+""",
+        """            if self._items:
+                return self._items.popleft()
+            self._has_items.clear()
+""",
+        "What is put just before the loop goes to sleep waits for the next item.",
+        "one slow moment delays nobody for ever (DESIGN 9.6)",
+    ),
 )

@@ -1,0 +1,74 @@
+"""What threads put for an event loop comes out there, all of it and in order."""
+
+import asyncio
+import threading
+
+import pytest
+
+from learner.outbox import LoopOutbox
+
+_SECONDS = 5.0  # far longer than anything here takes
+
+
+def test_nothing_is_lost_between_threads_and_loop() -> None:
+    num_threads, num_items = 4, 5_000
+
+    async def collect() -> list[tuple[int, int]]:
+        outbox: LoopOutbox[tuple[int, int]] = LoopOutbox(asyncio.get_running_loop())
+
+        def put(thread: int) -> None:
+            for number in range(num_items):
+                outbox.put((thread, number))
+
+        threads = [threading.Thread(target=put, args=(index,)) for index in range(num_threads)]
+        for thread in threads:
+            thread.start()
+        return [await outbox.get() for _ in range(num_threads * num_items)]
+
+    async def collect_in_time() -> list[tuple[int, int]]:
+        return await asyncio.wait_for(collect(), _SECONDS)
+
+    came = asyncio.run(collect_in_time())
+    for index in range(num_threads):
+        assert [number for thread, number in came if thread == index] == list(range(num_items))
+
+
+def test_a_waiting_loop_is_woken_for_each_item() -> None:
+    async def take_two() -> list[str]:
+        outbox: LoopOutbox[str] = LoopOutbox(asyncio.get_running_loop())
+        threading.Timer(0.05, outbox.put, ["one"]).start()
+        first = await asyncio.wait_for(outbox.get(), _SECONDS)
+        threading.Timer(0.05, outbox.put, ["two"]).start()
+        return [first, await asyncio.wait_for(outbox.get(), _SECONDS)]
+
+    assert asyncio.run(take_two()) == ["one", "two"]
+
+
+def test_what_is_put_while_the_loop_goes_to_sleep_wakes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class PutWhileClearing(asyncio.Event):
+        """Another thread comes just before the loop declares that there is nothing."""
+
+        def clear(self) -> None:
+            if self.is_set():
+                outbox.put("raced")
+            super().clear()
+
+    async def take_two() -> list[str]:
+        nonlocal outbox
+        outbox = LoopOutbox(asyncio.get_running_loop())
+        outbox.put("first")
+        await asyncio.sleep(0)  # the loop has heard of it
+        return [await asyncio.wait_for(outbox.get(), _SECONDS) for _ in range(2)]
+
+    outbox: LoopOutbox[str]
+    monkeypatch.setattr(asyncio, "Event", PutWhileClearing)
+    assert asyncio.run(take_two()) == ["first", "raced"]
+
+
+def test_after_the_end_of_the_loop_items_go_nowhere() -> None:
+    loop = asyncio.new_event_loop()
+    outbox: LoopOutbox[str] = LoopOutbox(loop)
+    loop.close()
+    outbox.put("late")

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from learner.bench.alternation import Pace, spread
 from learner.bench.machine import num_cores
 from learner.bench.null_agent import NullAgentConfig
@@ -54,26 +56,31 @@ def run(pace: Pace) -> Iterator[Row]:
 def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:
     """The number of env servers that is too many: predicted from those before, and found.
 
-    Predicted where the CPU time of a step, measured with the most env servers that are carried,
-    would take all cores; found where the rate stays that of the most env servers of all. Both count
-    in what the fewest make, each: an env server of one group also waits for its answers. No row if
-    all are carried.
+    Predicted where CPU time would take all cores if each step more cost what it does while all are
+    carried: a line through those loads, because the more steps wait in a batch, the less one costs.
+    Found where the rate stays that of the most env servers of all. Both count in what the fewest
+    make, each: an env server of one group also waits for its answers. No row if all are carried, or
+    if fewer than two loads are.
     """
     fewest, most = min(rows), max(rows)
     rates = {number: spread(each.ours).median for number, each in rows.items()}
     of_one = rates[fewest] / fewest
     carried = [number for number, rate in rates.items() if rate >= _CARRIED * number * of_one]
-    if most in carried:
+    if most in carried or len(carried) < 2:
         return
-    cpu_seconds = 1e-6 * rows[max(carried)].details["CPU µs/step"]
+    cores = [1e-6 * rows[number].details["CPU µs/step"] * rates[number] for number in carried]
+    of_a_step, at_rest = np.polyfit([rates[number] for number in carried], cores, 1)
     yield Row(
         name=f"scaling: knee, {load.num_envs} environments, {1e3 * load.step_seconds:g} ms a step",
         unit="env servers predicted",
         limit_name="found, to be met within 15 %",
-        ours=(num_cores() / cpu_seconds / of_one,),
+        ours=((num_cores() - at_rest) / of_a_step / of_one,),
         limits=(rates[most] / of_one,),
         conditions=rows[most].conditions,
-        details={"predicted from env servers": max(carried)},
+        details={
+            "predicted from up to env servers": max(carried),
+            "CPU µs of a step more": 1e6 * of_a_step,
+        },
     )
 
 

@@ -51,24 +51,34 @@ def _row(rates: tuple[float, ...], cpu_microseconds: float) -> Row:
     )
 
 
-def test_the_knee_is_predicted_by_the_most_that_are_carried_and_found_at_the_highest_rate(
+def test_the_knee_is_predicted_from_what_is_carried_and_found_at_the_highest_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scaling, "num_cores", lambda: 2)
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4, 8))
-    # One makes 180 steps a second; of four at 2 ms of CPU a step, two cores carry 1,000.
+    # One makes 100 steps a second and takes 0.3 cores, two 200 and 0.4, four 400 and 0.6: 1 ms a
+    # step more, so that the other 1.8 of two cores carry 1,800.
     rows = {
-        1: _row((180.0,), 3_000.0),
-        4: _row((600.0, 650.0, 800.0), 2_000.0),
-        8: _row((800.0, 900.0, 1300.0), 1_000.0),
+        1: _row((100.0,), 3_000.0),
+        2: _row((200.0,), 2_000.0),
+        4: _row((350.0, 400.0, 500.0), 1_500.0),
+        8: _row((600.0, 700.0, 800.0), 2_500.0),
     }
     (knee,) = scaling.knee(load, rows)
-    assert knee.ours == (pytest.approx(1_000 / 180),)
-    assert knee.limits == (pytest.approx(900 / 180),)
-    assert knee.details == {"predicted from env servers": 4}
+    assert knee.ours == (pytest.approx(1_800 / 100),)
+    assert knee.limits == (pytest.approx(700 / 100),)
+    assert knee.details == {
+        "predicted from up to env servers": 4,
+        "CPU µs of a step more": pytest.approx(1_000),
+    }
     assert knee.name == "scaling: knee, 2 environments, 10 ms a step"
 
 
 def test_there_is_no_knee_where_all_are_carried() -> None:
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4))
     assert list(scaling.knee(load, {1: _row((180.0,), 1.0), 4: _row((700.0,), 1.0)})) == []
+
+
+def test_no_line_can_be_drawn_through_one_load() -> None:
+    load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4))
+    assert list(scaling.knee(load, {1: _row((180.0,), 1.0), 4: _row((300.0,), 1.0)})) == []

@@ -65,6 +65,10 @@ class _Return(NamedTuple):
     longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
 
 
+class _LinkMissingError(Exception):
+    """The learner has said that it took the link, but cannot be seen there."""
+
+
 class Client:
     """Serves one learner for ever, over one stream at a time. Used by one thread.
 
@@ -121,6 +125,8 @@ class Client:
             return ExitCode.REFUSED
         except EnvironmentFailedError as error:
             return self._after_failure(error)
+        except _LinkMissingError:
+            return _Return("it did not come to the link that it took; from now on over gRPC")
         if finished is None:
             return _Return("the learner ended the stream")
         _log.info("finished: %s", finished.reason)
@@ -148,7 +154,11 @@ class Client:
             if listener is None or not (isinstance(message, FromLearner) and message.assign.linked):
                 yield message
                 continue
-            with listener.accept(_LINK_SECONDS, LONGEST_ANSWER_BYTES) as link:
+            accepted = listener.accept(_LINK_SECONDS, LONGEST_ANSWER_BYTES)
+            if accepted is None:
+                self._local_link = False
+                raise _LinkMissingError
+            with accepted as link:
                 # The end of the stream is that of the link; why, the stream says.
                 if not call.add_callback(link.end):
                     link.end()

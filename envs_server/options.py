@@ -47,8 +47,8 @@ class Options:
     """Longest message sent; the learner has its own limit."""
 
     local_link: bool = True
-    """To a learner of this host, send steps through a socket of the kernel and leave only the
-    lease to gRPC."""
+    """To a learner of this host (and network namespace), send steps through a socket of the kernel,
+    and leave only the lease to gRPC."""
 
     log_level: LogLevel = "info"
     """What to report on stderr."""

@@ -33,8 +33,17 @@ class FreeRunning:
         self._acting.warm_up()
         pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._insertion = pool.submit(self._learning.compile_insertion, page, page_rows)
-        self._update = pool.submit(self._learning.compile_update)
+        self._update = pool.submit(self._compile_update)
         pool.shutdown(wait=False)
+
+    def _compile_update(self) -> None:
+        # The process would only end after it.
+        if self._insertion.exception() is None:
+            self._learning.compile_update()
+
+    def cancel(self) -> None:
+        """What has not begun to compile is not needed any more: the run ends."""
+        self._update.cancel()
 
     @property
     def is_compiling(self) -> bool:
@@ -56,7 +65,7 @@ class FreeRunning:
 
 
 def _is_over(compilation: Future[None]) -> bool:
-    if not compilation.done():
+    if not compilation.done() or compilation.cancelled():
         wait([compilation], POLL_SECONDS)
         return False
     compilation.result()

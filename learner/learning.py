@@ -113,7 +113,10 @@ class Learning:
         jax.block_until_ready((metrics, publish(self._state.params, self._acting_device)))
 
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
-        """Compiles insertion without running it, on any thread; for the arguments see `warm_up`."""
+        """Compiles insertion without running it, on any thread; for the arguments see `warm_up`.
+
+        The plans that it asks for are of padding alone, which changes nothing in the page index.
+        """
         insert: Any = self._programs.insert
         _, replay = self._shapes
         for rows in page_rows:

@@ -38,6 +38,7 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
         free.warm_up(parts.page, parts.page_rows)
 
     def end_waits() -> None:
+        free.cancel()
         parts.limiter.close()
         parts.pages.close()
         lobby.wake()

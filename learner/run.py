@@ -119,9 +119,13 @@ def _train(
         )
         session.start()
         saver = Saver(folder.checkpoints, config.checkpoint.keep)
-        last = _loop(config, session, saver, metrics, progress, stop)
+        last = _loop(config, session, service, saver, metrics, progress, stop)
         _end(session, saver, service, stop)
         session.raise_failure()
+        if service.failure is not None:
+            raise RuntimeError(
+                f"the thread that reads links died: {service.failure}"
+            ) from service.failure
         metrics.record("ledger", **session.accounts())
         if broken := session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))
@@ -188,6 +192,7 @@ def _wait(
 def _loop(
     config: Config,
     session: Session,
+    service: Service,
     saver: Saver,
     metrics: Metrics,
     progress: Progress,
@@ -198,7 +203,7 @@ def _loop(
     next_log = now + config.logging.interval_seconds
     next_save = now + config.checkpoint.interval_seconds
     last: dict[str, float] = {}
-    while not _is_over(config, session, stop):
+    while not _is_over(config, session, stop) and service.failure is None:
         session.failed.wait(_TICK_SECONDS)
         _end_if_stuck(session, config.logging.stuck_seconds)
         now = time.monotonic()

@@ -1,6 +1,7 @@
 """The gRPC service: carries messages between env servers and the lobby."""
 
 import asyncio
+import contextlib
 import functools
 import logging
 import threading
@@ -13,6 +14,7 @@ from learner.address import AddressLock
 from learner.link_reader import LinkReader
 from learner.lobby import Lobby
 from learner.outbox import LoopOutbox
+from learner.serving import ProtocolError
 from learner.stream import Stream, StreamError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
@@ -22,7 +24,8 @@ from seedrl.wire.link import connect_link
 # From opening a stream to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0
 
-_CANCEL_SECONDS = 1.0
+# For streams to end once they have been told to.
+_END_SECONDS = 1.0
 
 _Item = channel.Answer | StreamError | None
 
@@ -72,6 +75,11 @@ class Service:
             self.address = f"{self.address.rsplit(':', 1)[0]}:{port}"
         return self.address
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What the thread that reads links has died of."""
+        return self._links.failure
+
     def finish(self, reason: str, *, grace_seconds: float = 2.0) -> None:
         """Tells every env server that training is over, and stops serving."""
         self._finish_reason = reason
@@ -86,20 +94,25 @@ class Service:
     def _stop(self, end: StreamError | None, grace_seconds: float) -> None:
         self.lobby.close(end)
         if self._thread.is_alive():
-            self._do(self._end(grace_seconds))
+            with contextlib.suppress(TimeoutError):
+                self._do(self._end(grace_seconds), grace_seconds + 2 * _END_SECONDS)
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self._loop.close()
+            self._thread.join(_END_SECONDS)
+        if not self._thread.is_alive():
+            self._loop.close()
         self._links.stop()
         if self._lock is not None:
             self._lock.release()
 
-    def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+    def _do(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     async def _serve(self) -> int:
+        config = self._config
         self._server = grpc.aio.server(
-            options=channel.server_options(self._config.max_message_bytes)
+            options=channel.server_options(config.max_message_bytes),
+            # Streams that find no slot are refused at once: there are never many of them.
+            maximum_concurrent_rpcs=config.training_slots + config.evaluation_slots + 8,
         )
         self._server.add_generic_rpc_handlers((channel.learner_handler(self._connect),))
         port = self._server.add_insecure_port(self.address)
@@ -111,7 +124,7 @@ class Service:
             await self._server.stop(grace_seconds)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=_CANCEL_SECONDS)
+            await asyncio.wait(others, timeout=_END_SECONDS)
 
     async def _connect(
         self,
@@ -135,13 +148,15 @@ class Service:
     async def _read(self, stream: Stream, requests: AsyncIterator[channel.Received]) -> None:
         try:
             async for message in requests:
-                is_open = stream.receive(message)
+                if stream.link is not None:
+                    stream.fail(ProtocolError("expected all after Hello over the link"))
+                    return
+                if not stream.receive(message):
+                    return
                 if stream.link is not None:
                     self._links.add(stream.link, stream)
-                    return
-                if not is_open:
-                    return
         finally:
+            # A linked env server may be done with gRPC before what it sent over the link is read.
             if stream.link is None:
                 stream.close()
 

@@ -75,7 +75,7 @@ class Session:
     def stuck(self, seconds: float) -> list[str]:
         """Names of threads that have been at one piece of work for longer than that.
 
-        None while programs are compiled: acting may have to wait until that is over.
+        Empty while programs are compiled: acting may have to wait until that is over.
         """
         if self._pace.is_compiling():
             return []

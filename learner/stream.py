@@ -70,14 +70,12 @@ class Stream:
         self._lobby = lobby
         self._connect_link = connect_link
         self.link: Link | None = None
-        self._is_hung_up = False
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         self._expected: tuple[str, ...] = ("hello",)
 
     def hang_up(self) -> None:
         """The transport is gone: nothing can be sent any more, and nothing should come."""
-        self._is_hung_up = True
         self.outbox.put(None)
         if self.link is not None:
             self.link.end()
@@ -87,9 +85,13 @@ class Stream:
         try:
             self._handle(message)
         except Exception as error:
-            self.close(self._verdict(error))
+            self.fail(error)
             return False
         return True
+
+    def fail(self, error: Exception) -> None:
+        """Ends the stream because of `error`: its env server's fault, or ours."""
+        self.close(self._verdict(error))
 
     def _verdict(self, error: Exception) -> StreamError | None:
         """How the stream ends after `error`; None if there is nobody left to tell."""
@@ -133,9 +135,6 @@ class Stream:
             )
         if hello.num_envs < 1:
             raise ProtocolError("expected num_envs >= 1, got 0")
-        self.link = self._connect_link(hello.link)
-        if self.link is not None and self._is_hung_up:
-            self.link.end()  # `hang_up` came too early to see it
         with self._lobby.changed:
             if not self._lobby.is_open:
                 raise StreamError(
@@ -161,6 +160,7 @@ class Stream:
                 for sent in hello.sent
             )
             self._lobby.streams[self._lease.number] = self
+            self.link = self._connect_link(hello.link)
             assign = self._assign(self._lease)
         self._expected = ("ready", "refusal")
         self.outbox.put(seedrl_pb2.FromLearner(assign=assign))
@@ -266,5 +266,6 @@ class Stream:
         actions = ActionsPayload(payload)
         if self.link is None:
             self.outbox.put(actions)
-        else:
-            self.link.send_at_once(encode_from_learner(actions))
+        elif not self.link.send_at_once(encode_from_learner(actions)):
+            reason = "the env server is gone, or does not read its answers"
+            self.close(StreamError(grpc.StatusCode.UNAVAILABLE, reason, is_told=True))

@@ -36,7 +36,9 @@ class ServingConfig:
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that only measure; never learned from.
       bind: address to serve on: `host:port` or `unix:/path`. Port 0 takes a free one.
-      batch_deadline_seconds: the longest that a step waits for others to share its batch.
+      batch_deadline_seconds: the longest that a step waits for others to share its batch. With 128
+        env servers of 50 ms a step 2 ms carried 0.89 of linear, 1 ms 0.92 and none 0.91; CartPole
+        and Pong with large groups are as fast with 0.5 as with 2 (two cores).
       max_message_bytes: longest message accepted.
       insecure: serve beyond this machine without encryption or authentication: anybody who reaches
         the port can then feed the run. Needed for any `bind` but a unix socket or loopback.

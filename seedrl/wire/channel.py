@@ -35,7 +35,7 @@ LONGEST_ANSWER_BYTES = 2**20
 
 
 def server_options(max_message_bytes: int) -> list[Option]:
-    """Options for `grpc.server`; `max_message_bytes` is the longest message that it accepts."""
+    """Options for a server; `max_message_bytes` is the longest message that it accepts."""
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", max_message_bytes),

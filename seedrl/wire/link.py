@@ -4,11 +4,11 @@ The Connect stream stays what it is: the lease, its handshake and its end. But s
 processes that share a kernel need no HTTP/2 between them: they take a Unix socket, on which each
 message is preceded by its length as a little-endian uint32. The env server listens, under a random
 name outside of the file system; a learner that cannot reach it, being on another host or in another
-network namespace, leaves everything to the stream. Linux only: elsewhere there are no such names.
+network namespace (a container's own, say), leaves everything to the stream. Linux only: elsewhere
+there are no such names.
 """
 
 import contextlib
-import os
 import secrets
 import socket
 import struct
@@ -25,9 +25,8 @@ Buffer: TypeAlias = bytes | memoryview
 
 _PREFIX = "seedrl-"
 _LENGTH = struct.Struct("<I")
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _READ_AHEAD_BYTES = 2**16
-_CONNECT_SECONDS = 0.1
+_SECRET_SECONDS = 1.0
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
 _KERNEL_BUFFER_BYTES = 2**20
 
@@ -51,7 +50,10 @@ class Link:
         self._closing = threading.Lock()
 
     def send(self, message: bytes) -> None:
-        """Sends `message`, and waits for the other side to make room. For the closing thread."""
+        """Sends `message`, and waits for the other side to make room.
+
+        Only for a thread that also receives and closes: nothing keeps the link open meanwhile.
+        """
         parts = [_LENGTH.pack(len(message)), message]
         try:
             sent = self._connection.sendmsg(parts)
@@ -60,8 +62,8 @@ class Link:
         except OSError:
             self.end()
 
-    def send_at_once(self, message: bytes) -> None:
-        """Sends `message` without waiting: ends the link if the other side has left no room."""
+    def send_at_once(self, message: bytes) -> bool:
+        """Sends `message` without waiting; whether it could. If the link has no room it ends."""
         parts = [_LENGTH.pack(len(message)), message]
         try:
             with self._closing:
@@ -70,6 +72,8 @@ class Link:
             sent = 0
         if sent < _LENGTH.size + len(message):
             self.end()
+            return False
+        return True
 
     def receive(self) -> Iterator[Buffer]:
         """Messages until the link ends. Raises WireError if one is too long."""
@@ -153,29 +157,41 @@ class Listener:
     """Where an env server waits for the learner's end of a link. Raises OSError if it cannot.
 
     Attributes:
-      name: for Hello.
+      name: for Hello: that of the socket, which anybody on this host can see, and a secret, which
+        only the learner can know that it was told to.
     """
 
     def __init__(self) -> None:
-        self.name = f"{_PREFIX}{secrets.token_hex(16)}"
+        socket_name = f"{_PREFIX}{secrets.token_hex(16)}"
+        self._secret = secrets.token_hex(16).encode()
+        self.name = f"{socket_name}/{self._secret.decode()}"
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(_address(self.name))
-        self._socket.listen(1)
+        self._socket.bind(_address(socket_name))
+        self._socket.listen()
 
-    def accept(self, timeout: float, max_message_bytes: int) -> Link:
-        """The link to whoever has connected as this user; WireError if nobody has in time."""
+    def accept(self, timeout: float, max_message_bytes: int) -> Link | None:
+        """The link to whoever knows the secret; None if nobody has come in time."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             self._socket.settimeout(left)
             try:
                 connection, _ = self._socket.accept()
-            except TimeoutError:
+            except OSError:
                 break
-            if _is_of_this_user(connection):
+            if self._knows_secret(connection):
                 connection.settimeout(None)
                 return Link(connection, max_message_bytes)
             connection.close()
-        raise WireError(f"expected the learner at the link within {timeout:.0f} seconds")
+        return None
+
+    def _knows_secret(self, connection: socket.socket) -> bool:
+        # The learner sends it with connecting.
+        connection.settimeout(_SECRET_SECONDS)
+        try:
+            secret = connection.recv(len(self._secret), socket.MSG_WAITALL)
+        except OSError:
+            return False
+        return secrets.compare_digest(secret, self._secret)
 
     def __enter__(self) -> Self:
         return self
@@ -190,35 +206,38 @@ class Listener:
 
 
 def listen() -> Listener | None:
-    """A listener, if this system has such sockets."""
-    return Listener() if sys.platform == "linux" else None
+    """A listener, if this system has such sockets to give."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return Listener()
+    except OSError:
+        return None
 
 
 def connect_link(name: str, max_message_bytes: int) -> Link | None:
-    """The link to the env server that listens as `name`; None if there is none of this user here.
+    """The link to the env server whose listener has that name; None if it cannot be reached.
 
     `max_message_bytes` is the longest message that is accepted.
     """
-    if not name.startswith(_PREFIX) or sys.platform != "linux":
+    socket_name, _, secret = name.partition("/")
+    if not socket_name.startswith(_PREFIX) or sys.platform != "linux":
         return None
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_CONNECT_SECONDS)
+    connection: socket.socket | None = None
     try:
-        connection.connect(_address(name))
-        connection.settimeout(None)
-        if _is_of_this_user(connection):
-            return Link(connection, max_message_bytes)
+        connection = socket.socket(socket.AF_UNIX)
+        # Nobody waits for a listener whose queue is full.
+        connection.setblocking(False)
+        connection.connect(_address(socket_name))
+        connection.send(secret.encode())
+        connection.setblocking(True)
+        return Link(connection, max_message_bytes)
     except OSError:
-        pass  # That of another host, most likely.
-    connection.close()
-    return None
+        # Another host's, most likely.
+        if connection is not None:
+            connection.close()
+        return None
 
 
-def _address(name: str) -> bytes:
-    return b"\0" + name.encode()
-
-
-def _is_of_this_user(connection: socket.socket) -> bool:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(credentials)
-    return bool(user == os.getuid())
+def _address(socket_name: str) -> bytes:
+    return b"\0" + socket_name.encode()

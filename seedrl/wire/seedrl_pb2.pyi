@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 63b90430fab8fab69c0038d18344744525c9470b37baf5df7e354c6404ff9cda
+# seedrl/wire/seedrl.proto sha256 6bae2b559d92373c3abf9736e340d0e56327b63c4402a04c09cb87fef80f1815
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

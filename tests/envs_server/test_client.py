@@ -1,6 +1,7 @@
 """When an env server comes back to its learner, and when it gives up."""
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from envs_server import client
 from envs_server.client import Client, ExitCode
 from envs_server.lease import Offer
 from envs_server.stop import Stop
@@ -85,9 +87,9 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
 
     try:
         learner.serve(*[play] * 20)
-        client = Client(learner.address, Offer(1, 1, ()), Stop(), 2**20)
-        client._random.uniform = lambda low, high: 0.0  # type: ignore[method-assign]
-        assert client.run() is ExitCode.FAILING_ENVIRONMENT
+        failing = Client(learner.address, Offer(1, 1, ()), Stop(), 2**20)
+        failing._random.uniform = lambda low, high: 0.0  # type: ignore[method-assign]
+        assert failing.run() is ExitCode.FAILING_ENVIRONMENT
     finally:
         del gymnasium.registry["Failing-v0"]
     failures = [line for line in caplog.messages if "failure" in line]
@@ -134,3 +136,29 @@ def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
     assert attached.wait(10)
     run.stop.request()
     assert run.wait() is ExitCode.FINISHED
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_a_link_that_the_learner_does_not_come_to_is_not_offered_again(
+    learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_LINK_SECONDS", 0.05)
+    offered = []
+
+    def claim(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        offered.append(next(messages).hello.link)
+        assign = learner.assign([7])
+        assign.assign.linked = True
+        yield assign
+        with contextlib.suppress(grpc.RpcError):
+            list(messages)
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        hello = next(messages)
+        offered.append(hello.hello.link)
+        yield from learner.play(learner.assign([8]), 2)(itertools.chain([hello], messages), context)
+
+    learner.serve(claim, play)
+    assert learner.run(1, 1).wait() is ExitCode.FINISHED
+    assert offered[0].startswith("seedrl-") and offered[1:] == [""]
+    assert [step.sequence for step in learner.seen] == [0, 1]

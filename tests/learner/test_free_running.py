@@ -1,6 +1,7 @@
 """What learning does while its programs are being compiled, and what becomes of a failure."""
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -126,3 +127,23 @@ def test_nothing_begins_if_acting_does_not_compile() -> None:
     with pytest.raises(MemoryError, match="no room for acting"):
         free.warm_up((), (1,))  # type: ignore[arg-type]
     assert learning.begun == []
+
+
+@pytest.mark.timeout(SECONDS)
+def test_what_nobody_will_need_is_not_compiled() -> None:
+    stopped = Learning()
+    free = _begin(stopped)
+    free.cancel()
+    stopped.released["insertion"].set()
+    assert _until(free, stopped, "keep up") <= {"answer"}
+    free.learn_once()  # a cancelled compilation is no failure
+    assert not free.is_compiling
+
+    failed = Learning(insertion=MemoryError("no room"))
+    free = _begin(failed)
+    failed.released["insertion"].set()
+    with pytest.raises(MemoryError, match="no room"):
+        _until(free, failed, "run")
+    while free.is_compiling:
+        time.sleep(0.001)
+    assert stopped.begun == failed.begun == ["insertion"]

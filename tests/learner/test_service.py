@@ -75,6 +75,9 @@ class Client:
             message = _naming(self._listener.name, message)
         self._outgoing.put(message)
 
+    def send_over_grpc(self, message: ToLearner) -> None:
+        self._outgoing.put(message)
+
     def receive(self) -> Any:
         return next(self._incoming)
 
@@ -564,3 +567,63 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
             assert batch is not None
             roles.append(batch.evaluation)
         assert roles == [True, False]
+
+
+def _linked(service: Service, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setattr(Client, "offers_link", True)
+    return Client(service.address).shake_hands()
+
+
+def test_a_linked_env_server_sends_nothing_over_grpc(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _linked(unix_service, monkeypatch) as client:
+        client.send_over_grpc(_ready())
+        expected = "expected all after Hello over the link"
+        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
+    _wait_until_free(unix_service, 6)
+
+
+def test_a_message_too_long_for_a_link_is_its_senders_fault(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _linked(unix_service, monkeypatch) as client:
+        client.send(StepPayload(bytes(2**20 + 1)))
+        code, details = client.end()
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("expected messages of at most 1048576 bytes, got one of 10485")
+
+
+def test_what_reading_one_link_raises_is_not_the_end_of_the_others(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = unix_service
+    with _linked(service, monkeypatch) as good, _linked(service, monkeypatch) as bad:
+        (good_link, bad_link) = (stream.link for stream in service.lobby.streams.values())
+        read = Link.receive_at_once
+
+        def receive_at_once(link: Link) -> Any:
+            if link is bad_link:
+                raise MemoryError
+            return read(link)
+
+        monkeypatch.setattr(Link, "receive_at_once", receive_at_once)
+        bad.step(0, FIRST)
+        assert bad.end()[0] == grpc.StatusCode.INTERNAL
+        good.step(0, FIRST)
+        assert _next_batch(service).slots.tolist() == list(good.groups[0].slots)
+    assert good_link is not bad_link
+    assert service.failure is None
+
+
+def test_who_does_not_read_its_answers_loses_its_lease(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = unix_service
+    with _linked(service, monkeypatch) as client:
+        client.step(0, FIRST)
+        batch = _next_batch(service)
+        monkeypatch.setattr(Link, "send_at_once", lambda link, message: False)
+        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+        assert client.end()[0] == grpc.StatusCode.UNAVAILABLE
+    _wait_until_free(service, 6)

@@ -71,10 +71,12 @@ def _in_rollouts(subject: Subject) -> Subject:
     config = subject.config
     agent = dataclasses.replace(config.agent, burn_in=0, unroll=32, stride=32, n_steps=5)
     learning = dataclasses.replace(config.learning, batch_sequences=128)
+    # A sequence of each of so many environments.
+    replay = dataclasses.replace(config.replay, min_steps=32_768)
     return dataclasses.replace(
         subject,
         name=f"{subject.name} in rollouts of 32",
-        config=dataclasses.replace(config, agent=agent, learning=learning),
+        config=dataclasses.replace(config, agent=agent, learning=learning, replay=replay),
     )
 
 

@@ -1,5 +1,6 @@
 """A link carries messages whole and in order, and whoever loses the other side hears of it."""
 
+import errno
 import os
 import select
 import socket
@@ -24,7 +25,9 @@ def ends() -> Iterator[tuple[Link, Link]]:
     with listener:
         theirs = connect_link(listener.name, _LIMIT)
         assert theirs is not None
-        with theirs, listener.accept(_SECONDS, _LIMIT) as ours:
+        ours = listener.accept(_SECONDS, _LIMIT)
+        assert ours is not None
+        with theirs, ours:
             yield ours, theirs
 
 
@@ -137,18 +140,41 @@ def test_only_a_link_that_somebody_listens_at_can_be_reached() -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(b"\0of something else")
         other.listen(1)
-        assert connect_link("of something else", _LIMIT) is None
+        assert connect_link("of something else/secret", _LIMIT) is None
     assert connect_link("", _LIMIT) is None
-    assert connect_link("seedrl-nobody", _LIMIT) is None
+    assert connect_link("seedrl-nobody/secret", _LIMIT) is None
 
 
-def test_another_user_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None:
     listener = listen()
     assert listener is not None
-    with listener, socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(f"\0{listener.name}".encode())
-        monkeypatch.setattr(os, "getuid", lambda: -1)
-        assert connect_link(listener.name, _LIMIT) is None
-        with pytest.raises(WireError, match="expected the learner at the link within 0 seconds"):
-            listener.accept(0.2, _LIMIT)
-        assert stranger.recv(1) == b""
+    name, _, secret = listener.name.partition("/")
+    with listener, socket.socket(socket.AF_UNIX) as mute:
+        mute.connect(f"\0{name}".encode())
+        mute.shutdown(socket.SHUT_WR)
+        stranger = connect_link(f"{name}/{'0' * len(secret)}", _LIMIT)
+        learner = connect_link(listener.name, _LIMIT)
+        assert stranger is not None and learner is not None
+        ours = listener.accept(_SECONDS, _LIMIT)
+        assert ours is not None
+        with stranger, learner, ours:
+            ours.send(b"ready")
+            assert next(learner.receive()) == b"ready"
+            assert list(stranger.receive()) == []
+            assert mute.recv(1) == b""
+
+
+def test_a_learner_that_does_not_come_is_not_waited_for_for_ever() -> None:
+    listener = listen()
+    assert listener is not None
+    with listener:
+        assert listener.accept(0.05, _LIMIT) is None
+
+
+def test_without_sockets_there_is_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(socket, "socket", fail)
+    assert listen() is None
+    assert connect_link("seedrl-somebody/secret", _LIMIT) is None

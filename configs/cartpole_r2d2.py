@@ -6,10 +6,10 @@ Everything is scaled down from the paper to an episode of at most 500 steps and 
 Command: `seedrl train cartpole_r2d2`.
 
 Lab record
-  Seeds 0 to 4 (`make train ARGS="--seed S"`, then `seedrl evaluate RUN`): 500.0, 487.8,
-  500.0, 489.9, 500.0 over 100 episodes, after 200,692, 125,310, 235,006, 187,653 and 312,523
-  environment steps and 91, 57, 122, 90 and 143 seconds from start to exit. Two cores of a Xeon
-  at 2.5 GHz, no accelerator, shared with other work; 2026-11-20, commit 5e77258.
+  Seeds 0 to 4 (`--seed S`, then `seedrl evaluate RUN`): 496.9, 500.0, 495.8, 487.6 and 500.0 over
+  100 episodes, after 255,238, 215,024, 208,310, 144,648 and 241,818 environment steps and 41, 35,
+  34, 26 and 39 seconds from start to exit. Two cores of a Xeon at 2.5 GHz, no accelerator;
+  2026-11-21, commit fe91eb2.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

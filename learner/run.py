@@ -212,7 +212,8 @@ def _loop(
             last = _report(session, metrics, progress)
             if session.residues():
                 break  # experience may be mixed up: no more learning from it
-        if now >= next_save and not saver.is_busy:
+        # While learning is compiled nothing changes that is worth another save.
+        if now >= next_save and not saver.is_busy and not session.is_compiling:
             next_save = now + config.checkpoint.interval_seconds
             snapshot = session.snapshot()
             if snapshot is not None:

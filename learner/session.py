@@ -72,12 +72,17 @@ class Session:
         for worker in self._workers:
             worker.start()
 
+    @property
+    def is_compiling(self) -> bool:
+        """Whether learning waits for its programs."""
+        return self._pace.is_compiling()
+
     def stuck(self, seconds: float) -> list[str]:
         """Names of threads that have been at one piece of work for longer than that.
 
         Empty while programs are compiled: acting may have to wait until that is over.
         """
-        if self._pace.is_compiling():
+        if self.is_compiling:
             return []
         return [worker.name for worker in self._workers if worker.seconds_at_work > seconds]
 

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 6bae2b559d92373c3abf9736e340d0e56327b63c4402a04c09cb87fef80f1815
+# seedrl/wire/seedrl.proto sha256 624ffe71d16650f092508e35c79ec1f24f7528f5ca81d90a01836c858c75869c
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

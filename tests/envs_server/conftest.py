@@ -153,22 +153,27 @@ def _over_link(script: Script) -> Script:
         assert link is not None
         with link:
             context.add_callback(link.end)
-            for answer in script(_incoming(hello, link), context):
+            sent: list[str] = []
+            for answer in script(_incoming(hello, link, sent), context):
                 if isinstance(answer, ActionsPayload):
                     link.send(encode_from_learner(answer))
                     continue
-                if answer.WhichOneof("content") == "assign":
+                sent.append(answer.WhichOneof("content"))
+                if sent[-1] == "assign":
                     answer.assign.linked = True
                 yield answer
+                if sent[-1] == "finish":
+                    link.end()
 
     return linked
 
 
-def _incoming(hello: Any, link: Link) -> Messages:
-    """Like a stream's messages: whoever wants more than there are gets an RpcError."""
+def _incoming(hello: Any, link: Link, sent: list[str]) -> Messages:
+    """Like a stream's messages: they end after Finish, and with an RpcError before it."""
     yield hello
     yield from map(receive_from_env_server, link.receive())
-    raise grpc.RpcError
+    if "finish" not in sent:
+        raise grpc.RpcError
 
 
 @pytest.fixture(params=["stream", "link"])

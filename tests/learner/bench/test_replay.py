@@ -61,7 +61,9 @@ def test_bytes_are_those_of_pages_and_batches(rows: dict[str, Row]) -> None:
     # An observation, reward, discount, action and version of 4 bytes each, a byte of step type, and
     # two Q-values; the LSTM's two vectors of 4 and the previous action once per page of 2 steps.
     step, carry = STEP_BYTES + 4 * 4 + 1 + 2 * 4, 2 * 4 * 4 + 4
-    assert rows["replay: insert"].details["bytes per insertion"] == PAGES * (2 * step + carry)
+    assert rows[f"replay: insert {PAGES} pages"].details["bytes per insertion"] == PAGES * (
+        2 * step + carry
+    )
     assert rows["replay: sample"].details["bytes per batch"] == 3 * (7 * step + carry)
     # Beside each page the replay keeps a link and a mass.
     memory = rows["replay: memory per stored step"]

@@ -83,7 +83,7 @@ def test_the_saved_config_is_served_on_a_socket_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("episodes", "expected"), [(100, [41, 41]), (20, [10, 10]), (3, [2, 2]), (1, [1])]
+    ("episodes", "expected"), [(100, [50, 50]), (20, [10, 10]), (3, [2, 2]), (1, [1])]
 )
 def test_no_more_environments_than_episodes_are_started(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, episodes: int, expected: list[int]

@@ -66,7 +66,7 @@ def test_the_learner_gets_the_config_the_overrides_and_the_socket(stage: Path) -
     assert re.fullmatch(r"unix:/.*/learner", address)
     assert not Path(address.removeprefix("unix:")).parent.exists()
     env_servers = calls(stage, "envs_server")
-    assert [call[:4] for call in env_servers] == [["--learner", address, "--num-envs", "41"]] * 2
+    assert [call[:4] for call in env_servers] == [["--learner", address, "--num-envs", "66"]] * 2
 
 
 def test_the_numbers_of_the_fleet_reach_the_learner_as_slots(stage: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_numbers_of_the_fleet_reach_the_learner_as_slots(stage: Path) -> Non
     flags += ["--replay.min-steps", "10_000"]
     assert main(["train", "cartpole_r2d2", *flags]) == 0
     (argv,) = calls(stage, "learner")
-    assert last(argv, "--serving.training-slots") == "70"
+    assert last(argv, "--serving.training-slots") == "20"
     assert last(argv, "--launch.envs-per-server") == "40"
     assert not any("env-servers" in word and "launch" not in word for word in argv)
     assert {path.name for path in (stage / "w" / "logs").iterdir()} == {

@@ -42,7 +42,7 @@ def config() -> Config:
             n_steps=10,
             stride=10,
             gamma=0.99,
-            learning_rate=2e-3,
+            learning_rate=3e-3,
             adam_epsilon=1e-5,
             target_update_interval=50,
         ),

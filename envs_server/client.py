@@ -104,7 +104,9 @@ class Client:
             outbox = Outbox()
             with contextlib.ExitStack() as stack:
                 listener = listen() if self._local_link else None
-                name = "" if listener is None else stack.enter_context(listener).name
+                name = ""
+                if listener is not None:
+                    name = stack.enter_context(contextlib.closing(listener)).name
                 lease = Lease(self._offer, outbox, self._sent_log, link_name=name)
                 stack.callback(lease.close)
                 outcome = self._serve(lease, outbox, listener)
@@ -158,7 +160,7 @@ class Client:
             if accepted is None:
                 self._local_link = False
                 raise _LinkMissingError
-            with accepted as link:
+            with contextlib.closing(accepted) as link:
                 # The end of the stream is that of the link; why, the stream says.
                 if not call.add_callback(link.end):
                     link.end()

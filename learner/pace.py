@@ -1,5 +1,6 @@
 """How acting and learning share time: each in its own thread, or in lock step in one."""
 
+import functools
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -30,12 +31,19 @@ class Pace(NamedTuple):
     end_waits: Callable[[], None]
 
 
+def compile_all(parts: Parts) -> None:
+    """Compiles what acting and learning run, at the same time."""
+    with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
+        for compiled in (
+            pool.submit(parts.acting.warm_up),
+            pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
+        ):
+            compiled.result()
+
+
 def free_running(parts: Parts, lobby: Lobby) -> Pace:
     """Acting and learning at the same time; whichever is ahead waits."""
     free = FreeRunning(parts.acting, parts.learning, parts.limiter)
-
-    def warm_up() -> None:
-        free.warm_up(parts.page, parts.page_rows)
 
     def end_waits() -> None:
         free.cancel()
@@ -44,7 +52,7 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
         lobby.wake()
 
     return Pace(
-        warm_up,
+        functools.partial(free.warm_up, parts.page, parts.page_rows),
         lambda: free.is_compiling,
         {"acting": parts.acting.run_once, "learning": free.learn_once},
         parts.learning.snapshots,
@@ -62,17 +70,9 @@ def in_lock_step(parts: Parts, lobby: Lobby, recorder: Recorder | None) -> Pace:
         recorder=recorder,
     )
 
-    def warm_up() -> None:
-        with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
-            for compiled in (
-                pool.submit(parts.acting.warm_up),
-                pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
-            ):
-                compiled.result()
-
     # Limiter and channel stay open: a round that has begun is finished, so that it can be saved.
     return Pace(
-        warm_up,
+        functools.partial(compile_all, parts),
         lambda: False,
         {"lock step": lock_step.run_once},
         lock_step.snapshots,

@@ -121,16 +121,7 @@ def _train(
         saver = Saver(folder.checkpoints, config.checkpoint.keep)
         last = _loop(config, session, service, saver, metrics, progress, stop)
         _end(session, saver, service, stop)
-        session.raise_failure()
-        if service.failure is not None:
-            raise RuntimeError(
-                f"the thread that reads links died: {service.failure}"
-            ) from service.failure
-        metrics.record("ledger", **session.accounts())
-        if broken := session.residues(at_rest=True):
-            raise RuntimeError("; ".join(broken))
-        if saver.failure is not None:
-            raise saver.failure
+        _raise_failure(session, service, saver, metrics)
         draw(folder.metrics, folder.path / "learning_curve.png")
         return _summary(config, session, last, start, folder.path)
     except BaseException:
@@ -268,6 +259,20 @@ def _end(session: Session, saver: Saver, service: Service, stop: threading.Event
     else:
         service.finish("training is over")
     saver.wait()
+
+
+def _raise_failure(session: Session, service: Service, saver: Saver, metrics: Metrics) -> None:
+    """Raises what has gone wrong in a run that has ended; writes its last accounts."""
+    session.raise_failure()
+    if service.failure is not None:
+        raise RuntimeError(
+            f"the thread that reads links died: {service.failure}"
+        ) from service.failure
+    metrics.record("ledger", **session.accounts())
+    if broken := session.residues(at_rest=True):
+        raise RuntimeError("; ".join(broken))
+    if saver.failure is not None:
+        raise saver.failure
 
 
 def _summary(

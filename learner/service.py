@@ -151,10 +151,11 @@ class Service:
                 if stream.link is not None:
                     stream.fail(ProtocolError("expected all after Hello over the link"))
                     return
-                if not stream.receive(message):
-                    return
+                is_open = stream.receive(message)
                 if stream.link is not None:
                     self._links.add(stream.link, stream)
+                elif not is_open:
+                    return
         finally:
             # A linked env server may be done with gRPC before what it sent over the link is read.
             if stream.link is None:

@@ -93,14 +93,12 @@ class Stream:
         """Ends the stream because of `error`: its env server's fault, or ours."""
         self.close(self._verdict(error))
 
-    def _verdict(self, error: Exception) -> StreamError | None:
-        """How the stream ends after `error`; None if there is nobody left to tell."""
+    def _verdict(self, error: Exception) -> StreamError:
+        """How the stream ends after `error`."""
         if isinstance(error, StreamError):
             return error
         if isinstance(error, ProtocolError | WireError):
             return StreamError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if isinstance(error, grpc.RpcError):
-            return None
         # The text of an unexpected exception could hold anything: it stays in our own log.
         _logger.error("reading from env server %s failed", self.peer, exc_info=error)
         return StreamError(grpc.StatusCode.INTERNAL, "internal error; see the learner's log")

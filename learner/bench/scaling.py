@@ -14,6 +14,7 @@ from learner.bench.alternation import Pace, spread
 from learner.bench.machine import num_cores
 from learner.bench.null_agent import NullAgentConfig
 from learner.bench.row import Row, conditions
+from learner.bench.subjects import ENDLESS
 from learner.bench.system import System
 from learner.cli import fleet
 from learner.cli.child import Command
@@ -165,6 +166,6 @@ def still(arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_ste
     )
     # So few updates are owed that none is ever made.
     learning = dataclasses.replace(
-        config.learning, replay_ratio=1e-9, num_devices=1, total_steps=10**15
+        config.learning, replay_ratio=1e-9, num_devices=1, total_steps=ENDLESS
     )
     return dataclasses.replace(config, learning=learning)

@@ -8,8 +8,8 @@ from seedrl.config import Config, LaunchConfig
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, EnvSpec
 
-# No measurement may come to the end of a run.
-_ENDLESS = 10**15
+# Steps of a run that no measurement comes to the end of.
+ENDLESS = 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def scaled(
             batch_sequences=batch_sequences,
             replay_ratio=1.0,
             num_devices=1,
-            total_steps=_ENDLESS,
+            total_steps=ENDLESS,
         ),
         launch=launch or config.launch,
     )

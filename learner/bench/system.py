@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -15,6 +14,7 @@ from learner.bench.served_fleet import Commands, ServedFleet
 from learner.cli import fleet
 from learner.geometry import plan_geometry
 from learner.metrics import Metrics
+from learner.pace import compile_all
 from learner.worker import Worker
 from seedrl.config import Config
 
@@ -70,13 +70,7 @@ class System:
                 metrics=self.metrics,
                 checkpoint=None,
             )
-            parts = self.parts
-            with ThreadPoolExecutor(2) as pool:
-                for compiled in (
-                    pool.submit(parts.acting.warm_up),
-                    pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
-                ):
-                    compiled.result()
+            compile_all(self.parts)
             self._stack = stack.pop_all()
         return self
 

@@ -6,7 +6,7 @@ learner on a port is refused only with `so_reuseport` 0, and pings of an idle cl
 `max_pings_without_data` 0 there and `min_ping_interval_without_data_ms` on the server.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -28,6 +28,11 @@ CONNECT = f"/{SERVICE}/Connect"
 Option = tuple[str, int]
 Received = FromEnvServer | StepPayload | WireError
 Answer = FromLearner | ActionsPayload
+# As `grpc.server` calls it, or as `grpc.aio.server` does.
+Serve = (
+    Callable[[Iterator[Received], grpc.ServicerContext], Iterator[Answer]]
+    | Callable[[AsyncIterator[Received], Any], Awaitable[None]]
+)
 
 _PING_MILLISECONDS = 2_000
 # What a learner sends is small: four bytes for each environment of a group.
@@ -95,14 +100,12 @@ def connect_method(channel: grpc.Channel) -> grpc.StreamStreamMultiCallable:
 
 
 def learner_handler(
-    serve: Callable[..., Any],
+    serve: Serve,
 ) -> grpc.GenericRpcHandler:
     """A handler for `server.add_generic_rpc_handlers` that runs `serve` for every stream.
 
-    `serve` is called with the messages and the context, as that server does it: a function for
-    `grpc.server`, a coroutine function for `grpc.aio.server`. It reads FromEnvServer (control
-    messages only), StepPayload, or a WireError as a value for bytes that break the contract; it
-    sends FromLearner and ActionsPayload.
+    `serve` reads FromEnvServer (control messages only), StepPayload, or a WireError as a value for
+    bytes that break the contract; it sends FromLearner and ActionsPayload.
     """
     method: Any = grpc.stream_stream_rpc_method_handler(
         serve,

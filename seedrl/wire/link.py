@@ -16,8 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from seedrl.wire.framing import WireError
 
@@ -109,6 +108,7 @@ class Link:
         return (message,)
 
     def _split(self, data: bytes) -> Sequence[Buffer]:
+        view = memoryview(data)  # messages are not copied out of what was read
         messages = []
         start = 0
         while len(data) - start >= _LENGTH.size:
@@ -120,7 +120,7 @@ class Link:
                     "a group"
                 )
             start += _LENGTH.size
-            message = data[start : start + length]
+            message = view[start : start + length]
             if len(message) < length:
                 self._begun, self._num_come = memoryview(bytearray(length)), len(message)
                 self._begun[: self._num_come] = message
@@ -140,17 +140,6 @@ class Link:
         self.end()
         with self._closing:
             self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Listener:
@@ -193,15 +182,8 @@ class Listener:
             return False
         return secrets.compare_digest(secret, self._secret)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Forgets the name."""
         self._socket.close()
 
 

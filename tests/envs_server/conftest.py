@@ -1,5 +1,6 @@
 """A scripted learner on a real unix socket, and an env server's client in a thread."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -151,7 +152,7 @@ def _over_link(script: Script) -> Script:
         hello = next(messages)
         link = connect_link(hello.hello.link, 2**20)
         assert link is not None
-        with link:
+        with contextlib.closing(link):
             context.add_callback(link.end)
             sent: list[str] = []
             for answer in script(_incoming(hello, link, sent), context):

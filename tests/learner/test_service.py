@@ -1,10 +1,7 @@
 """The real service over real gRPC; the env server is a script."""
 
-import contextlib
-import queue
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -12,138 +9,31 @@ import numpy as np
 import pytest
 
 from learner.address import AddressLock
-from learner.lobby import Lobby
 from learner.service import Service
-from learner.serving import Batch, Serving
-from learner.slots import SlotTable
-from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.types import StepType, TimeStep
-from seedrl.wire import channel, seedrl_pb2, version
+from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
     ToLearner,
-    encode_from_env_server,
-    receive_from_learner,
 )
-from seedrl.wire.link import Link, listen
-from seedrl.wire.payload import StepLayout, unpack_actions
-
-FIRST, MID, LAST = StepType
-SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, num_actions=3)
-ENVIRONMENT = EnvironmentConfig(
-    id="Some-v0", arguments='{"x": 1}', wrappers=("m:w",), vectorization="sync"
+from seedrl.wire.payload import unpack_actions
+from tests.learner.scripted_env_server import (
+    FIRST,
+    LAST,
+    MID,
+    SECONDS,
+    SPEC,
+    Client,
+    hello,
+    next_batch,
+    ready,
+    served,
+    service_at,
+    wait_for,
+    wait_until_free,
 )
-_SECONDS = 20.0  # far longer than anything here takes
-
-
-def _hello(num_envs: int = 2, num_groups: int = 1, major: int = version.MAJOR) -> ToLearner:
-    hello = seedrl_pb2.Hello(
-        major=major, minor=version.MINOR, num_envs=num_envs, num_groups=num_groups, host="h", pid=7
-    )
-    return seedrl_pb2.FromEnvServer(hello=hello)
-
-
-def _ready(spec: EnvSpec = SPEC) -> ToLearner:
-    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec.to_json()))
-
-
-class Client:
-    """A scripted env server: sends what it is told to, and reads what comes."""
-
-    offers_link = False
-
-    def __init__(self, address: str):
-        self._listener = listen() if self.offers_link else None
-        self._link: Link | None = None
-        self._channel = channel.connect(address, max_message_bytes=2**20)
-        self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
-        # A daemon thread of gRPC waits in this iterator: None ends it.
-        self.call: Any = channel.connect_method(self._channel)(
-            iter(self._outgoing.get, None), timeout=_SECONDS, wait_for_ready=True
-        )
-        self._incoming = self._receive()
-        self.groups: list[seedrl_pb2.Group] = []
-
-    def send(self, message: ToLearner) -> None:
-        if self._link is not None:
-            self._link.send(encode_from_env_server(message))
-            return
-        if self._listener is not None and isinstance(message, seedrl_pb2.FromEnvServer):
-            message = _naming(self._listener.name, message)
-        self._outgoing.put(message)
-
-    def send_over_grpc(self, message: ToLearner) -> None:
-        self._outgoing.put(message)
-
-    def receive(self) -> Any:
-        return next(self._incoming)
-
-    def _receive(self) -> Iterator[Any]:
-        for message in self.call:
-            if isinstance(message, seedrl_pb2.FromLearner) and message.assign.groups:
-                assert message.assign.linked == self.offers_link
-                if self._listener is not None:
-                    self._link = self._listener.accept(_SECONDS, 2**20)
-            yield message
-            if self._link is not None:
-                yield from map(receive_from_learner, self._link.receive())
-
-    def shake_hands(self, num_envs: int = 2, num_groups: int = 1) -> "Client":
-        self.send(_hello(num_envs, num_groups))
-        self.groups = list(self.receive().assign.groups)
-        self.send(_ready())
-        return self
-
-    def step(self, sequence: int, step_type: StepType, group: int = 0, mark: float = 0.0) -> None:
-        size = len(self.groups[group].slots)
-        observation = {"a": np.full((size, 2), mark, np.float32), "b": np.zeros(size, np.uint8)}
-        timestep = TimeStep(
-            np.full(size, step_type, np.uint8),
-            np.zeros(size, np.float32),
-            np.ones(size, np.float32),
-            observation,
-        )
-        self.send(StepPayload(StepLayout(SPEC, size).pack(group, sequence, timestep)))
-
-    def end(self) -> tuple[grpc.StatusCode, str]:
-        """How the learner ended the stream; nothing more may come before that."""
-        try:
-            message = next(self._incoming, None)
-        except grpc.RpcError:
-            message = None
-        assert message is None, message
-        return self.call.code(), self.call.details()
-
-    def leave(self) -> None:
-        self._outgoing.put(None)
-        self.call.cancel()
-        self._channel.close()
-        with contextlib.ExitStack() as stack:
-            for resource in filter(None, (self._listener, self._link)):
-                stack.push(resource)
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.leave()
-
-
-def _naming(link: str, message: seedrl_pb2.FromEnvServer) -> seedrl_pb2.FromEnvServer:
-    """The message, with the link if it is a Hello."""
-    named = seedrl_pb2.FromEnvServer()
-    named.CopyFrom(message)
-    if message.WhichOneof("content") == "hello":
-        named.hello.link = link
-    return named
 
 
 @pytest.fixture(autouse=True, params=["stream", "link"])
@@ -152,55 +42,21 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Client, "offers_link", request.param == "link")
 
 
-def _service(
-    bind: str, *, training: int = 4, evaluation: int = 2, spec: EnvSpec | None = None
-) -> Service:
-    slots = SlotTable(training=training, evaluation=evaluation, seed=3)
-    config = ServingConfig(
-        training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
-    )
-    serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
-    return Service(Lobby(serving, ENVIRONMENT, spec=spec), config)
-
-
 @pytest.fixture(params=["unix", "tcp"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    service = _service(f"unix:{tmp_path}/socket" if request.param == "unix" else "127.0.0.1:0")
-    service.start()
-    yield service
-    service.stop(grace_seconds=0.0)
+    with served(f"unix:{tmp_path}/socket" if request.param == "unix" else "127.0.0.1:0") as service:
+        yield service
 
 
 @pytest.fixture
 def unix_service(tmp_path: Path) -> Iterator[Service]:
-    service = _service(f"unix:{tmp_path}/socket")
-    service.start()
-    yield service
-    service.stop(grace_seconds=0.0)
-
-
-def _next_batch(service: Service, *, evaluation: bool = False) -> Batch:
-    batch = service.lobby.next_batch(
-        is_training_allowed=not evaluation, is_evaluation_allowed=evaluation, timeout=_SECONDS
-    )
-    assert batch is not None
-    return batch
-
-
-def _wait_for(service: Service, is_reached: Any) -> None:
-    changed = service.lobby.changed
-    with changed:
-        assert changed.wait_for(is_reached, _SECONDS)
-
-
-def _wait_until_free(service: Service, num_free: int) -> None:
-    slots = service.lobby.serving.slots
-    _wait_for(service, lambda: slots.num_free == num_free)
+    with served(f"unix:{tmp_path}/socket") as service:
+        yield service
 
 
 def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> None:
     with Client(service.address) as client:
-        client.send(_hello(num_envs=6, num_groups=2))
+        client.send(hello(num_envs=6, num_groups=2))
         assign = client.receive().assign
         built = assign.environment
         assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
@@ -211,8 +67,8 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         assert len(set(seeds)) == 6
         assert max(seeds) < 2**31
         assert service.lobby.wait_for_spec(0.0) is None
-        client.send(_ready())
-        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
+        client.send(ready())
+        assert service.lobby.wait_for_spec(SECONDS) == SPEC
         assert service.lobby.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
         assert service.lobby.live_slots(evaluation=True).tolist() == [4, 5]
 
@@ -225,7 +81,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
                 client.step(sequence, step_type, group, mark=10 * sequence + group)
             seen: dict[int, float] = {}
             while len(seen) < 2:
-                batch = _next_batch(service)
+                batch = next_batch(service)
                 for item in batch.pending:
                     seen[item.group.number] = item.timestep.observation["a"][0, 0]
                 service.lobby.answer(batch, 100 * sequence + batch.slots)
@@ -238,7 +94,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
             expected = [100 * sequence + slot for slot in range(4)]
             assert answers == {0: expected[:2], 1: expected[2:]}
         client.step(0, FIRST, group=2)
-        batch = _next_batch(service, evaluation=True)
+        batch = next_batch(service, evaluation=True)
         assert (batch.evaluation, batch.slots.tolist()) == (True, [4, 5])
         service.lobby.answer(batch, np.zeros(2, np.int32))
         assert isinstance(client.receive(), ActionsPayload)
@@ -248,11 +104,11 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
 
 def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
     with Client(service.address) as client:
-        client.send(_hello(major=version.MAJOR + 1))
+        client.send(hello(major=version.MAJOR + 1))
         code, details = client.end()
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert f"expected wire version {version.MAJOR}.x, got {version.MAJOR + 1}." in details
-    _wait_until_free(service, 6)
+    wait_until_free(service, 6)
 
 
 def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
@@ -260,10 +116,10 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
     other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
     with Client(service.address) as first, Client(service.address) as second:
         first.shake_hands()
-        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
-        second.send(_hello())
+        assert service.lobby.wait_for_spec(SECONDS) == SPEC
+        second.send(hello())
         second.receive()
-        second.send(_ready(other))
+        second.send(ready(other))
         code, details = second.end()
         assert code == grpc.StatusCode.FAILED_PRECONDITION
         assert details == (
@@ -273,7 +129,7 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
             "observation.c: expected nothing, got int8[]; "
             "num_actions: expected 3, got 4"
         )
-        _wait_until_free(service, 4)
+        wait_until_free(service, 4)
         assert service.lobby.wait_for_spec(0.0) == SPEC
 
 
@@ -281,11 +137,11 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = EnvSpec(ArraySpec((9,), "uint8"), num_actions=3)
-    service = _service(f"unix:{tmp_path}/socket", spec=spec)
+    service = service_at(f"unix:{tmp_path}/socket", spec=spec)
     with Client(service.start()) as client:
         client.shake_hands()
         code, details = client.end()
-    assert not service.lobby.wait_for_agreement(_SECONDS)
+    assert not service.lobby.wait_for_agreement(SECONDS)
     service.stop(grace_seconds=0.0)
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert "observation: expected uint8[9], got nothing" in details
@@ -298,12 +154,12 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
 
 
 def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
-    service = _service(f"unix:{tmp_path}/socket", spec=SPEC)
+    service = service_at(f"unix:{tmp_path}/socket", spec=SPEC)
     with Client(service.start()) as client:
         assert service.lobby.wait_for_spec(0.0) == SPEC
         assert not service.lobby.wait_for_agreement(0.0)
         client.shake_hands()
-        assert service.lobby.wait_for_agreement(_SECONDS)
+        assert service.lobby.wait_for_agreement(SECONDS)
     assert service.lobby.refusal is None
     service.stop(grace_seconds=0.0)
 
@@ -312,14 +168,14 @@ def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:
     service = unix_service
     assert service.lobby.refusal is None
     with Client(service.address) as client:
-        client.send(_hello())
+        client.send(hello())
         client.receive()
         refusal = seedrl_pb2.Refusal(reason="no such environment")
         client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
         assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
-    assert service.lobby.wait_for_spec(_SECONDS) is None
+    assert service.lobby.wait_for_spec(SECONDS) is None
     assert service.lobby.refusal == "env server h:7 refuses: no such environment"
-    _wait_until_free(service, 6)
+    wait_until_free(service, 6)
 
 
 def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
@@ -329,7 +185,7 @@ def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Servic
         assert sum(len(group.slots) for group in first.groups) == 6
         clients = [Client(service.address) for _ in range(5)]
         for client in clients:
-            client.send(_hello())
+            client.send(hello())
         ends = [client.end() for client in clients]
         for client in clients:
             client.leave()
@@ -363,7 +219,7 @@ def _not_finite(client: Client) -> None:
 
 
 def _hello_again(client: Client) -> None:
-    client.send(_hello())
+    client.send(hello())
 
 
 @pytest.mark.parametrize(
@@ -384,15 +240,15 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
     service = unix_service
     with Client(service.address) as good, Client(service.address) as bad:
         good.shake_hands()
-        assert service.lobby.wait_for_spec(_SECONDS) is not None
+        assert service.lobby.wait_for_spec(SECONDS) is not None
         bad.shake_hands()
         break_a_rule(bad)
         code, details = bad.end()
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert message in details
-        _wait_until_free(service, 4)
+        wait_until_free(service, 4)
         good.step(0, FIRST)
-        batch = _next_batch(service)
+        batch = next_batch(service)
         assert batch.slots.tolist() == list(good.groups[0].slots)
         service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
         assert isinstance(good.receive(), ActionsPayload)
@@ -401,8 +257,8 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
 @pytest.mark.parametrize(
     ("messages", "expected"),
     [
-        ([_ready()], "expected hello, got ready"),
-        ([_hello(num_envs=0)], "expected num_envs >= 1, got 0"),
+        ([ready()], "expected hello, got ready"),
+        ([hello(num_envs=0)], "expected num_envs >= 1, got 0"),
         ([StepPayload(b"")], "expected hello, got step"),
     ],
 )
@@ -417,7 +273,7 @@ def test_a_stream_begins_with_hello(
 
 def test_a_step_must_not_come_before_ready(unix_service: Service) -> None:
     with Client(unix_service.address) as client:
-        client.send(_hello())
+        client.send(hello())
         client.groups = list(client.receive().assign.groups)
         client.step(0, FIRST)
         expected = "expected ready or refusal, got step"
@@ -426,7 +282,7 @@ def test_a_step_must_not_come_before_ready(unix_service: Service) -> None:
 
 def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None:
     with Client(unix_service.address) as client:
-        client.send(_hello())
+        client.send(hello())
         client.receive()
         client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec="{}")))
         code, details = client.end()
@@ -439,14 +295,14 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
     first = Client(service.address).shake_hands(num_envs=6)
     seeds = [list(group.seeds) for group in first.groups]
     first.step(0, FIRST)
-    batch = _next_batch(service)
+    batch = next_batch(service)
     service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
     first.receive()
     first.step(1, MID)
-    _wait_for(service, lambda: service.lobby.serving.ledger["accepted"] == 8)
+    wait_for(service, lambda: service.lobby.serving.ledger["accepted"] == 8)
     assert service.lobby.take_ended() == []
     first.leave()
-    _wait_until_free(service, 6)
+    wait_until_free(service, 6)
     ended = service.lobby.take_ended()
     assert set(batch.streams.tolist()) < set(ended)
     assert len(set(ended)) == len(ended) == 6
@@ -460,7 +316,7 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
             seed for group in second.groups for seed in group.seeds
         }
         second.step(0, FIRST)
-        batch = _next_batch(service)
+        batch = next_batch(service)
         assert not set(batch.streams.tolist()) & set(ended)
         assert batch.positions.tolist() == [0] * 4
         assert service.lobby.epochs() == [2] * 6
@@ -470,12 +326,12 @@ def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Servic
     service = unix_service
     client = Client(service.address).shake_hands()
     client.step(0, FIRST)
-    batch = _next_batch(service)
+    batch = next_batch(service)
     client.leave()
-    _wait_for(service, lambda: service.lobby.ended)
+    wait_for(service, lambda: service.lobby.ended)
     assert service.lobby.serving.slots.num_free == 6 - len(batch.slots)
     service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
-    _wait_until_free(service, 6)
+    wait_until_free(service, 6)
 
 
 def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
@@ -483,7 +339,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
         for client in (one, other):
             client.shake_hands()
         one.step(0, FIRST)
-        batch = _next_batch(service)
+        batch = next_batch(service)
         service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
         service.finish("it is over")
         assert isinstance(one.receive(), ActionsPayload)  # what was on its way still comes
@@ -495,7 +351,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
 def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) -> None:
     with Client(service.address) as client:
         client.shake_hands()
-        assert service.lobby.wait_for_spec(_SECONDS) is not None
+        assert service.lobby.wait_for_spec(SECONDS) is not None
         service.stop()
         code, details = client.end()
     assert code == grpc.StatusCode.UNAVAILABLE
@@ -503,19 +359,19 @@ def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) ->
 
 
 def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Service) -> None:
-    second = _service(service.address)
+    second = service_at(service.address)
     with pytest.raises(AddressInUseError, match=f"cannot serve on {service.address}"):
         second.start()
     second.stop(grace_seconds=0.0)
     with Client(service.address) as client:
         client.shake_hands()
-        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
+        assert service.lobby.wait_for_spec(SECONDS) == SPEC
 
 
 def test_a_path_that_cannot_be_bound_is_named_and_not_kept_locked(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for _ in range(2):
-        service = _service(f"unix:{tmp_path}/folder")
+        service = service_at(f"unix:{tmp_path}/folder")
         with pytest.raises(AddressInUseError, match="in use or not of this machine"):
             service.start()
         AddressLock(service.address).release()
@@ -524,13 +380,13 @@ def test_a_path_that_cannot_be_bound_is_named_and_not_kept_locked(tmp_path: Path
 
 def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
     bind = f"unix:{tmp_path}/socket"
-    first = _service(bind)
+    first = service_at(bind)
     first.start()
     first.stop(grace_seconds=0.0)
-    service = _service(bind)
+    service = service_at(bind)
     with Client(service.start()) as client:
         client.shake_hands()
-        assert service.lobby.wait_for_spec(_SECONDS) == SPEC
+        assert service.lobby.wait_for_spec(SECONDS) == SPEC
     service.stop(grace_seconds=0.0)
 
 
@@ -541,7 +397,7 @@ def test_a_role_that_is_not_allowed_waits(unix_service: Service, waits: bool) ->
         client.shake_hands(num_envs=6)
         _step_in_order(service, client, groups=[int(waits), int(not waits)])
         for evaluation in (not waits, waits):  # the one that waits came first
-            assert _next_batch(service, evaluation=evaluation).evaluation == evaluation
+            assert next_batch(service, evaluation=evaluation).evaluation == evaluation
 
 
 def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
@@ -551,7 +407,7 @@ def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
         client.step(0, FIRST, group=group)
         expected += len(client.groups[group].slots)
         ledger = service.lobby.serving.ledger
-        _wait_for(service, lambda rows=expected, ledger=ledger: ledger["accepted"] == rows)
+        wait_for(service, lambda rows=expected, ledger=ledger: ledger["accepted"] == rows)
 
 
 def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -> None:
@@ -562,68 +418,8 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
         roles = []
         for _ in range(2):
             batch = service.lobby.next_batch(
-                is_training_allowed=True, is_evaluation_allowed=True, timeout=_SECONDS
+                is_training_allowed=True, is_evaluation_allowed=True, timeout=SECONDS
             )
             assert batch is not None
             roles.append(batch.evaluation)
         assert roles == [True, False]
-
-
-def _linked(service: Service, monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setattr(Client, "offers_link", True)
-    return Client(service.address).shake_hands()
-
-
-def test_a_linked_env_server_sends_nothing_over_grpc(
-    unix_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with _linked(unix_service, monkeypatch) as client:
-        client.send_over_grpc(_ready())
-        expected = "expected all after Hello over the link"
-        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
-    _wait_until_free(unix_service, 6)
-
-
-def test_a_message_too_long_for_a_link_is_its_senders_fault(
-    unix_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with _linked(unix_service, monkeypatch) as client:
-        client.send(StepPayload(bytes(2**20 + 1)))
-        code, details = client.end()
-    assert code == grpc.StatusCode.INVALID_ARGUMENT
-    assert details.startswith("expected messages of at most 1048576 bytes, got one of 10485")
-
-
-def test_what_reading_one_link_raises_is_not_the_end_of_the_others(
-    unix_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = unix_service
-    with _linked(service, monkeypatch) as good, _linked(service, monkeypatch) as bad:
-        (good_link, bad_link) = (stream.link for stream in service.lobby.streams.values())
-        read = Link.receive_at_once
-
-        def receive_at_once(link: Link) -> Any:
-            if link is bad_link:
-                raise MemoryError
-            return read(link)
-
-        monkeypatch.setattr(Link, "receive_at_once", receive_at_once)
-        bad.step(0, FIRST)
-        assert bad.end()[0] == grpc.StatusCode.INTERNAL
-        good.step(0, FIRST)
-        assert _next_batch(service).slots.tolist() == list(good.groups[0].slots)
-    assert good_link is not bad_link
-    assert service.failure is None
-
-
-def test_who_does_not_read_its_answers_loses_its_lease(
-    unix_service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = unix_service
-    with _linked(service, monkeypatch) as client:
-        client.step(0, FIRST)
-        batch = _next_batch(service)
-        monkeypatch.setattr(Link, "send_at_once", lambda link, message: False)
-        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
-        assert client.end()[0] == grpc.StatusCode.UNAVAILABLE
-    _wait_until_free(service, 6)

@@ -22,6 +22,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, EnvSpec
+from tests.compilations import compilations
 
 SECONDS = 60.0  # far longer than anything here takes
 SLOTS = 4
@@ -71,15 +72,8 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
 @pytest.fixture
 def compiled() -> Iterator[list[str]]:
     """Names of what is traced or compiled meanwhile, in any thread."""
-    names: list[str] = []
-
-    def listen(event: str, duration_secs: float, **fields: str | int) -> None:
-        if event.startswith("/jax/core/compile"):
-            names.append(f"{event} {fields}")
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
+    with compilations() as names:
+        yield names
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """The balance numbers: replay ratio and policy lag as reported are what really happened."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
 
@@ -20,6 +18,7 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl.types import StepType
+from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent
 
@@ -70,22 +69,6 @@ class Balance(NamedTuple):
     limiter: RateLimiterState
     owed: list[float]
     compiled: list[str]
-
-
-@contextmanager
-def compilations() -> Iterator[list[str]]:
-    """Collects the names of what is traced or compiled meanwhile, in any thread."""
-    names: list[str] = []
-
-    def listen(event: str, duration_secs: float, **fields: str | int) -> None:
-        if event.startswith("/jax/core/compile"):
-            names.append(f"{event} {fields}")
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield names
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.fixture(scope="module", params=[3.7, 0.3], ids=["learning-bound", "sampling-bound"])

@@ -1,5 +1,6 @@
 """A link carries messages whole and in order, and whoever loses the other side hears of it."""
 
+import contextlib
 import errno
 import os
 import select
@@ -22,12 +23,12 @@ def ends() -> Iterator[tuple[Link, Link]]:
     """An env server's end and a learner's."""
     listener = listen()
     assert listener is not None
-    with listener:
+    with contextlib.closing(listener):
         theirs = connect_link(listener.name, _LIMIT)
         assert theirs is not None
         ours = listener.accept(_SECONDS, _LIMIT)
         assert ours is not None
-        with theirs, ours:
+        with contextlib.closing(theirs), contextlib.closing(ours):
             yield ours, theirs
 
 
@@ -35,7 +36,7 @@ def ends() -> Iterator[tuple[Link, Link]]:
 def raw() -> Iterator[tuple[Link, socket.socket]]:
     """A link's end, and a peer that may write what it likes."""
     ours, theirs = socket.socketpair()
-    with Link(ours, _LIMIT) as link, theirs:
+    with contextlib.closing(Link(ours, _LIMIT)) as link, theirs:
         yield link, theirs
 
 
@@ -149,7 +150,7 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
     listener = listen()
     assert listener is not None
     name, _, secret = listener.name.partition("/")
-    with listener, socket.socket(socket.AF_UNIX) as mute:
+    with contextlib.closing(listener), socket.socket(socket.AF_UNIX) as mute:
         mute.connect(f"\0{name}".encode())
         mute.shutdown(socket.SHUT_WR)
         stranger = connect_link(f"{name}/{'0' * len(secret)}", _LIMIT)
@@ -157,7 +158,7 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
         assert stranger is not None and learner is not None
         ours = listener.accept(_SECONDS, _LIMIT)
         assert ours is not None
-        with stranger, learner, ours:
+        with contextlib.closing(stranger), contextlib.closing(learner), contextlib.closing(ours):
             ours.send(b"ready")
             assert next(learner.receive()) == b"ready"
             assert list(stranger.receive()) == []
@@ -167,7 +168,7 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
 def test_a_learner_that_does_not_come_is_not_waited_for_for_ever() -> None:
     listener = listen()
     assert listener is not None
-    with listener:
+    with contextlib.closing(listener):
         assert listener.accept(0.05, _LIMIT) is None
 
 

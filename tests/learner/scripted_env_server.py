@@ -1,0 +1,182 @@
+"""A scripted env server for the real service over real gRPC, or over a link."""
+
+import contextlib
+import queue
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import grpc
+import numpy as np
+
+from learner.lobby import Lobby
+from learner.service import Service
+from learner.serving import Batch, Serving
+from learner.slots import SlotTable
+from seedrl.config import EnvironmentConfig, ServingConfig
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import StepType, TimeStep
+from seedrl.wire import channel, seedrl_pb2, version
+from seedrl.wire.framing import (
+    StepPayload,
+    ToLearner,
+    encode_from_env_server,
+    receive_from_learner,
+)
+from seedrl.wire.link import Link, listen
+from seedrl.wire.payload import StepLayout
+
+FIRST, MID, LAST = StepType
+SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, num_actions=3)
+ENVIRONMENT = EnvironmentConfig(
+    id="Some-v0", arguments='{"x": 1}', wrappers=("m:w",), vectorization="sync"
+)
+SECONDS = 20.0  # far longer than anything here takes
+
+
+def hello(num_envs: int = 2, num_groups: int = 1, major: int = version.MAJOR) -> ToLearner:
+    hello = seedrl_pb2.Hello(
+        major=major, minor=version.MINOR, num_envs=num_envs, num_groups=num_groups, host="h", pid=7
+    )
+    return seedrl_pb2.FromEnvServer(hello=hello)
+
+
+def ready(spec: EnvSpec = SPEC) -> ToLearner:
+    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec.to_json()))
+
+
+class Client:
+    """A scripted env server: sends what it is told to, and reads what comes."""
+
+    offers_link = False
+
+    def __init__(self, address: str):
+        self._listener = listen() if self.offers_link else None
+        self._link: Link | None = None
+        self._channel = channel.connect(address, max_message_bytes=2**20)
+        self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+        # A daemon thread of gRPC waits in this iterator: None ends it.
+        self.call: Any = channel.connect_method(self._channel)(
+            iter(self._outgoing.get, None), timeout=SECONDS, wait_for_ready=True
+        )
+        self._incoming = self._receive()
+        self.groups: list[seedrl_pb2.Group] = []
+
+    def send(self, message: ToLearner) -> None:
+        if self._link is not None:
+            self._link.send(encode_from_env_server(message))
+            return
+        if self._listener is not None and isinstance(message, seedrl_pb2.FromEnvServer):
+            message = _naming(self._listener.name, message)
+        self._outgoing.put(message)
+
+    def send_over_grpc(self, message: ToLearner) -> None:
+        self._outgoing.put(message)
+
+    def receive(self) -> Any:
+        return next(self._incoming)
+
+    def _receive(self) -> Iterator[Any]:
+        for message in self.call:
+            if isinstance(message, seedrl_pb2.FromLearner) and message.assign.groups:
+                assert message.assign.linked == self.offers_link
+                if self._listener is not None:
+                    self._link = self._listener.accept(SECONDS, 2**20)
+            yield message
+            if self._link is not None:
+                yield from map(receive_from_learner, self._link.receive())
+
+    def shake_hands(self, num_envs: int = 2, num_groups: int = 1) -> "Client":
+        self.send(hello(num_envs, num_groups))
+        self.groups = list(self.receive().assign.groups)
+        self.send(ready())
+        return self
+
+    def step(self, sequence: int, step_type: StepType, group: int = 0, mark: float = 0.0) -> None:
+        size = len(self.groups[group].slots)
+        observation = {"a": np.full((size, 2), mark, np.float32), "b": np.zeros(size, np.uint8)}
+        timestep = TimeStep(
+            np.full(size, step_type, np.uint8),
+            np.zeros(size, np.float32),
+            np.ones(size, np.float32),
+            observation,
+        )
+        self.send(StepPayload(StepLayout(SPEC, size).pack(group, sequence, timestep)))
+
+    def end(self) -> tuple[grpc.StatusCode, str]:
+        """How the learner ended the stream; nothing more may come before that."""
+        try:
+            message = next(self._incoming, None)
+        except grpc.RpcError:
+            message = None
+        assert message is None, message
+        return self.call.code(), self.call.details()
+
+    def leave(self) -> None:
+        self._outgoing.put(None)
+        self.call.cancel()
+        self._channel.close()
+        for resource in (self._listener, self._link):
+            if resource is not None:
+                resource.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.leave()
+
+
+def _naming(link: str, message: seedrl_pb2.FromEnvServer) -> seedrl_pb2.FromEnvServer:
+    """The message, with the link if it is a Hello."""
+    named = seedrl_pb2.FromEnvServer()
+    named.CopyFrom(message)
+    if message.WhichOneof("content") == "hello":
+        named.hello.link = link
+    return named
+
+
+def service_at(
+    bind: str, *, training: int = 4, evaluation: int = 2, spec: EnvSpec | None = None
+) -> Service:
+    slots = SlotTable(training=training, evaluation=evaluation, seed=3)
+    config = ServingConfig(
+        training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
+    )
+    serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
+    return Service(Lobby(serving, ENVIRONMENT, spec=spec), config)
+
+
+@contextlib.contextmanager
+def served(bind: str) -> Iterator[Service]:
+    """A service that serves there."""
+    service = service_at(bind)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop(grace_seconds=0.0)
+
+
+def next_batch(service: Service, *, evaluation: bool = False) -> Batch:
+    batch = service.lobby.next_batch(
+        is_training_allowed=not evaluation, is_evaluation_allowed=evaluation, timeout=SECONDS
+    )
+    assert batch is not None
+    return batch
+
+
+def wait_for(service: Service, is_reached: Any) -> None:
+    changed = service.lobby.changed
+    with changed:
+        assert changed.wait_for(is_reached, SECONDS)
+
+
+def wait_until_free(service: Service, num_free: int) -> None:
+    slots = service.lobby.serving.slots
+    wait_for(service, lambda: slots.num_free == num_free)

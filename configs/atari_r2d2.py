@@ -54,7 +54,12 @@ def config() -> Config:
             priority_exponent=0.9,
             importance_exponent=0.6,
         ),
-        learning=LearningConfig(batch_sequences=64, replay_ratio=0.75, total_steps=2_500_000_000),
+        learning=LearningConfig(
+            batch_sequences=64,
+            replay_ratio=0.75,
+            total_steps=2_500_000_000,
+            keep_freed_memory=True,
+        ),
         evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
         launch=LaunchConfig(env_servers=16),
     )

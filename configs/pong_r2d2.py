@@ -40,7 +40,12 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=8),
         replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240),
-        learning=LearningConfig(batch_sequences=32, replay_ratio=2.0, total_steps=10_000_000),
+        learning=LearningConfig(
+            batch_sequences=32,
+            replay_ratio=2.0,
+            total_steps=10_000_000,
+            keep_freed_memory=True,
+        ),
         evaluation=EvaluationConfig(interval_seconds=60.0, episodes=8, target_return=20.0),
         launch=LaunchConfig(env_servers=2),
     )

@@ -33,9 +33,13 @@ def stop_on_signals(stop: threading.Event) -> None:
     signal.signal(signal.SIGUSR1, lambda number, frame: stop.set())
 
 
-def tune_process() -> None:
-    """Keeps compiled programs between runs, freed memory too, and lets threads take turns fast."""
-    keep_freed_memory()
+def tune_process(*, keeps_freed_memory: bool) -> None:
+    """Keeps compiled programs between runs, and lets threads take turns fast.
+
+    `keeps_freed_memory`: see `LearningConfig.keep_freed_memory`.
+    """
+    if keeps_freed_memory:
+        keep_freed_memory()
     # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would
     # be most of a step's latency whenever two threads have something to do.
     sys.setswitchinterval(0.0005)

@@ -73,7 +73,7 @@ def train(
     start = time.monotonic()
     stop = threading.Event()
     stop_on_signals(stop)
-    tune_process()
+    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.closing(RunFolder(workdir)) as folder:
         return _train(config, folder, resume=resume, command=command, start=start, stop=stop)
 

@@ -86,6 +86,9 @@ class LearningConfig:
         slower, but on CPUs the seed and what env servers send then decide every bit. For debugging.
       record: keep what env servers send in the run's folder, to be played back by an env server
         with `--play`; in lock step only.
+      keep_freed_memory: on CPUs, let an update use the memory of the one before, instead of getting
+        it anew from the kernel. Worth it for images, whose updates need hundreds of MiB; small
+        programs are slower with it, because all threads then share one arena of malloc.
     """
 
     batch_sequences: int = 32
@@ -96,6 +99,7 @@ class LearningConfig:
     num_devices: int = 0
     lock_step: bool = False
     record: bool = False
+    keep_freed_memory: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def subject() -> Subject:
 def main() -> None:
     """Answers until stdin ends."""
     options = parse_flags(DevicesOptions, sys.argv[1:], prog="devices")
-    tune_process()
+    tune_process(keeps_freed_memory=False)
     learner = BareLearner(
         subject(),
         pages_per_insert=_PAGES_PER_INSERT * options.devices,

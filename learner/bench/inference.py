@@ -9,7 +9,7 @@ import numpy as np
 from learner.act_step import build_act_programs, example_page, example_timestep
 from learner.batch_ladder import BatchLadder
 from learner.batcher import Pending
-from learner.bench import subjects
+from learner.bench import own_process, subjects
 from learner.bench.alternation import Pace, alternate, rate, spread
 from learner.bench.bare_forward import bare_forward
 from learner.bench.row import Row, conditions
@@ -24,7 +24,7 @@ from seedrl.types import Page, TimeStep
 def run(pace: Pace) -> Iterator[Row]:
     """A row for each batch shape that Pong and CartPole compile for training."""
     for subject in (subjects.pong(), subjects.cartpole()):
-        yield from rows(subject, pace)
+        yield from own_process.rows(subject.config, rows, subject, pace)
 
 
 def rows(subject: Subject, pace: Pace) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 
-from learner.bench import subjects
+from learner.bench import own_process, subjects
 from learner.bench.alternation import Pace, alternate, rate, spread
 from learner.bench.bare_learner import BareLearner
 from learner.bench.row import Row, conditions
@@ -31,14 +31,14 @@ def run(pace: Pace) -> Iterator[Row]:
         capacity_steps=20_000,
         batch_sequences=8,
     )
-    yield from rows(pong, pace)
     cartpole = subjects.scaled(
         subjects.cartpole(),
         launch=LaunchConfig(env_servers=2, envs_per_server=16, groups=2),
         capacity_steps=100_000,
         batch_sequences=64,
     )
-    yield from rows(cartpole, pace)
+    for subject in (pong, cartpole):
+        yield from own_process.rows(subject.config, rows, subject, pace)
 
 
 def rows(subject: Subject, pace: Pace) -> Iterator[Row]:

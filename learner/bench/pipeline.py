@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import jax
 
-from learner.bench import subjects
+from learner.bench import own_process, subjects
 from learner.bench.alternation import Pace, alternate, rate, serial, spread
 from learner.bench.bare_forward import bare_forward
 from learner.bench.bare_learner import BareLearner
@@ -55,8 +55,9 @@ class Measured(NamedTuple):
 
 def run(pace: Pace) -> Iterator[Row]:
     """Pong with 64 environments a message, then CartPole; replay ratio 1."""
-    yield from rows(pong(), pace, targets={"null": 0.85, "acting": 0.85, "learning": 0.85})
-    yield from rows(cartpole(), pace, targets={"learning": 0.7})
+    all_three = {"null": 0.85, "acting": 0.85, "learning": 0.85}
+    for subject, targets in ((pong(), all_three), (cartpole(), {"learning": 0.7})):
+        yield from own_process.rows(subject.config, rows, subject, pace, targets=targets)
 
 
 def pong() -> Subject:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learner.bench import own_process
 from learner.bench.alternation import Pace, spread
 from learner.bench.machine import num_cores
 from learner.bench.null_agent import NullAgentConfig
@@ -47,11 +48,17 @@ _CARRIED = 0.9
 def run(pace: Pace) -> Iterator[Row]:
     """50 ms a step and one environment each, then 5 ms a step and 16 each."""
     for load in _LOADS:
-        rows: dict[int, Row] = {}
-        for env_servers in load.env_servers:
-            rows[env_servers] = row(load, env_servers, pace)
-            yield rows[env_servers]
-        yield from knee(load, rows)
+        config = _config(load, max(load.env_servers))
+        yield from own_process.rows(config, rows_of, load, pace)
+
+
+def rows_of(load: Load, pace: Pace) -> Iterator[Row]:
+    """A row for each number of env servers, and that of the knee."""
+    rows: dict[int, Row] = {}
+    for env_servers in load.env_servers:
+        rows[env_servers] = row(load, env_servers, pace)
+        yield rows[env_servers]
+    yield from knee(load, rows)
 
 
 def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:

@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     from learner.bench.alternation import Pace
     from learner.process import tune_process
 
-    tune_process()
+    tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     rows: list[Row] = []
     console, status = Console(), Console(stderr=True)

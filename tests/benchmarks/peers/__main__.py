@@ -60,7 +60,7 @@ def main() -> int:
     unknown = sorted(set(options.names) - set(PEERS))
     if unknown or not options.names:
         raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
-    tune_process()
+    tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     earlier = None
     if options.add and options.json is not None and options.json.exists():

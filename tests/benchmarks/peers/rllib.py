@@ -7,9 +7,10 @@ samples, as far as its learner keeps up. Torso, core and widths are the same.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from learner.bench import pipeline
+from learner.bench import own_process, pipeline
 from learner.bench.alternation import Pace, alternate
 from learner.bench.row import Row
+from learner.bench.subjects import Subject
 from learner.bench.system import System
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
@@ -22,6 +23,10 @@ def run(pace: Pace, venvs: Path) -> Iterator[Row]:
     """A row for each of the two algorithms."""
     interpreter = virtual_environment.python("rllib", venvs)
     subject = pipeline.cartpole()
+    yield from own_process.rows(subject.config, _rows, subject, interpreter, pace)
+
+
+def _rows(subject: Subject, interpreter: Path, pace: Pace) -> Iterator[Row]:
     with System(subject.config) as system:
         system.run_until(lambda: system.parts.learning.updates > 0)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.bench import pipeline
+from learner.bench import own_process, pipeline
 from learner.bench.alternation import Pace, alternate
 from learner.bench.row import Row
 from learner.bench.subjects import Subject
@@ -45,7 +45,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Row]:
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
-        yield from _rows(task, interpreter, pace)
+        yield from own_process.rows(task.subject.config, _rows, task, interpreter, pace)
 
 
 def _tasks() -> Iterator[_Task]:

@@ -80,7 +80,10 @@ def publish(params: Tree, device: jax.Device) -> Tree:
     A copy, because acting reads it while the next learning step consumes the original: sharing the
     buffer raised errors on one device and crashed the process on four.
     """
-    return jax.device_put(_copy(jax.tree.map(_first_shard, params)), device)
+    copy = _copy(jax.tree.map(_first_shard, params))
+    # What is there already: with small networks, asking for it takes as long as copying.
+    is_there = all(leaf.devices() == {device} for leaf in jax.tree.leaves(copy))
+    return copy if is_there else jax.device_put(copy, device)
 
 
 def _first_shard(leaf: Any) -> Any:

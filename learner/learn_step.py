@@ -1,12 +1,13 @@
 """Learning as one program per device: sample, loss, gradient, update and priority write-back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from learner.scalars import Scalars
 from seedrl.agents.agent import Agent
 from seedrl.replay.replay import InsertPlan, Replay, ReplayState
 from seedrl.rl.priorities import importance_weights, shard_probability
@@ -44,9 +45,7 @@ class LearnPrograms(NamedTuple):
 
     init: Callable[[Array], LearnerState]
     insert: Callable[[ReplayState, Page, InsertPlan], ReplayState]
-    learn: Callable[
-        [LearnerState, ReplayState, Array], tuple[LearnerState, ReplayState, Mapping[str, Array]]
-    ]
+    learn: Callable[[LearnerState, ReplayState, Array], tuple[LearnerState, ReplayState, Scalars]]
 
 
 def build_learn_programs(
@@ -72,7 +71,7 @@ def build_learn_programs(
 
     def learn(
         state: LearnerState, memory: ReplayState, is_enabled: Array
-    ) -> tuple[LearnerState, ReplayState, Mapping[str, Array]]:
+    ) -> tuple[LearnerState, ReplayState, Scalars]:
         # The stored key stays equal on all devices; what each device draws differs by its index.
         next_key, key = jax.random.split(state.key)
         sample_key, loss_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
@@ -98,13 +97,15 @@ def build_learn_programs(
         for priorities in jax.tree.leaves(output.priorities):  # one array, or none
             written = jnp.where(is_applied, priorities, jnp.nan)
             new_memory = replay.update_priorities(memory, sample.index, written)
-        metrics = {
-            **jax.lax.pmean(dict(output.metrics), AXIS),
-            **_lag(agent, state.updates, sample.sequence.steps.version),
-            "loss": loss,
-            "gradient_norm": gradient_norm,
-            "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
-        }
+        metrics = Scalars.of(
+            {
+                **jax.lax.pmean(dict(output.metrics), AXIS),
+                **_lag(agent, state.updates, sample.sequence.steps.version),
+                "loss": loss,
+                "gradient_norm": gradient_norm,
+                "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
+            }
+        )
         return new_state, new_memory, metrics
 
     return LearnPrograms(init, replay.insert, learn)

@@ -13,11 +13,12 @@ from learner.learn_step import LearnerState
 from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.rate_limiter import RateLimiter
+from learner.scalars import Scalars
 from learner.sharding import MappedPrograms, publish
 from learner.snapshots import Snapshot, Snapshots
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
-from seedrl.types import Array, Page
+from seedrl.types import Page
 
 POLL_SECONDS = 0.05
 
@@ -69,7 +70,7 @@ class Learning:
         self._metrics = metrics
         self._acting_device = acting_device
         self._publish_every = publish_every_updates
-        self._in_flight: Mapping[str, Array] = {}
+        self._in_flight: Scalars | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
         self._shapes = jax.tree.map(_shape, (state, replay))
         self.snapshots = Snapshots(self.final_snapshot)
@@ -197,20 +198,19 @@ class Learning:
 
         Not earlier: whoever acts with parameters that are still being computed waits for them.
         """
-        if not self._in_flight:
+        if self._in_flight is None:
             return
-        self._observe(self._in_flight)
-        self._in_flight = {}
+        self._observe(self._in_flight.fetch())
+        self._in_flight = None
         self._learned_version.put(self.updates)
         if self.updates % self._publish_every == 0:
             self._publish()
 
-    def _observe(self, metrics: Mapping[str, Array]) -> None:
-        values = jax.device_get(dict(metrics))
+    def _observe(self, numbers: Mapping[str, float]) -> None:
         # The device does not count an update that it skipped; versions must be the device's.
-        self.updates -= int(values.get("skipped_updates", 0))
-        for name, value in values.items():
-            self._metrics.observe(name, float(value))
+        self.updates -= int(numbers["skipped_updates"])
+        for name, number in numbers.items():
+            self._metrics.observe(name, number)
 
     def _publish(self) -> None:
         self._params.put(

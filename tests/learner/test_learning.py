@@ -10,6 +10,7 @@ from learner.evaluation import FrozenParams
 from learner.learn_step import LearnerState
 from learner.learning import Learning
 from learner.rate_limiter import RateLimiter
+from learner.scalars import Scalars
 from learner.sharding import MappedPrograms
 from seedrl.agents.agent import WindowSpec
 from seedrl.replay.index import PageIndex
@@ -40,7 +41,7 @@ def _learning(
     def learn(state: LearnerState, replay: Any, is_enabled: Any) -> Any:
         is_skipped = next(pending)
         state = state._replace(updates=state.updates + 1 - int(is_skipped))
-        return state, replay, {"skipped_updates": jnp.float32(is_skipped)}
+        return state, replay, Scalars.of({"skipped_updates": jnp.float32(is_skipped)})
 
     limiter = RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)
     limiter.set_ready(is_ready)

@@ -211,7 +211,7 @@ class LearnerRun:
         self._settle()
         assert session.residues(at_rest=True) == []
         session.raise_failure()
-        session.learning._observe(session.learning._in_flight)
+        session.learning.settle()
         snapshot = session.learning.final_snapshot(with_replay=True)
         shards = [
             jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)

@@ -90,8 +90,8 @@ MUTANTS = (
     Mutant(
         "parameters_published_by_reference",
         "learner/sharding.py",
-        "return jax.device_put(_copy(jax.tree.map(_first_shard, params)), device)",
-        "return jax.device_put(jax.tree.map(_first_shard, params), device)",
+        "copy = _copy(jax.tree.map(_first_shard, params))",
+        "copy = jax.tree.map(_first_shard, params)",
         "Acting reads buffers that the next update consumes.",
         "parameters cross as copies (DESIGN 3.4)",
     ),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "skipped_update_counted",
         _LEARNING,
-        '        self.updates -= int(values.get("skipped_updates", 0))\n',
+        '        self.updates -= int(numbers["skipped_updates"])\n',
         "",
         "The host counts updates that the device has skipped.",
         "a stored step carries the version that acted (DESIGN 4)",

@@ -7,6 +7,8 @@ import numpy as np
 from envs_server.vector import VectorEnvironment
 from seedrl.types import StepType, TimeStep
 
+_MID = np.uint8(StepType.MID)
+
 
 class Adapter:
     """Remembers which environments ended, for their next row is FIRST. Not thread-safe.
@@ -40,7 +42,7 @@ class Adapter:
         """
         observation, reward, terminated, truncated = self._environment.step(actions)
         is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
-        step_type = self._is_last.view(np.uint8) + np.uint8(StepType.MID)
+        step_type = self._is_last.view(np.uint8) + _MID
         reward = np.array(reward, np.float32)
         if is_first.any():
             if (is_first & self._is_last).any():

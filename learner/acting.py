@@ -189,7 +189,7 @@ class Acting:
         for episode in ended:
             self._metrics.episode(role, episode.episode_return, episode.length_steps)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
-        steps = int((step_type != StepType.FIRST).sum())
+        steps = int(np.count_nonzero(step_type != StepType.FIRST.value))
         if batch.evaluation:
             self._metrics.count("evaluation_steps", steps)
             result = self._evaluator.observe(self._clock(), batch.slots, step_type, ended)

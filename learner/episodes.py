@@ -30,11 +30,11 @@ class EpisodeTracker:
         self, slots: np.ndarray, step_type: np.ndarray, reward: np.ndarray
     ) -> list[Episode]:
         """Takes rows `[B]` of distinct slots; returns the episodes that end in them."""
-        is_first = step_type == StepType.FIRST
+        is_first = step_type == StepType.FIRST.value
         # FIRST also drops what a cut stream left behind.
         self.returns[slots] = np.where(is_first, 0.0, self.returns[slots] + reward)
         self.lengths[slots] = np.where(is_first, 0, self.lengths[slots] + 1)
         return [
             Episode(int(slot), float(self.returns[slot]), int(self.lengths[slot]))
-            for slot in slots[step_type == StepType.LAST]
+            for slot in slots[step_type == StepType.LAST.value]
         ]

@@ -49,7 +49,7 @@ class Round:
             if episode.slot in self._counting and self._missing.get(episode.slot, 0) > 0:
                 self._missing[episode.slot] -= 1
                 self._returns.append(episode.episode_return)
-        self._counting.update(map(int, slots[step_types == StepType.FIRST]))
+        self._counting.update(map(int, slots[step_types == StepType.FIRST.value]))
 
     @property
     def score(self) -> Score | None:

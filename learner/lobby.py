@@ -141,7 +141,8 @@ class Lobby:
         """Sends `actions [B] int32` to whom they belong, and releases the batch's slots."""
         with self.changed:
             open_groups = set(map(id, self.serving.answered(batch)))
-            self.make_room()
+            if len(open_groups) < len(batch.pending):
+                self.make_room()  # in the slots of leases that have ended meanwhile
             streams = dict(self.streams)
         for item, rows in zip(batch.pending, batch.rows, strict=True):
             group = item.group

@@ -1,5 +1,6 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,11 @@ from learner.ledger import SentSteps, Settlement
 from learner.slots import Group, Lease, SlotTable
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
+
+# Of the step types of a message, as bytes: every message passes here, and most are so short that
+# arrays would take ten times as long.
+_IS_FIRST = bytes(kind == StepType.FIRST for kind in range(256))
+_IS_LAST = bytes(kind == StepType.LAST for kind in range(256))
 
 
 class ProtocolError(ValueError):
@@ -184,7 +190,7 @@ class Serving:
         """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed."""
         self.arrived(group, header.sequence)
         self._check(group, header, timestep.step_type)
-        self.slots.last_step_type[group.slots] = timestep.step_type
+        group.last_step_type = timestep.step_type.tobytes()
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
@@ -212,12 +218,12 @@ class Serving:
                 f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
                 "lost"
             )
-        expected_first = self.slots.last_step_type[group.slots] == StepType.LAST
-        wrong = np.flatnonzero((step_type == StepType.FIRST) != expected_first)
-        if wrong.size:
+        is_due = group.last_step_type.translate(_IS_LAST)
+        is_first = step_type.tobytes().translate(_IS_FIRST)
+        if is_first != is_due:
             self.ledger["rejected"] += len(group.slots)
-            row = int(wrong[0])
-            rule = "FIRST" if expected_first[row] else "MID or LAST"
+            row = next(row for row, due in enumerate(is_due) if due != is_first[row])
+            rule = "FIRST" if is_due[row] else "MID or LAST"
             raise ProtocolError(
                 f"{where}, row {row}: expected {rule}, got {StepType(step_type[row]).name}"
             )
@@ -244,8 +250,9 @@ class Serving:
         slots, streams = np.empty(num_rows, np.int32), np.empty(num_rows, np.int64)
         for item, where in zip(pending, rows, strict=True):
             slots[where], streams[where] = item.group.slots, item.group.streams
-        positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
-        self.slots.rows[slots] += 1
+        rows_before = self.slots.rows[slots]
+        positions = (rows_before % self.page_steps).astype(np.int32)
+        self.slots.rows[slots] = rows_before + 1
         for item in pending:
             self.slots.acted_step_type[item.group.slots] = item.timestep.step_type
             item.group.queued, item.group.dispatched = False, True
@@ -260,8 +267,8 @@ class Serving:
         if batch.evaluation:
             self.ledger["evaluation"] += rows
         else:
-            full = batch.positions == self.page_steps - 1
-            self.ledger["completed"] += int(full.sum()) * self.page_steps
+            num_full = np.count_nonzero(batch.positions == self.page_steps - 1)
+            self.ledger["completed"] += int(num_full) * self.page_steps
         for item in batch.pending:
             self.slots.release(item.group)
             if item.group.lease.ended:
@@ -280,7 +287,7 @@ class Serving:
 
 
 def _rows_in_turn(pending: Sequence[Pending]) -> list[slice | np.ndarray]:
-    ends = np.cumsum([len(item.group.slots) for item in pending])
+    ends = itertools.accumulate(len(item.group.slots) for item in pending)
     return [
         slice(end - len(item.group.slots), end) for item, end in zip(pending, ends, strict=True)
     ]

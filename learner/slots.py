@@ -29,6 +29,7 @@ class Group:
       slots: `[E] int32`.
       streams: `[E] int64`, the identity of each slot's stream of experience under this lease.
       evaluation: whether its experience only measures.
+      last_step_type: `E` bytes, those of the rows that were accepted last.
       sequence: the sequence number that its next step must carry.
       seen: the sequence number after the highest that has arrived.
       queued, dispatched: where its one step in flight is, if there is one.
@@ -39,6 +40,7 @@ class Group:
     slots: np.ndarray
     streams: np.ndarray
     evaluation: bool
+    last_step_type: bytes
     sequence: int = 0
     seen: int = 0
     queued: bool = False
@@ -72,8 +74,7 @@ class SlotTable:
 
     Attributes:
       rows: `[S] int64`, rows of each slot's stream that were taken into batches.
-      last_step_type, acted_step_type: `[S] uint8`, of the row of it that was accepted last, and of
-        that which was taken last.
+      acted_step_type: `[S] uint8`, of the row of it that was taken last.
       cut: streams that were to go on but will not, as their slots have new ones.
     """
 
@@ -83,8 +84,7 @@ class SlotTable:
         self.seed = seed
         self.epochs = np.zeros(self.num_slots, np.int64)
         self.rows = np.zeros(self.num_slots, np.int64)
-        self.last_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
-        self.acted_step_type = self.last_step_type.copy()
+        self.acted_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
         self.cut: list[int] = []
         # Streams of which a row was taken, before the present one.
         self._num_used = np.zeros(self.num_slots, np.int64)
@@ -143,17 +143,17 @@ class SlotTable:
     def _open(self, lease: Lease, slots: np.ndarray) -> Group:
         if lease.played_from:
             # A row that was accepted but not taken is sent again.
-            self.last_step_type[slots] = self.acted_step_type[slots]
+            last_step_type = self.acted_step_type[slots].tobytes()
         else:
             self.cut.extend(self._streams(slots[self._is_resting[slots]]).tolist())
             self._num_used[slots] += self.rows[slots] > 0
             self.epochs[slots] += 1
             self.rows[slots] = 0
             # A stream begins as if an episode had just ended: its first row must be FIRST.
-            self.last_step_type[slots] = StepType.LAST
+            last_step_type = bytes([StepType.LAST]) * len(slots)
         streams = self._streams(slots)
         is_evaluation = bool(slots[0] >= self.num_training)
-        return Group(lease, len(lease.groups), slots, streams, is_evaluation)
+        return Group(lease, len(lease.groups), slots, streams, is_evaluation, last_step_type)
 
     def seeds(self, group: Group, *, is_lock_step: bool = False) -> list[int]:
         """A seed below 2^31 per environment of the group, never given before in this run.

@@ -175,18 +175,18 @@ def _check_steps(step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray
     if unknown := kinds.translate(None, _STEP_TYPES):
         raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
     _check_finite("reward", reward)
-    if StepType.FIRST in kinds and reward[step_type == StepType.FIRST].any():
+    if StepType.FIRST in kinds and reward[step_type == StepType.FIRST.value].any():
         raise WireError("expected reward 0 on FIRST, got another")
     if discount.tobytes() == _ONE * len(discount):
         return
-    is_terminated = (discount == 0) & (step_type == StepType.LAST)
+    is_terminated = (discount == 0) & (step_type == StepType.LAST.value)
     if not ((discount == 1) | is_terminated).all():
         raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
 
 
 def _check_finite(path: str, leaf: np.ndarray) -> None:
     is_finite = np.isfinite(leaf)
-    if not np.logical_and.reduce(is_finite, axis=None):
+    if 0 in is_finite.tobytes():
         position = tuple(np.argwhere(~is_finite)[0].tolist())
         raise WireError(
             f"expected finite numbers in {path}, got {leaf[position]} at {list(position)}"

@@ -19,7 +19,7 @@ def _ladder(num_training: int = 8, num_evaluation: int = 3) -> BatchLadder:
 
 def _pending(slots: list[int]) -> Pending:
     lease, rows = Lease(1, 1, "peer", 0), len(slots)
-    group = Group(lease, 0, np.array(slots, np.int32), np.array(slots, np.int64), False)
+    group = Group(lease, 0, np.array(slots, np.int32), np.array(slots, np.int64), False, b"")
     marks = np.array(slots)
     observation = {
         "image": np.full((rows, 2, 2), marks[:, None, None], np.uint8),

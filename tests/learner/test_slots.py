@@ -155,10 +155,8 @@ def test_a_new_lease_starts_a_page_and_an_episode() -> None:
     table = _table(3, 0)
     lease = table.lease(3, 1, "peer")
     table.rows[:] = 5
-    table.last_step_type[:] = StepType.MID
+    table.acted_step_type[:] = StepType.MID
     table.end(lease)
-    table.lease(2, 1, "peer")
+    (group,) = table.lease(2, 1, "peer").groups
     np.testing.assert_array_equal(table.rows, [0, 0, 5])
-    np.testing.assert_array_equal(
-        table.last_step_type, [StepType.LAST, StepType.LAST, StepType.MID]
-    )
+    assert group.last_step_type == bytes([StepType.LAST, StepType.LAST])

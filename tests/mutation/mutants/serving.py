@@ -61,8 +61,8 @@ MUTANTS = (
     Mutant(
         "first_not_checked",
         _SERVING,
-        "        if wrong.size:\n",
-        "        if wrong.size > len(group.slots):\n",
+        "        if is_first != is_due:\n",
+        "        if len(is_first) != len(is_due):\n",
         "A stream may go from LAST to MID, or begin anew in an episode.",
         "LAST is followed by FIRST (DESIGN 4)",
     ),
@@ -77,12 +77,8 @@ MUTANTS = (
     Mutant(
         "positions_one_row_late",
         _SERVING,
-        """        positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
-        self.slots.rows[slots] += 1
-""",
-        """        self.slots.rows[slots] += 1
-        positions = (self.slots.rows[slots] % self.page_steps).astype(np.int32)
-""",
+        "positions = (rows_before % self.page_steps).astype(np.int32)",
+        "positions = ((rows_before + 1) % self.page_steps).astype(np.int32)",
         "The first row of a stream is written as the second of its page.",
         "a new lease starts a new page (DESIGN 5)",
     ),
@@ -118,8 +114,8 @@ MUTANTS = (
     Mutant(
         "reconnect_without_first",
         _SLOTS,
-        "        self.last_step_type[slots] = StepType.LAST\n",
-        "",
+        "last_step_type = bytes([StepType.LAST]) * len(slots)",
+        "last_step_type = self.acted_step_type[slots].tobytes()",
         "A new lease need not begin with FIRST.",
         "the next occupant's first step is FIRST (DESIGN 4)",
     ),
@@ -198,8 +194,8 @@ MUTANTS = (
     Mutant(
         "first_rows_counted_as_steps",
         _ACTING,
-        "steps = int((step_type != StepType.FIRST).sum())",
-        "steps = int((step_type >= StepType.FIRST).sum())",
+        "steps = int(np.count_nonzero(step_type != StepType.FIRST.value))",
+        "steps = len(step_type)",
         "LAST to FIRST counts as an environment step.",
         "LAST to FIRST rows are not steps (DESIGN 7)",
     ),

@@ -1,5 +1,6 @@
 """Learning as one program per device: sample, loss, gradient, update and priority write-back."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -58,17 +59,6 @@ def build_learn_programs(
 ) -> LearnPrograms:
     """Builds the per-device functions; `learn` runs under a mapped axis called AXIS."""
 
-    def init(key: Array) -> LearnerState:
-        params_key, key = jax.random.split(key)
-        params = agent.init(params_key)
-        return LearnerState(
-            params=params,
-            target=agent.init_target(params),
-            optimizer=agent.optimizer.init(params),
-            updates=jnp.zeros((), jnp.int32),
-            key=key,
-        )
-
     def learn(
         state: LearnerState, memory: ReplayState, is_enabled: Array
     ) -> tuple[LearnerState, ReplayState, Scalars]:
@@ -108,7 +98,19 @@ def build_learn_programs(
         )
         return new_state, new_memory, metrics
 
-    return LearnPrograms(init, replay.insert, learn)
+    return LearnPrograms(functools.partial(_init, agent), replay.insert, learn)
+
+
+def _init(agent: Agent, key: Array) -> LearnerState:
+    params_key, key = jax.random.split(key)
+    params = agent.init(params_key)
+    return LearnerState(
+        params=params,
+        target=agent.init_target(params),
+        optimizer=agent.optimizer.init(params),
+        updates=jnp.zeros((), jnp.int32),
+        key=key,
+    )
 
 
 def _apply(agent: Agent, state: LearnerState, gradients: Tree) -> LearnerState:

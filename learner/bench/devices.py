@@ -39,15 +39,17 @@ def subject() -> Subject:
 def main() -> None:
     """Answers until stdin ends."""
     options = parse_flags(DevicesOptions, sys.argv[1:], prog="devices")
-    tune_process(keeps_freed_memory=False)
+    cartpole = subject()
+    learning = cartpole.config.learning
+    tune_process(keeps_freed_memory=learning.keep_freed_memory)
     learner = BareLearner(
-        subject(),
+        cartpole,
         pages_per_insert=_PAGES_PER_INSERT * options.devices,
         num_devices=options.devices,
     )
     learner.fill()
     learner.learn()
-    amount = options.devices * subject().config.learning.batch_sequences
+    amount = options.devices * learning.batch_sequences
 
     def update() -> int:
         learner.learn()

@@ -6,6 +6,7 @@ its own threads still take of the CPU is measured too.
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from learner.bench.bare_learner import BareLearner
 from learner.bench.row import Row, conditions
 from learner.bench.subjects import Subject
 from learner.bench.system import System
-from seedrl.config import LaunchConfig
+from seedrl.config import Config, LaunchConfig
 
 _PAGES_PER_INSERT = 16
 _LEARNING_BOUND = 1_000.0
@@ -41,6 +42,21 @@ def run(pace: Pace) -> Iterator[Row]:
         yield from own_process.rows(subject.config, rows, subject, pace)
 
 
+class _Measured(NamedTuple):
+    """A value a round.
+
+    Attributes:
+      system, bare: updates/s.
+      products: FLOP/s of a large matrix product.
+      steps: steps/s beside the system's updates.
+    """
+
+    system: tuple[float, ...]
+    bare: tuple[float, ...]
+    products: tuple[float, ...]
+    steps: tuple[float, ...]
+
+
 def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
     """Updates a second beside the bare update's, and the bare update's FLOP/s beside the peak."""
     learning = dataclasses.replace(subject.config.learning, replay_ratio=_LEARNING_BOUND)
@@ -48,6 +64,37 @@ def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
     learner = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
     learner.fill()
     learner.learn()
+    measured = _measured(config, learner, pace)
+    described = conditions(
+        config,
+        batch=f"{learning.batch_sequences} sequences",
+        messages=f"{config.launch.envs_per_server // config.launch.groups} environments each",
+        environments=f"{config.launch.env_servers} x {config.launch.envs_per_server} "
+        f"{subject.name}",
+    )
+    yield Row(
+        name=f"learner: {subject.name}, updates",
+        unit="updates/s",
+        limit_name="bare update",
+        ours=measured.system,
+        limits=measured.bare,
+        target=0.95,
+        conditions=described,
+        details={"steps/s beside": spread(measured.steps).median},
+    )
+    flops = learner.flops_per_update
+    yield Row(
+        name=f"learner: {subject.name}, the update's products",
+        unit="FLOP/s",
+        limit_name=f"product of two matrices of {_MATRIX:,}",
+        ours=tuple(flops * updates for updates in measured.bare),
+        limits=measured.products,
+        conditions=described,
+        details={"FLOP of an update": flops},
+    )
+
+
+def _measured(config: Config, learner: BareLearner, pace: Pace) -> _Measured:
     product = _matrix_product()
 
     def update() -> int:
@@ -70,32 +117,11 @@ def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
             },
             pace.rounds,
         )
-    described = conditions(
-        config,
-        batch=f"{learning.batch_sequences} sequences",
-        messages=f"{config.launch.envs_per_server // config.launch.groups} environments each",
-        environments=f"{config.launch.env_servers} x {config.launch.envs_per_server} "
-        f"{subject.name}",
-    )
-    yield Row(
-        name=f"learner: {subject.name}, updates",
-        unit="updates/s",
-        limit_name="bare update",
-        ours=results["system"],
-        limits=results["update"],
-        target=0.95,
-        conditions=described,
-        details={"steps/s beside": spread([i.steps / i.seconds for i in intervals]).median},
-    )
-    flops = learner.flops_per_update
-    yield Row(
-        name=f"learner: {subject.name}, the update's products",
-        unit="FLOP/s",
-        limit_name=f"product of two matrices of {_MATRIX:,}",
-        ours=tuple(flops * updates for updates in results["update"]),
-        limits=tuple(results["product"]),
-        conditions=described,
-        details={"FLOP of an update": flops},
+    return _Measured(
+        results["system"],
+        results["update"],
+        results["product"],
+        tuple(interval.steps / interval.seconds for interval in intervals),
     )
 
 

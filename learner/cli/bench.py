@@ -60,6 +60,7 @@ def run(argv: Sequence[str]) -> int:
     from learner.bench.alternation import Pace
     from learner.process import tune_process
 
+    # What has no process of its own (`own_process`) moves images; the rest is tuned by its config.
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     rows: list[Row] = []
@@ -79,7 +80,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def measure(name: str, pace: "Pace") -> Iterator["Row"]:
-    """The rows of one benchmark, each as soon as it is known."""
+    """The rows of one benchmark, each as soon as it is known; those of one configuration at once if
+    they are measured in a process of their own."""
     module = importlib.import_module(f"learner.bench.{name}")
     rows: Iterator[Row] = module.run(pace)
     return rows

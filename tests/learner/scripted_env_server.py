@@ -3,7 +3,6 @@
 import contextlib
 import queue
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -123,12 +122,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.leave()
 
 

@@ -26,6 +26,25 @@ def process() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+@pytest.mark.parametrize("keeps_freed_memory", [True, False])
+@pytest.mark.usefixtures("process")
+def test_the_config_says_whether_freed_memory_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_freed_memory: bool
+) -> None:
+    class TunedError(Exception):
+        """Nothing after it is of interest here."""
+
+    def tune_process(**settings: bool) -> None:
+        raise TunedError(settings)
+
+    monkeypatch.setattr("learner.run.tune_process", tune_process)
+    config = config_file.load("cartpole_r2d2")
+    learning = dataclasses.replace(config.learning, keep_freed_memory=keeps_freed_memory)
+    with pytest.raises(TunedError) as caught:
+        train(dataclasses.replace(config, learning=learning), workdir=tmp_path)
+    assert caught.value.args == ({"keeps_freed_memory": keeps_freed_memory},)
+
+
 @pytest.mark.parametrize(("resumed", "expected"), [(True, 30.0), (False, 0.0)])
 def test_the_time_of_a_run_goes_on_when_it_is_resumed(
     tmp_path: Path, resumed: bool, expected: float

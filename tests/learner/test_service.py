@@ -1,8 +1,6 @@
-"""The real service over real gRPC; the env server is a script."""
+"""Steps, actions and the end of the real service over real gRPC, or over a link."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import numpy as np
@@ -11,13 +9,7 @@ import pytest
 from learner.address import AddressLock
 from learner.service import Service
 from seedrl.errors import AddressInUseError
-from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.framing import (
-    ActionsPayload,
-    StepPayload,
-    ToLearner,
-)
+from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.payload import unpack_actions
 from tests.learner.scripted_env_server import (
     FIRST,
@@ -26,51 +18,13 @@ from tests.learner.scripted_env_server import (
     SECONDS,
     SPEC,
     Client,
-    hello,
     next_batch,
-    ready,
-    served,
     service_at,
     wait_for,
     wait_until_free,
 )
 
-
-@pytest.fixture(autouse=True, params=["stream", "link"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything holds whichever way messages take."""
-    monkeypatch.setattr(Client, "offers_link", request.param == "link")
-
-
-@pytest.fixture(params=["unix", "tcp"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    with served(f"unix:{tmp_path}/socket" if request.param == "unix" else "127.0.0.1:0") as service:
-        yield service
-
-
-@pytest.fixture
-def unix_service(tmp_path: Path) -> Iterator[Service]:
-    with served(f"unix:{tmp_path}/socket") as service:
-        yield service
-
-
-def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> None:
-    with Client(service.address) as client:
-        client.send(hello(num_envs=6, num_groups=2))
-        assign = client.receive().assign
-        built = assign.environment
-        assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
-        assert (list(built.wrappers), built.vectorization) == (["m:w"], "sync")
-        assert [list(group.slots) for group in assign.groups] == [[0, 1], [2, 3], [4, 5]]
-        assert [group.evaluation for group in assign.groups] == [False, False, True]
-        seeds = [seed for group in assign.groups for seed in group.seeds]
-        assert len(set(seeds)) == 6
-        assert max(seeds) < 2**31
-        assert service.lobby.wait_for_spec(0.0) is None
-        client.send(ready())
-        assert service.lobby.wait_for_spec(SECONDS) == SPEC
-        assert service.lobby.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
-        assert service.lobby.live_slots(evaluation=True).tolist() == [4, 5]
+pytestmark = pytest.mark.usefixtures("way")
 
 
 def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) -> None:
@@ -100,195 +54,6 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
         assert isinstance(client.receive(), ActionsPayload)
     ledger = service.lobby.ledger()
     assert (ledger["accepted"], ledger["answered"], ledger["completed"]) == (18, 18, 16)
-
-
-def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
-    with Client(service.address) as client:
-        client.send(hello(major=version.MAJOR + 1))
-        code, details = client.end()
-    assert code == grpc.StatusCode.FAILED_PRECONDITION
-    assert f"expected wire version {version.MAJOR}.x, got {version.MAJOR + 1}." in details
-    wait_until_free(service, 6)
-
-
-def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
-    service = unix_service
-    other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
-    with Client(service.address) as first, Client(service.address) as second:
-        first.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) == SPEC
-        second.send(hello())
-        second.receive()
-        second.send(ready(other))
-        code, details = second.end()
-        assert code == grpc.StatusCode.FAILED_PRECONDITION
-        assert details == (
-            "this environment differs from the one that the learner trains on: "
-            "observation.a: expected float32[2], got float32[3]; "
-            "observation.b: expected uint8[], got nothing; "
-            "observation.c: expected nothing, got int8[]; "
-            "num_actions: expected 3, got 4"
-        )
-        wait_until_free(service, 4)
-        assert service.lobby.wait_for_spec(0.0) == SPEC
-
-
-def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    spec = EnvSpec(ArraySpec((9,), "uint8"), num_actions=3)
-    service = service_at(f"unix:{tmp_path}/socket", spec=spec)
-    with Client(service.start()) as client:
-        client.shake_hands()
-        code, details = client.end()
-    assert not service.lobby.wait_for_agreement(SECONDS)
-    service.stop(grace_seconds=0.0)
-    assert code == grpc.StatusCode.FAILED_PRECONDITION
-    assert "observation: expected uint8[9], got nothing" in details
-    refusal = service.lobby.refusal
-    assert refusal is not None
-    assert refusal.startswith("env server h:7 has another environment than the checkpoint: observ")
-    assert refusal.endswith("; restore the config or start a new workdir")
-    # Whoever waits for the spec tells it: it must not be said twice.
-    assert caplog.records == []
-
-
-def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
-    service = service_at(f"unix:{tmp_path}/socket", spec=SPEC)
-    with Client(service.start()) as client:
-        assert service.lobby.wait_for_spec(0.0) == SPEC
-        assert not service.lobby.wait_for_agreement(0.0)
-        client.shake_hands()
-        assert service.lobby.wait_for_agreement(SECONDS)
-    assert service.lobby.refusal is None
-    service.stop(grace_seconds=0.0)
-
-
-def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:
-    service = unix_service
-    assert service.lobby.refusal is None
-    with Client(service.address) as client:
-        client.send(hello())
-        client.receive()
-        refusal = seedrl_pb2.Refusal(reason="no such environment")
-        client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
-        assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
-    assert service.lobby.wait_for_spec(SECONDS) is None
-    assert service.lobby.refusal == "env server h:7 refuses: no such environment"
-    wait_until_free(service, 6)
-
-
-def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
-    service = unix_service
-    with Client(service.address) as first:
-        first.shake_hands(num_envs=100)
-        assert sum(len(group.slots) for group in first.groups) == 6
-        clients = [Client(service.address) for _ in range(5)]
-        for client in clients:
-            client.send(hello())
-        ends = [client.end() for client in clients]
-        for client in clients:
-            client.leave()
-    assert ends == [(grpc.StatusCode.RESOURCE_EXHAUSTED, "all 6 slots are leased")] * 5
-
-
-def _garbage(client: Client) -> None:
-    client.send(StepPayload(b"x" * 40))
-
-
-def _wrong_group(client: Client) -> None:
-    client.groups = [*client.groups, client.groups[0]]
-    client.step(0, FIRST, group=1)
-
-
-def _wrong_sequence(client: Client) -> None:
-    client.step(5, FIRST)
-
-
-def _not_first(client: Client) -> None:
-    client.step(0, MID)
-
-
-def _two_in_flight(client: Client) -> None:
-    client.step(0, FIRST)
-    client.step(1, MID)
-
-
-def _not_finite(client: Client) -> None:
-    client.step(0, FIRST, mark=float("nan"))
-
-
-def _hello_again(client: Client) -> None:
-    client.send(hello())
-
-
-@pytest.mark.parametrize(
-    ("break_a_rule", "message"),
-    [
-        (_garbage, "expected group < 1, got"),
-        (_wrong_group, "expected group < 1, got 1"),
-        (_wrong_sequence, "expected sequence 0, got 5"),
-        (_not_first, "expected FIRST, got MID"),
-        (_two_in_flight, "got a second step in flight"),
-        (_not_finite, "expected finite numbers in observation.a"),
-        (_hello_again, "expected step, got hello"),
-    ],
-)
-def test_a_bad_message_ends_its_own_stream_and_no_other(
-    unix_service: Service, break_a_rule: Any, message: str
-) -> None:
-    service = unix_service
-    with Client(service.address) as good, Client(service.address) as bad:
-        good.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) is not None
-        bad.shake_hands()
-        break_a_rule(bad)
-        code, details = bad.end()
-        assert code == grpc.StatusCode.INVALID_ARGUMENT
-        assert message in details
-        wait_until_free(service, 4)
-        good.step(0, FIRST)
-        batch = next_batch(service)
-        assert batch.slots.tolist() == list(good.groups[0].slots)
-        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
-        assert isinstance(good.receive(), ActionsPayload)
-
-
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [
-        ([ready()], "expected hello, got ready"),
-        ([hello(num_envs=0)], "expected num_envs >= 1, got 0"),
-        ([StepPayload(b"")], "expected hello, got step"),
-    ],
-)
-def test_a_stream_begins_with_hello(
-    unix_service: Service, messages: list[ToLearner], expected: str
-) -> None:
-    with Client(unix_service.address) as client:
-        for message in messages:
-            client.send(message)
-        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
-
-
-def test_a_step_must_not_come_before_ready(unix_service: Service) -> None:
-    with Client(unix_service.address) as client:
-        client.send(hello())
-        client.groups = list(client.receive().assign.groups)
-        client.step(0, FIRST)
-        expected = "expected ready or refusal, got step"
-        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
-
-
-def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None:
-    with Client(unix_service.address) as client:
-        client.send(hello())
-        client.receive()
-        client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec="{}")))
-        code, details = client.end()
-    assert code == grpc.StatusCode.INVALID_ARGUMENT
-    assert "expected an env spec in JSON, got '{}'" in details
-    assert unix_service.lobby.wait_for_spec(0.0) is None
 
 
 def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> None:

@@ -1,8 +1,6 @@
-"""What only a link can do to the service; all else is in test_service."""
+"""What only a link can do to the service; all else is in test_service*."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,15 +17,8 @@ from tests.learner.scripted_env_server import (
     Client,
     next_batch,
     ready,
-    served,
     wait_until_free,
 )
-
-
-@pytest.fixture
-def unix_service(tmp_path: Path) -> Iterator[Service]:
-    with served(f"unix:{tmp_path}/socket") as service:
-        yield service
 
 
 def _linked(service: Service, monkeypatch: pytest.MonkeyPatch) -> Client:

@@ -1,4 +1,4 @@
-"""Streams of env servers that play a recording; everything else of a stream is in test_service."""
+"""Streams of env servers that play a recording; everything else of a stream is in test_service*."""
 
 import queue
 

@@ -18,6 +18,8 @@ TESTS = (
     "tests/learner/test_lock_step.py",
     "tests/learner/test_stream.py",
     "tests/learner/test_service.py",
+    "tests/learner/test_service_handshake.py",
+    "tests/learner/test_service_bad_messages.py",
     "tests/learner/test_service_links.py",
     "tests/learner/test_outbox.py",
     "tests/learner/test_act_step.py",

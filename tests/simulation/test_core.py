@@ -14,7 +14,7 @@ from tests.simulation.world import World
 
 
 def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
-    found = sweep(range(300), CoreLearner)
+    found = sweep(range(200), CoreLearner)
     assert found.broken == {}
     # Everything that can happen to a row has happened to some.
     for account in ("lost", "fenced", "duplicate", "struck", "discarded", "evaluation", "stored"):
@@ -36,7 +36,7 @@ def test_a_seed_is_a_history() -> None:
     "bug", ["stores the carry burn-in steps late", "resets the carry one step late"]
 )
 def test_the_oracle_sees_a_wrong_carry_on_every_seed(bug: Bug) -> None:
-    seeds = range(40)
+    seeds = range(20)
     found = sweep(seeds, functools.partial(CoreLearner, bug=bug))
     assert list(found.broken) == list(seeds)
 

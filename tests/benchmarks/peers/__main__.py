@@ -60,6 +60,7 @@ def main() -> int:
     unknown = sorted(set(options.names) - set(PEERS))
     if unknown or not options.names:
         raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
+    # For the replays, which move images; whole systems are measured in processes of their own.
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     earlier = None

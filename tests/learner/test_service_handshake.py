@@ -1,0 +1,130 @@
+"""Who is let in by the real service over real gRPC, or over a link, and who is refused."""
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from learner.service import Service
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.wire import seedrl_pb2, version
+from tests.learner.scripted_env_server import (
+    SECONDS,
+    SPEC,
+    Client,
+    hello,
+    ready,
+    service_at,
+    wait_until_free,
+)
+
+pytestmark = pytest.mark.usefixtures("way")
+
+
+def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> None:
+    with Client(service.address) as client:
+        client.send(hello(num_envs=6, num_groups=2))
+        assign = client.receive().assign
+        built = assign.environment
+        assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
+        assert (list(built.wrappers), built.vectorization) == (["m:w"], "sync")
+        assert [list(group.slots) for group in assign.groups] == [[0, 1], [2, 3], [4, 5]]
+        assert [group.evaluation for group in assign.groups] == [False, False, True]
+        seeds = [seed for group in assign.groups for seed in group.seeds]
+        assert len(set(seeds)) == 6
+        assert max(seeds) < 2**31
+        assert service.lobby.wait_for_spec(0.0) is None
+        client.send(ready())
+        assert service.lobby.wait_for_spec(SECONDS) == SPEC
+        assert service.lobby.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
+        assert service.lobby.live_slots(evaluation=True).tolist() == [4, 5]
+
+
+def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
+    with Client(service.address) as client:
+        client.send(hello(major=version.MAJOR + 1))
+        code, details = client.end()
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert f"expected wire version {version.MAJOR}.x, got {version.MAJOR + 1}." in details
+    wait_until_free(service, 6)
+
+
+def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
+    service = unix_service
+    other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
+    with Client(service.address) as first, Client(service.address) as second:
+        first.shake_hands()
+        assert service.lobby.wait_for_spec(SECONDS) == SPEC
+        second.send(hello())
+        second.receive()
+        second.send(ready(other))
+        code, details = second.end()
+        assert code == grpc.StatusCode.FAILED_PRECONDITION
+        assert details == (
+            "this environment differs from the one that the learner trains on: "
+            "observation.a: expected float32[2], got float32[3]; "
+            "observation.b: expected uint8[], got nothing; "
+            "observation.c: expected nothing, got int8[]; "
+            "num_actions: expected 3, got 4"
+        )
+        wait_until_free(service, 4)
+        assert service.lobby.wait_for_spec(0.0) == SPEC
+
+
+def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = EnvSpec(ArraySpec((9,), "uint8"), num_actions=3)
+    service = service_at(f"unix:{tmp_path}/socket", spec=spec)
+    with Client(service.start()) as client:
+        client.shake_hands()
+        code, details = client.end()
+    assert not service.lobby.wait_for_agreement(SECONDS)
+    service.stop(grace_seconds=0.0)
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert "observation: expected uint8[9], got nothing" in details
+    refusal = service.lobby.refusal
+    assert refusal is not None
+    assert refusal.startswith("env server h:7 has another environment than the checkpoint: observ")
+    assert refusal.endswith("; restore the config or start a new workdir")
+    # Whoever waits for the spec tells it: it must not be said twice.
+    assert caplog.records == []
+
+
+def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
+    service = service_at(f"unix:{tmp_path}/socket", spec=SPEC)
+    with Client(service.start()) as client:
+        assert service.lobby.wait_for_spec(0.0) == SPEC
+        assert not service.lobby.wait_for_agreement(0.0)
+        client.shake_hands()
+        assert service.lobby.wait_for_agreement(SECONDS)
+    assert service.lobby.refusal is None
+    service.stop(grace_seconds=0.0)
+
+
+def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:
+    service = unix_service
+    assert service.lobby.refusal is None
+    with Client(service.address) as client:
+        client.send(hello())
+        client.receive()
+        refusal = seedrl_pb2.Refusal(reason="no such environment")
+        client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
+        assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
+    assert service.lobby.wait_for_spec(SECONDS) is None
+    assert service.lobby.refusal == "env server h:7 refuses: no such environment"
+    wait_until_free(service, 6)
+
+
+def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as first:
+        first.shake_hands(num_envs=100)
+        assert sum(len(group.slots) for group in first.groups) == 6
+        clients = [Client(service.address) for _ in range(5)]
+        for client in clients:
+            client.send(hello())
+        ends = [client.end() for client in clients]
+        for client in clients:
+            client.leave()
+    assert ends == [(grpc.StatusCode.RESOURCE_EXHAUSTED, "all 6 slots are leased")] * 5

@@ -1,7 +1,7 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,9 +18,21 @@ from learner.sharding import MappedPrograms, publish
 from learner.snapshots import Snapshot, Snapshots
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
-from seedrl.types import Page
+from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
+
+
+class _Update(NamedTuple):
+    """An update that may still be computed.
+
+    Attributes:
+      numbers: what it says of itself.
+      params: a copy of the parameters after it, if they are to be published; one tree or none.
+    """
+
+    numbers: Scalars
+    params: tuple[Tree, ...]
 
 
 class Learning:
@@ -70,7 +82,7 @@ class Learning:
         self._metrics = metrics
         self._acting_device = acting_device
         self._publish_every = publish_every_updates
-        self._in_flight: Scalars | None = None
+        self._in_flight: _Update | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
         self._shapes = jax.tree.map(_shape, (state, replay))
         self.snapshots = Snapshots(self.final_snapshot)
@@ -184,10 +196,14 @@ class Learning:
         return InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
 
     def _learn(self) -> None:
-        self._state, self._replay, self._in_flight = self._programs.learn(
+        self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, np.bool_(True)
         )
         self.updates += 1
+        # Asked for now, while the update is computed, the copy costs no time between two updates.
+        is_published = self.updates % self._publish_every == 0
+        params = [publish(self._state.params, self._acting_device)] if is_published else []
+        self._in_flight = _Update(numbers, tuple(params))
         self._learned_version.put(self.updates)
         self._limiter.trained()
         self._metrics.count("updates", 1)
@@ -200,22 +216,17 @@ class Learning:
         """
         if self._in_flight is None:
             return
-        self._observe(self._in_flight.fetch())
-        self._in_flight = None
+        update, self._in_flight = self._in_flight, None
+        self._observe(update.numbers.fetch())
         self._learned_version.put(self.updates)
-        if self.updates % self._publish_every == 0:
-            self._publish()
+        for params in update.params:
+            self._params.put(FrozenParams(params, self.updates))
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         # The device does not count an update that it skipped; versions must be the device's.
         self.updates -= int(numbers["skipped_updates"])
         for name, number in numbers.items():
             self._metrics.observe(name, number)
-
-    def _publish(self) -> None:
-        self._params.put(
-            FrozenParams(publish(self._state.params, self._acting_device), self.updates)
-        )
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""

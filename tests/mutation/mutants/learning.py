@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         "published_under_old_version",
         _LEARNING,
-        "publish(self._state.params, self._acting_device), self.updates",
-        "publish(self._state.params, self._acting_device), self.updates - 1",
+        "FrozenParams(params, self.updates)",
+        "FrozenParams(params, self.updates - 1)",
         "Parameters are published under the number of the ones before.",
         "a stored step carries the version that acted (DESIGN 4)",
     ),

@@ -219,8 +219,10 @@ class Learning:
         update, self._in_flight = self._in_flight, None
         self._observe(update.numbers.fetch())
         self._learned_version.put(self.updates)
-        for params in update.params:
-            self._params.put(FrozenParams(params, self.updates))
+        # A skipped update brings the count back to where nothing is to be published.
+        if self.updates % self._publish_every == 0:
+            for params in update.params:
+                self._params.put(FrozenParams(params, self.updates))
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         # The device does not count an update that it skipped; versions must be the device's.

@@ -1,22 +1,24 @@
 """Scaling: env servers that sleep, from few to many, against as many times what one could do."""
 
+import contextlib
 import dataclasses
+import functools
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from learner.bench import own_process
-from learner.bench.alternation import Pace, spread
+from learner.bench.alternation import Pace, alternate, spread
 from learner.bench.machine import num_cores
 from learner.bench.null_agent import NullAgentConfig
 from learner.bench.row import Row, conditions
 from learner.bench.subjects import ENDLESS
-from learner.bench.system import System
+from learner.bench.system import Interval, System
 from learner.cli import fleet
 from learner.cli.child import Command
 from learner.cli.fleet import Fleet
@@ -53,11 +55,24 @@ def run(pace: Pace) -> Iterator[Row]:
 
 
 def rows_of(load: Load, pace: Pace) -> Iterator[Row]:
-    """A row for each number of env servers, and that of the knee."""
-    rows: dict[int, Row] = {}
-    for env_servers in load.env_servers:
-        rows[env_servers] = row(load, env_servers, pace)
-        yield rows[env_servers]
+    """A row for each number of env servers, and that of the knee.
+
+    Measured in turn, as the knee compares them: a machine may be half as fast for a minute.
+    """
+    intervals: dict[int, list[Interval]] = {number: [] for number in load.env_servers}
+    with contextlib.ExitStack() as stack:
+        systems = {
+            number: stack.enter_context(System(_config(load, number), commands=crowd_commands))
+            for number in load.env_servers
+        }
+
+        def measure(number: int) -> float:
+            intervals[number].append(systems[number].run(pace.seconds))
+            return intervals[number][-1].seconds
+
+        alternate({str(n): functools.partial(measure, n) for n in systems}, pace.rounds)
+    rows = {number: _row(load, number, intervals[number]) for number in load.env_servers}
+    yield from rows.values()
     yield from knee(load, rows)
 
 
@@ -92,11 +107,9 @@ def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:
     )
 
 
-def row(load: Load, env_servers: int, pace: Pace) -> Row:
+def _row(load: Load, env_servers: int, intervals: Sequence[Interval]) -> Row:
     """So many env servers of this load, of which nobody learns."""
     config = _config(load, env_servers)
-    with System(config, commands=crowd_commands) as system:
-        intervals = [system.run(pace.seconds) for _ in range(pace.rounds)]
     rates = tuple(interval.steps / interval.seconds for interval in intervals)
     cpu_seconds = spread([interval.cpu_seconds / interval.steps for interval in intervals]).median
     linear = env_servers * load.num_envs / load.step_seconds

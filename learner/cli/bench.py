@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     from learner.bench.alternation import Pace
     from learner.process import tune_process
 
-    # What has no process of its own (`own_process`) moves images; the rest is tuned by its config.
+    # For images, which most of what is measured in this very process moves; see `own_process`.
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     rows: list[Row] = []

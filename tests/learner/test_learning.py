@@ -33,7 +33,11 @@ class Metrics:
 
 
 def _learning(
-    skips: list[float], params: Mailbox[FrozenParams], *, is_ready: bool = True
+    skips: list[float],
+    params: Mailbox[FrozenParams],
+    *,
+    is_ready: bool = True,
+    publish_every_updates: int = 1,
 ) -> tuple[Learning, Metrics]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
@@ -63,7 +67,7 @@ def _learning(
         limiter=limiter,
         pages=Channel(1),
         acting_device=jax.local_devices()[0],
-        publish_every_updates=1,
+        publish_every_updates=publish_every_updates,
         **fakes,
     ), metrics
 
@@ -83,6 +87,20 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert int(learning._state.updates) == 7 + skips.count(0.0)
     assert learning.updates == int(learning._state.updates)
     assert params.get().version == learning.updates
+
+
+def test_only_every_nth_update_that_counts_is_published() -> None:
+    params = Mailbox(FrozenParams((), 7))
+    skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
+    learning, _ = _learning(skips, params, publish_every_updates=2)
+    published = [params.get()]
+    for _ in skips:
+        assert learning.run_once()
+        learning.settle()
+        if params.get() is not published[-1]:
+            published.append(params.get())
+    assert learning.updates == 11
+    assert [each.version for each in published] == [7, 8, 10]
 
 
 def test_once_settled_all_counts_are_the_devices() -> None:

@@ -17,7 +17,7 @@ from seedrl.config import EnvironmentConfig
 def test_env_servers_of_one_process_have_connections_of_their_own() -> None:
     # One more than the streams that the learner allows on a connection.
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(17,), target=0.5)
-    row = scaling.row(load, 17, Pace(rounds=2, seconds=0.1))
+    (row,) = scaling.rows_of(load, Pace(rounds=2, seconds=0.1))
     assert row.name == "scaling: 17 x 2, 10 ms a step"
     # Each of 34 environments makes 100 steps a second at most.
     assert row.limits == (3400.0, 3400.0)

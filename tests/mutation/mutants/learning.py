@@ -104,6 +104,14 @@ MUTANTS = (
         "a stored step carries the version that acted (DESIGN 4)",
     ),
     Mutant(
+        "published_off_schedule",
+        _LEARNING,
+        "        if self.updates % self._publish_every == 0:\n",
+        "        if True:\n",
+        "After a skipped update, parameters are published that are not due.",
+        "acting sees every nth version only (DESIGN 7)",
+    ),
+    Mutant(
         "skipped_update_counted",
         _LEARNING,
         '        self.updates -= int(numbers["skipped_updates"])\n',

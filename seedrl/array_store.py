@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
 from seedrl.errors import CheckpointError
 from seedrl.types import Tree
@@ -42,6 +41,10 @@ def write_tree(root: Path, tree: Tree) -> None:
     # Orbax refuses arrays without elements; their shapes say all that there is to say of them.
     filled = {name: array for name, array in arrays.items() if array.size}
     if filled:
+        # Not imported with this module: that takes a quarter of a second, in which a learner could
+        # begin to act. It saves for the first time when it is long under way.
+        import orbax.checkpoint as ocp
+
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
             checkpointer.save((root / "orbax").absolute(), args=ocp.args.PyTreeSave(filled))
 
@@ -70,6 +73,8 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
     arrays = {name: np.zeros(spec.shape, np.dtype(spec.dtype)) for name, spec in stored.items()}
     filled = {name: array for name, array in arrays.items() if array.size}
     if filled:
+        import orbax.checkpoint as ocp
+
         arguments = ocp.args.PyTreeRestore(
             item=filled,
             restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in filled},

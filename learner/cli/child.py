@@ -34,26 +34,37 @@ class Command(NamedTuple):
     ending: signal.Signals
 
 
+def start(command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Starts a process that gets `command.ending` when this one, or this thread, dies."""
+    ending = (str(os.getpid()), str(int(command.ending)))
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(command.log.open("ab")) if command.log else None
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", tie.__file__, *ending, *command.arguments],
+            env=dict(command.environment),
+            stdin=stdin,
+            stdout=log,
+            stderr=log,
+            # So that Ctrl-C reaches only this process, which decides what to do.
+            process_group=0,
+        )
+
+
 class Child:
     """Owns one process and its group. `on_exit(child, exit code)` is called by a thread of its own.
 
     The exit code of a process that was killed by signal n is 128 + n, as in a shell.
     """
 
-    def __init__(self, command: Command, on_exit: Callable[["Child", int], None]):
+    def __init__(
+        self,
+        command: Command,
+        on_exit: Callable[["Child", int], None],
+        process: subprocess.Popen[bytes] | None = None,
+    ):
+        """`process`: the command's, if it runs already."""
         self.command = command
-        ending = (str(os.getpid()), str(int(command.ending)))
-        with contextlib.ExitStack() as stack:
-            log = stack.enter_context(command.log.open("ab")) if command.log else None
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", tie.__file__, *ending, *command.arguments],
-                env=dict(command.environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # So that Ctrl-C reaches only this process, which decides what to do.
-                process_group=0,
-            )
+        self._process = start(command) if process is None else process
         self._watch = threading.Thread(target=self._wait, args=(on_exit,), daemon=True)
         self._watch.start()
 

@@ -1,8 +1,6 @@
 """`seedrl train CONFIG`: a learner and its env servers on this machine, supervised."""
 
 import contextlib
-import signal
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from pathlib import Path
 from learner.__main__ import LearnerOptions
 from learner.cli import fleet
 from learner.cli.arguments import parse
-from learner.cli.child import Command
+from learner.cli.early_learner import EarlyLearner
 from learner.cli.supervisor import Supervisor, forward_signals
 from seedrl.config import Config
 from seedrl.config_checks import check
@@ -47,25 +45,30 @@ class TrainOptions(LearnerOptions):
 
 def run(argv: Sequence[str]) -> int:
     """Trains until the run is over; returns its exit code."""
-    options, config = parse(TrainOptions, argv, prog=PROG)
-    config, planned = fleet.plan(
-        options.apply(config),
-        env_servers=options.env_servers,
-        envs_per_server=options.envs_per_server,
-        groups=options.groups,
-    )
-    check(config)
-    workdir = options.workdir or _new_workdir(argv[0], config)
     with contextlib.ExitStack() as stack:
+        early_learner = stack.enter_context(EarlyLearner())
+        options, config = parse(TrainOptions, argv, prog=PROG)
+        config, planned = fleet.plan(
+            options.apply(config),
+            env_servers=options.env_servers,
+            envs_per_server=options.envs_per_server,
+            groups=options.groups,
+        )
+        check(config)
+        workdir = options.workdir or _new_workdir(argv[0], config)
         if _chooses_address(argv):
             address = _reachable(config.serving.bind)
         else:
             address = stack.enter_context(fleet.socket_address())
-        learner = _learner_command(argv, config, workdir, address)
         env_servers = fleet.commands(
             planned, config.environment, address=address, logs=workdir / "logs"
         )
-        supervisor = Supervisor(env_servers, learner=learner, restarts=config.launch.restarts)
+        supervisor = Supervisor(
+            env_servers,
+            learner=early_learner.command,
+            learner_process=early_learner.begin(_learner_words(argv, config, workdir, address)),
+            restarts=config.launch.restarts,
+        )
         stack.enter_context(forward_signals(supervisor.signal))
         stack.enter_context(supervisor)
         return supervisor.wait()
@@ -88,7 +91,8 @@ def _reachable(bind: str) -> str:
     return bind
 
 
-def _learner_command(argv: Sequence[str], config: Config, workdir: Path, address: str) -> Command:
+def _learner_words(argv: Sequence[str], config: Config, workdir: Path, address: str) -> list[str]:
+    """What follows `python -m learner`."""
     launch = config.launch
     # Of a flag that is given twice the last one holds.
     settled = {
@@ -100,13 +104,7 @@ def _learner_command(argv: Sequence[str], config: Config, workdir: Path, address
         "--launch.groups": launch.groups,
     }
     flags = [word for name, value in settled.items() for word in (name, str(value))]
-    return Command(
-        name="learner",
-        arguments=(sys.executable, "-m", "learner", *_without_fleet_flags(argv), *flags),
-        environment=fleet.child_environment(),
-        log=None,
-        ending=signal.SIGUSR1,
-    )
+    return [*_without_fleet_flags(argv), *flags]
 
 
 def _without_fleet_flags(argv: Sequence[str]) -> list[str]:

@@ -13,17 +13,18 @@ from learner.cli.main import main
 # A stand-in for both programs: the real ones are trained with in tests/system.
 PROGRAM = """
 import json, os, pathlib, signal, sys
+words = sys.argv[1:] or json.loads(sys.stdin.readline())
 name = pathlib.Path(__file__).parent.name
 variables = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "PYTHONPATH")}
 with open(f"{name}_{os.getpid()}.json", "w") as file:
-    json.dump({"argv": sys.argv[1:], **variables}, file)
+    json.dump({"argv": words, **variables}, file)
 """
 # Ends when all env servers have told it through a pipe that they have written.
 LEARNER = (
     PROGRAM
     + """
 ready = open("ready", "r+b", buffering=0)
-number = int(sys.argv[len(sys.argv) - sys.argv[::-1].index("--launch.env-servers")])
+number = int(words[len(words) - words[::-1].index("--launch.env-servers")])
 while number: number -= len(ready.read(1))
 sys.exit(int(os.environ["LEARNER_CODE"]))
 """
@@ -39,11 +40,14 @@ signal.pause()
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, source in (("learner", LEARNER), ("envs_server", ENV_SERVER)):
+    for name, module, source in (
+        ("learner", "early", LEARNER),
+        ("envs_server", "__main__", ENV_SERVER),
+    ):
         (tmp_path / name).mkdir()
         # Without it the folder is no rival to an installed package of that name.
         (tmp_path / name / "__init__.py").touch()
-        (tmp_path / name / "__main__.py").write_text(source)
+        (tmp_path / name / f"{module}.py").write_text(source)
     os.mkfifo(tmp_path / "ready")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEARNER_CODE", "0")

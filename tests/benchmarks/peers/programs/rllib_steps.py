@@ -65,11 +65,11 @@ def configuration(command: dict[str, Any]) -> Any:
 
 
 def rate(algorithm: Any, seconds: float) -> float:
-    """Sampled environment steps a second, over whole iterations."""
-    before = sampled(algorithm.train())
+    """Sampled environment steps a second, over whole iterations: until some were sampled."""
+    before = after = sampled(algorithm.train())
     start = time.perf_counter()
     elapsed = 0.0
-    while elapsed < seconds:
+    while elapsed < seconds or after == before:
         after = sampled(algorithm.train())
         elapsed = time.perf_counter() - start
     return (after - before) / elapsed

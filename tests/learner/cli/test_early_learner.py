@@ -1,0 +1,47 @@
+"""The owner of a learner that waits for its command line; the learner is a stand-in."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from learner.cli.early_learner import EarlyLearner
+
+
+def _stand_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "learner").mkdir()
+    # Without it the folder is no rival to an installed package of that name.
+    (folder / "learner" / "__init__.py").touch()
+    (folder / "learner" / "early.py").write_text(source)
+    monkeypatch.chdir(folder)
+
+
+def test_it_gets_the_words_and_then_the_end_of_stdin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stand_in(tmp_path, "import sys; open('stdin', 'w').write(sys.stdin.read())", monkeypatch)
+    with EarlyLearner() as early_learner:
+        process = early_learner.begin(["config", "--flag", "two words"])
+    assert process.wait(30) == 0
+    assert json.loads((tmp_path / "stdin").read_text()) == ["config", "--flag", "two words"]
+
+
+def test_one_that_never_got_its_words_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stand_in(tmp_path, "import signal; signal.pause()", monkeypatch)
+    with EarlyLearner() as early_learner:
+        process = early_learner._process
+    assert process is not None
+    assert process.returncode == -9
+
+
+def test_the_exit_code_of_one_that_has_died_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stand_in(tmp_path, "raise SystemExit(5)", monkeypatch)
+    with EarlyLearner() as early_learner:
+        assert early_learner._process is not None
+        early_learner._process.wait(30)
+        process = early_learner.begin(["config"])
+    assert process.wait(30) == 5

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,8 +16,11 @@ from learner.cli.child import Command, start
 class EarlyLearner:
     """Imports in a process of its own what this one needs itself to read the config: jax, mostly.
 
-    One after the other, both took as long as all else before the first action. Owns the process
-    until `begin` hands it over; leaving kills it if that never came.
+    One after the other, both took as long as all else before the first action. Leaving kills the
+    process if it never got its command line; otherwise whoever supervises it ends it.
+
+    Attributes:
+      command, process: what runs.
     """
 
     def __init__(self) -> None:
@@ -27,21 +31,24 @@ class EarlyLearner:
             log=None,
             ending=signal.SIGUSR1,
         )
-        self._process: subprocess.Popen[bytes] | None = start(self.command, subprocess.PIPE)
+        self.process = start(self.command, subprocess.PIPE)
+        self._has_begun = False
 
-    def begin(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Gives it the words of its command line; whoever takes the process ends it. Once only."""
-        process, self._process = self._process, None
-        assert process is not None and process.stdin is not None
+    def begin(self, words: Sequence[str]) -> None:
+        """Gives it the words of its command line, and this process's environment variables."""
+        command = {"words": list(words), "environment": dict(os.environ)}
+        self._has_begun = True
+        assert self.process.stdin is not None
         # If it has died, its exit code says so.
-        with contextlib.suppress(OSError), process.stdin:
-            process.stdin.write(json.dumps(list(words)).encode() + b"\n")
-        return process
+        with contextlib.suppress(OSError), self.process.stdin:
+            self.process.stdin.write(json.dumps(command).encode() + b"\n")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+        if self._has_begun:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()

@@ -54,7 +54,8 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
     ):
-        """`learner_process`: the learner's, if it runs already; from now on it is owned here."""
+        """`learner_process`: the learner's, if it runs already; once entered, this ends it."""
+        assert learner_process is None or learner is not None
         self._commands = env_servers
         self._learner_command, self._learner_process = learner, learner_process
         self._restarts, self._clock, self._say = restarts, clock, say

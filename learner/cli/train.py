@@ -66,11 +66,12 @@ def run(argv: Sequence[str]) -> int:
         supervisor = Supervisor(
             env_servers,
             learner=early_learner.command,
-            learner_process=early_learner.begin(_learner_words(argv, config, workdir, address)),
+            learner_process=early_learner.process,
             restarts=config.launch.restarts,
         )
         stack.enter_context(forward_signals(supervisor.signal))
         stack.enter_context(supervisor)
+        early_learner.begin(_learner_words(argv, config, workdir, address))
         return supervisor.wait()
 
 

@@ -9,8 +9,9 @@ from learner.bench import scaling
 from learner.bench.alternation import Pace
 from learner.bench.row import Conditions, Row
 from learner.bench.scaling import Load
+from learner.bench.system import Interval
 from learner.cli.fleet import Fleet
-from seedrl.config import EnvironmentConfig
+from seedrl.config import Config, EnvironmentConfig
 
 
 @pytest.mark.slow
@@ -26,6 +27,31 @@ def test_env_servers_of_one_process_have_connections_of_their_own() -> None:
     assert row.target == 0.5
     assert all(math.isfinite(value) and value > 0 for value in row.details.values())
     assert row.conditions.environments.startswith("17 env servers")
+
+
+def test_numbers_of_env_servers_are_measured_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = []
+
+    class System:
+        def __init__(self, config: Config, commands: object) -> None:
+            self.number = config.launch.env_servers
+
+        def __enter__(self) -> "System":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            order.append("end")
+
+        def run(self, seconds: float) -> Interval:
+            order.append(str(self.number))
+            metrics = dict.fromkeys(("reply_ms_p50", "reply_ms_p99", "batch_fill"), 1.0)
+            return Interval(self.number, 0, 1.0, 0.1, metrics)
+
+    monkeypatch.setattr(scaling, "System", System)
+    load = Load(step_seconds=1.0, num_envs=1, env_servers=(1, 2))
+    rows = list(scaling.rows_of(load, Pace(rounds=2, seconds=0.1)))
+    assert [row.ours for row in rows] == [(1.0, 1.0), (2.0, 2.0)]
+    assert order == ["1", "2", "2", "1", "end", "end"]
 
 
 def test_env_servers_are_shared_out_over_processes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The owner of a learner that waits for its command line; the learner is a stand-in."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,18 @@ def _stand_in(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(folder)
 
 
-def test_it_gets_the_words_and_then_the_end_of_stdin(
+def test_it_gets_its_command_line_and_then_the_end_of_stdin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _stand_in(tmp_path, "import sys; open('stdin', 'w').write(sys.stdin.read())", monkeypatch)
     with EarlyLearner() as early_learner:
-        process = early_learner.begin(["config", "--flag", "two words"])
-    assert process.wait(30) == 0
-    assert json.loads((tmp_path / "stdin").read_text()) == ["config", "--flag", "two words"]
+        monkeypatch.setenv("OF_A_CONFIG", "1")
+        early_learner.begin(["config", "--flag", "two words"])
+    assert early_learner.process.wait(30) == 0
+    command = json.loads((tmp_path / "stdin").read_text())
+    assert command["words"] == ["config", "--flag", "two words"]
+    assert command["environment"] == dict(os.environ)
+    assert command["environment"]["OF_A_CONFIG"] == "1"
 
 
 def test_one_that_never_got_its_words_is_killed(
@@ -31,9 +36,8 @@ def test_one_that_never_got_its_words_is_killed(
 ) -> None:
     _stand_in(tmp_path, "import signal; signal.pause()", monkeypatch)
     with EarlyLearner() as early_learner:
-        process = early_learner._process
-    assert process is not None
-    assert process.returncode == -9
+        pass
+    assert early_learner.process.returncode == -9
 
 
 def test_the_exit_code_of_one_that_has_died_is_its_own(
@@ -41,7 +45,6 @@ def test_the_exit_code_of_one_that_has_died_is_its_own(
 ) -> None:
     _stand_in(tmp_path, "raise SystemExit(5)", monkeypatch)
     with EarlyLearner() as early_learner:
-        assert early_learner._process is not None
-        early_learner._process.wait(30)
-        process = early_learner.begin(["config"])
-    assert process.wait(30) == 5
+        early_learner.process.wait(30)
+        early_learner.begin(["config"])
+    assert early_learner.process.returncode == 5

@@ -13,7 +13,7 @@ from learner.cli.main import main
 # A stand-in for both programs: the real ones are trained with in tests/system.
 PROGRAM = """
 import json, os, pathlib, signal, sys
-words = sys.argv[1:] or json.loads(sys.stdin.readline())
+words = sys.argv[1:] or json.loads(sys.stdin.readline())["words"]
 name = pathlib.Path(__file__).parent.name
 variables = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "PYTHONPATH")}
 with open(f"{name}_{os.getpid()}.json", "w") as file:

@@ -9,14 +9,14 @@ import numpy as np
 
 from learner.act_step import ActingState, ActPrograms
 from learner.batch_ladder import BatchLadder
-from learner.channel import Channel, ClosedError, Mailbox
 from learner.episodes import EpisodeTracker
 from learner.evaluation import Evaluator, FrozenParams, Score
 from learner.lobby import Lobby
 from learner.metrics import Metrics, Role
-from learner.rate_limiter import RateLimiter
 from learner.serving import Batch
-from learner.snapshots import ActingSnapshot
+from learner.threads.channel import Channel, ClosedError, Mailbox
+from learner.threads.rate_limiter import RateLimiter
+from learner.threads.snapshot_requests import ActingSnapshot
 from seedrl.types import Page, StepType, TimeStep
 
 

@@ -8,14 +8,12 @@ import numpy as np
 from learner.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
-from learner.channel import Channel, Mailbox
 from learner.evaluation import Evaluator, FrozenParams
 from learner.geometry import Geometry, check_memory
 from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning import POLL_SECONDS, Learning
 from learner.lobby import Lobby
 from learner.metrics import Metrics
-from learner.rate_limiter import RateLimiter, RateLimiterState
 from learner.saving import (
     by_field,
     restore_acting,
@@ -24,6 +22,8 @@ from learner.saving import (
     streams_go_on,
 )
 from learner.sharding import map_programs, publish, replicate, stack_shards
+from learner.threads.channel import Channel, Mailbox
+from learner.threads.rate_limiter import RateLimiter, RateLimiterState
 from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config

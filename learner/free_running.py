@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from learner.acting import Acting
 from learner.learning import POLL_SECONDS, Learning
-from learner.rate_limiter import RateLimiter
+from learner.threads.rate_limiter import RateLimiter
 from seedrl.types import Page
 
 

@@ -7,15 +7,15 @@ import jax
 import numpy as np
 
 from learner.acting import FilledPages
-from learner.channel import Channel, Mailbox
 from learner.evaluation import FrozenParams
 from learner.learn_step import LearnerState
 from learner.lobby import Lobby
 from learner.metrics import Metrics
-from learner.rate_limiter import RateLimiter
 from learner.scalars import Scalars
 from learner.sharding import MappedPrograms, publish
-from learner.snapshots import Snapshot, Snapshots
+from learner.threads.channel import Channel, Mailbox
+from learner.threads.rate_limiter import RateLimiter
+from learner.threads.snapshot_requests import Snapshot, Snapshots
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
 from seedrl.types import Page, Tree

@@ -4,7 +4,7 @@ import selectors
 import threading
 
 from learner.stream import Stream
-from learner.worker import Worker
+from learner.threads.worker import Worker
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.link import Link
 

@@ -12,9 +12,9 @@ from typing import Any
 from learner.acting import Acting
 from learner.learning import Learning
 from learner.lobby import Lobby
-from learner.rate_limiter import RateLimiter
 from learner.recorder import Recorder
-from learner.snapshots import Snapshot, Snapshots
+from learner.threads.rate_limiter import RateLimiter
+from learner.threads.snapshot_requests import Snapshot, Snapshots
 
 
 class LockStep:

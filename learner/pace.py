@@ -10,7 +10,7 @@ from learner.free_running import FreeRunning
 from learner.lobby import Lobby
 from learner.lock_step import LockStep
 from learner.recorder import Recorder
-from learner.snapshots import Snapshots
+from learner.threads.snapshot_requests import Snapshots
 
 
 class Pace(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 
 from learner.learn_step import LearnerState
 from learner.serving import Serving
-from learner.snapshots import ActingSnapshot, Snapshot
+from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.config import Config
 from seedrl.config_file import difference, from_json

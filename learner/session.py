@@ -15,8 +15,8 @@ from learner.lobby import Lobby
 from learner.metrics import Metrics
 from learner.pace import free_running, in_lock_step
 from learner.recorder import Recorder
-from learner.snapshots import Snapshot
-from learner.worker import Worker
+from learner.threads.snapshot_requests import Snapshot
+from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_file import to_json

@@ -15,7 +15,7 @@ from learner.cli import fleet
 from learner.geometry import plan_geometry
 from learner.metrics import Metrics
 from learner.pace import compile_all
-from learner.worker import Worker
+from learner.threads.worker import Worker
 from seedrl.config import Config
 
 _TICK_SECONDS = 0.002

@@ -19,14 +19,14 @@ import pytest
 from learner.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
-from learner.channel import Channel, Mailbox
 from learner.evaluation import Evaluator, FrozenParams
 from learner.lobby import Lobby
 from learner.metrics import Metrics
-from learner.rate_limiter import RateLimiter
 from learner.serving import Serving
 from learner.slots import SlotTable
 from learner.stream import Stream
+from learner.threads.channel import Channel, Mailbox
+from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import ActOutput, Agent, WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.specs import ArraySpec, EnvSpec

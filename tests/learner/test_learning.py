@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from learner.channel import Channel, Mailbox
 from learner.evaluation import FrozenParams
 from learner.learn_step import LearnerState
 from learner.learning import Learning
-from learner.rate_limiter import RateLimiter
 from learner.scalars import Scalars
 from learner.sharding import MappedPrograms
+from learner.threads.channel import Channel, Mailbox
+from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import WindowSpec
 from seedrl.replay.index import PageIndex
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from learner.lock_step import LockStep
-from learner.rate_limiter import RateLimiterState
-from learner.snapshots import Snapshot
+from learner.threads.rate_limiter import RateLimiterState
+from learner.threads.snapshot_requests import Snapshot
 
 STEPS = 4  # of a batch
 

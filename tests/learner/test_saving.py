@@ -22,7 +22,7 @@ from learner.saving import (
 )
 from learner.serving import Serving
 from learner.slots import SlotTable
-from learner.snapshots import ActingSnapshot, Snapshot
+from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig

@@ -9,7 +9,7 @@ TESTS = (
     "tests/learner/test_lobby.py",
     "tests/learner/test_ledger.py",
     "tests/learner/test_batch_ladder.py",
-    "tests/learner/test_rate_limiter.py",
+    "tests/learner/threads/test_rate_limiter.py",
     "tests/learner/test_episodes.py",
     "tests/learner/test_evaluation.py",
     "tests/learner/test_learning.py",

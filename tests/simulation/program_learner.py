@@ -10,13 +10,13 @@ from envs_server.spaces import env_spec
 from learner.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
-from learner.channel import Channel, Mailbox
 from learner.evaluation import Evaluator, FrozenParams
 from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning import Learning
-from learner.rate_limiter import RateLimiter
 from learner.sharding import MappedPrograms, map_programs, publish, replicate, stack_shards
-from learner.snapshots import Snapshot
+from learner.threads.channel import Channel, Mailbox
+from learner.threads.rate_limiter import RateLimiter
+from learner.threads.snapshot_requests import Snapshot
 from seedrl.agents.agent import Agent
 from seedrl.config import EvaluationConfig
 from seedrl.replay.replay import ReplayState, paged_replay

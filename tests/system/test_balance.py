@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from learner.rate_limiter import RateLimiterState
+from learner.threads.rate_limiter import RateLimiterState
 from seedrl.agents.agent import WindowSpec
 from seedrl.config import (
     Config,

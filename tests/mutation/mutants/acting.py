@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _ACT_STEP = "learner/act_step.py"
 _LADDER = "learner/batch_ladder.py"
-_LIMITER = "learner/rate_limiter.py"
+_LIMITER = "learner/threads/rate_limiter.py"
 _EVALUATION = "learner/evaluation.py"
 
 _STORED_CARRY = """                lambda table, row: table.at[first_rows].set(row, mode="drop"),

@@ -1,7 +1,7 @@
 import threading
 
-from learner.channel import ClosedError
-from learner.worker import Worker
+from learner.threads.channel import ClosedError
+from learner.threads.worker import Worker
 
 _SECONDS = 20.0  # far longer than anything here takes
 

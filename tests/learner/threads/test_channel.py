@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from learner.channel import Channel, ClosedError, Mailbox
+from learner.threads.channel import Channel, ClosedError, Mailbox
 
 _SECONDS = 20.0  # far longer than anything here takes
 

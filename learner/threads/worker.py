@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from learner.channel import ClosedError
+from learner.threads.channel import ClosedError
 
 
 class Worker:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.rate_limiter import RateLimiter, RateLimiterState
+from learner.threads.rate_limiter import RateLimiter, RateLimiterState
 from seedrl.errors import ConfigError
 
 

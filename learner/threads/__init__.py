@@ -1,0 +1,1 @@
+"""What crosses threads, and how threads live."""

@@ -58,7 +58,7 @@ def _run(argv: Sequence[str]) -> int:
     # Orbax answers a full disk with pages of traceback through absl; we say it in one line.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     # Imports jax: only once the command line is known to be good.
-    from learner.progress import print_summary
+    from learner.reporting.progress import print_summary
     from learner.run import train
 
     summary = train(

@@ -12,7 +12,7 @@ from learner.batch_ladder import BatchLadder
 from learner.episodes import EpisodeTracker
 from learner.evaluation import Evaluator, FrozenParams, Score
 from learner.lobby import Lobby
-from learner.metrics import Metrics, Role
+from learner.reporting.metrics import Metrics, Role
 from learner.serving import Batch
 from learner.threads.channel import Channel, ClosedError, Mailbox
 from learner.threads.rate_limiter import RateLimiter

@@ -13,7 +13,7 @@ from learner.geometry import Geometry, check_memory
 from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning import POLL_SECONDS, Learning
 from learner.lobby import Lobby
-from learner.metrics import Metrics
+from learner.reporting.metrics import Metrics
 from learner.saving import (
     by_field,
     restore_acting,

@@ -10,7 +10,7 @@ from learner.acting import FilledPages
 from learner.evaluation import FrozenParams
 from learner.learn_step import LearnerState
 from learner.lobby import Lobby
-from learner.metrics import Metrics
+from learner.reporting.metrics import Metrics
 from learner.scalars import Scalars
 from learner.sharding import MappedPrograms, publish
 from learner.threads.channel import Channel, Mailbox

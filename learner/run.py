@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from learner.geometry import plan_geometry
-from learner.learning_curve import draw
 from learner.lobby import Lobby
-from learner.metrics import Metrics, elapsed_seconds
 from learner.process import stop_on_signals, tune_process
-from learner.progress import Progress
 from learner.recorder import Recorder, open_recorder
+from learner.reporting.learning_curve import draw
+from learner.reporting.metrics import Metrics, elapsed_seconds
+from learner.reporting.progress import Progress
 from learner.run_folder import Resume, RunFolder
 from learner.saving import Saver, restore_streams
 from learner.service import Service

@@ -12,9 +12,9 @@ from learner.evaluation import Score
 from learner.geometry import Geometry
 from learner.ledger import ALWAYS, AT_REST, residues
 from learner.lobby import Lobby
-from learner.metrics import Metrics
 from learner.pace import free_running, in_lock_step
 from learner.recorder import Recorder
+from learner.reporting.metrics import Metrics
 from learner.threads.snapshot_requests import Snapshot
 from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint

@@ -13,8 +13,8 @@ from learner.bench.cpu import tree_seconds
 from learner.bench.served_fleet import Commands, ServedFleet
 from learner.cli import fleet
 from learner.geometry import plan_geometry
-from learner.metrics import Metrics
 from learner.pace import compile_all
+from learner.reporting.metrics import Metrics
 from learner.threads.worker import Worker
 from seedrl.config import Config
 

@@ -21,7 +21,7 @@ from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
 from learner.evaluation import Evaluator, FrozenParams
 from learner.lobby import Lobby
-from learner.metrics import Metrics
+from learner.reporting.metrics import Metrics
 from learner.serving import Serving
 from learner.slots import SlotTable
 from learner.stream import Stream

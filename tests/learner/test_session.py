@@ -14,7 +14,7 @@ import pytest
 from learner.acting import FilledPages
 from learner.geometry import plan_geometry
 from learner.lobby import Lobby
-from learner.metrics import Metrics
+from learner.reporting.metrics import Metrics
 from learner.serving import Batch, Serving
 from learner.session import Session
 from learner.slots import SlotTable

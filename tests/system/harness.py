@@ -22,7 +22,7 @@ from learner.geometry import plan_geometry
 from learner.learn_step import LearnerState
 from learner.ledger import SentSteps
 from learner.lobby import Lobby
-from learner.metrics import Metrics
+from learner.reporting.metrics import Metrics
 from learner.service import Service
 from learner.serving import Serving
 from learner.session import Session

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from learner.progress import Progress, print_summary
+from learner.reporting.progress import Progress, print_summary
 from learner.run import Summary
 
 METRICS = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from learner.metrics import Metrics, elapsed_seconds
+from learner.reporting.metrics import Metrics, elapsed_seconds
 
 
 class _Clock:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from learner.learning_curve import draw, points
+from learner.reporting.learning_curve import draw, points
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

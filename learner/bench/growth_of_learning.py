@@ -12,7 +12,7 @@ from learner.bench.axis import Axis, in_turn, rows
 from learner.bench.bare_learner import BareLearner
 from learner.bench.row import Row, conditions
 from learner.bench.subjects import Subject
-from learner.cli import fleet
+from learner.launch import env_servers
 
 _UNROLLS = (20, 80, 320, 1_280)
 _DEVICES = (1, 2, 4)
@@ -76,7 +76,7 @@ def of_devices(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
 
 def _split_in_devices(number: int) -> dict[str, str]:
     return {
-        **fleet.child_environment(),
+        **env_servers.child_environment(),
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} "
         f"--xla_force_host_platform_device_count={number}",

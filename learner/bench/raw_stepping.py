@@ -3,7 +3,7 @@
 from typing import Self
 
 from learner.bench.asked import Asked
-from learner.cli import fleet
+from learner.launch import env_servers
 from seedrl.config import Config
 
 
@@ -26,7 +26,7 @@ class RawStepping:
         self._processes = Asked(
             "envs_server.stepping",
             *flags,
-            environment=fleet.env_server_environment(),
+            environment=env_servers.env_server_environment(),
             copies=launch.env_servers,
         )
 

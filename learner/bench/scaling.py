@@ -19,9 +19,9 @@ from learner.bench.null_agent import NullAgentConfig
 from learner.bench.row import Row, conditions
 from learner.bench.subjects import ENDLESS
 from learner.bench.system import Interval, System
-from learner.cli import fleet
-from learner.cli.child import Command
-from learner.cli.fleet import Fleet
+from learner.launch import env_servers
+from learner.launch.child import Command
+from learner.launch.env_servers import Fleet
 from seedrl.agents.agent import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ReplayConfig
 
@@ -155,7 +155,7 @@ def crowd_commands(
                 *("--groups", str(planned.num_groups)),
                 *(() if planned.local_link else ("--no-local-link",)),
             ),
-            environment=fleet.env_server_environment(),
+            environment=env_servers.env_server_environment(),
             log=logs / f"crowd_{index}.log",
             ending=signal.SIGKILL,
         )

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from learner.cli import fleet
-from learner.cli.child import Command
-from learner.cli.fleet import Fleet
-from learner.cli.supervisor import Supervisor
+from learner.launch import env_servers
+from learner.launch.child import Command
+from learner.launch.env_servers import Fleet
+from learner.launch.supervisor import Supervisor
 from learner.lobby import Lobby
 from learner.service import Service
 from learner.serving import Serving
@@ -22,7 +22,7 @@ _START_SECONDS = 300.0
 
 
 class Commands(Protocol):
-    """See `learner.cli.fleet.commands`."""
+    """See `learner.launch.env_servers.commands`."""
 
     def __call__(
         self, planned: Fleet, environment: EnvironmentConfig, /, *, address: str, logs: Path
@@ -40,8 +40,8 @@ class ServedFleet:
       lobby: where the env servers' steps arrive. Nobody answers them but the caller.
     """
 
-    def __init__(self, config: Config, commands: Commands = fleet.commands):
-        """`commands` gives the env servers' command lines, as `learner.cli.fleet.commands` does."""
+    def __init__(self, config: Config, commands: Commands = env_servers.commands):
+        """`commands` gives the command lines, as `learner.launch.env_servers.commands` does."""
         launch = config.launch
         self._commands = commands
         num_envs = launch.env_servers * launch.envs_per_server
@@ -58,7 +58,7 @@ class ServedFleet:
             self.folder = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
             )
-            address = stack.enter_context(fleet.socket_address())
+            address = stack.enter_context(env_servers.socket_address())
             serving = dataclasses.replace(self.config.serving, bind=address)
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)

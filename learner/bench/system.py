@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 from learner.assembly import assemble
 from learner.bench.cpu import tree_seconds
 from learner.bench.served_fleet import Commands, ServedFleet
-from learner.cli import fleet
 from learner.geometry import plan_geometry
+from learner.launch import env_servers
 from learner.pace import compile_all
 from learner.reporting.metrics import Metrics
 from learner.threads.worker import Worker
@@ -49,7 +49,7 @@ class System:
     servers wait for actions.
     """
 
-    def __init__(self, config: Config, commands: Commands = fleet.commands):
+    def __init__(self, config: Config, commands: Commands = env_servers.commands):
         """For `commands` see `ServedFleet`."""
         self.served = ServedFleet(config, commands)
         self._stack = contextlib.ExitStack()

@@ -16,9 +16,9 @@ from learner.bench.echo import EchoServer
 from learner.bench.null_agent import NullAgentConfig
 from learner.bench.row import Conditions, Row
 from learner.bench.served_fleet import ServedFleet
-from learner.cli import fleet
-from learner.cli.child import Command
-from learner.cli.supervisor import Supervisor
+from learner.launch import env_servers
+from learner.launch.child import Command
+from learner.launch.supervisor import Supervisor
 from learner.lobby import Lobby
 from seedrl.agents.agent import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
@@ -147,7 +147,7 @@ def _echo(
 ) -> Iterator[EchoServer]:
     """An echo server and its clients, in processes of their own as env servers are."""
     with contextlib.ExitStack() as stack:
-        address = stack.enter_context(fleet.socket_address())
+        address = stack.enter_context(env_servers.socket_address())
         server = EchoServer(address, answer_bytes=answer_bytes, max_streams=clients)
         stack.callback(server.stop)
         flags = ("--address", address, "--message-bytes", str(step_bytes))
@@ -158,7 +158,7 @@ def _echo(
                     *(sys.executable, "-m", "learner.bench.echo"),
                     *(*flags, "--in-flight", str(_GROUPS)),
                 ),
-                environment=fleet.child_environment(),
+                environment=env_servers.child_environment(),
                 log=served.folder / f"echo_client_{index}.log",
                 ending=signal.SIGKILL,
             )

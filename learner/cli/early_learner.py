@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Self
 
-from learner.cli import fleet
-from learner.cli.child import Command, start
+from learner.launch import env_servers
+from learner.launch.child import Command, start
 
 
 class EarlyLearner:
@@ -27,7 +27,7 @@ class EarlyLearner:
         self.command = Command(
             name="learner",
             arguments=(sys.executable, "-m", "learner.early"),
-            environment=fleet.child_environment(),
+            environment=env_servers.child_environment(),
             log=None,
             ending=signal.SIGUSR1,
         )

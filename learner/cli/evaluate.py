@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from learner.cli import fleet
 from learner.cli.arguments import parse_flags
-from learner.cli.supervisor import Supervisor
+from learner.launch import env_servers
+from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_file import from_json
@@ -50,20 +50,20 @@ def run(argv: Sequence[str]) -> int:
     if options.episodes < 1:
         raise ConfigError(f"--episodes: expected at least 1, got {options.episodes}")
     config = _saved_config(options.workdir)
-    with fleet.socket_address() as address:
+    with env_servers.socket_address() as address:
         serving = dataclasses.replace(config.serving, bind=address)
         # Whatever the number of env servers, the slots are those of the run.
         launch = dataclasses.replace(config.launch, envs_per_server=0)
-        config, planned = fleet.plan(
+        config, planned = env_servers.plan(
             dataclasses.replace(config, serving=serving, launch=launch),
             env_servers=options.env_servers,
         )
         check(config)
         planned = _just_enough(planned, config, options.episodes)
-        env_servers = fleet.commands(
+        commands = env_servers.commands(
             planned, config.environment, address=address, logs=options.workdir / "logs"
         )
-        supervisor = Supervisor(env_servers, restarts=config.launch.restarts)
+        supervisor = Supervisor(commands, restarts=config.launch.restarts)
         evaluation = _play(supervisor, config, options)
     if not isinstance(evaluation, tuple):
         return evaluation
@@ -81,12 +81,12 @@ def _saved_config(workdir: Path) -> Config:
         ) from error
 
 
-def _just_enough(planned: fleet.Fleet, config: Config, episodes: int) -> fleet.Fleet:
+def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> env_servers.Fleet:
     """No more environments than episodes: the others would only knock at the door."""
     needed = min(config.serving.training_slots + config.serving.evaluation_slots, episodes)
     num_servers = min(planned.num_servers, needed)
     num_envs = math.ceil(needed / num_servers)
-    return fleet.Fleet(num_servers, num_envs, min(planned.num_groups, num_envs))
+    return env_servers.Fleet(num_servers, num_envs, min(planned.num_groups, num_envs))
 
 
 def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "Evaluation | int":

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from learner.__main__ import LearnerOptions
-from learner.cli import fleet
 from learner.cli.arguments import parse
 from learner.cli.early_learner import EarlyLearner
-from learner.cli.supervisor import Supervisor, forward_signals
+from learner.launch import env_servers
+from learner.launch.supervisor import Supervisor, forward_signals
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         early_learner = stack.enter_context(EarlyLearner())
         options, config = parse(TrainOptions, argv, prog=PROG)
-        config, planned = fleet.plan(
+        config, planned = env_servers.plan(
             options.apply(config),
             env_servers=options.env_servers,
             envs_per_server=options.envs_per_server,
@@ -59,12 +59,12 @@ def run(argv: Sequence[str]) -> int:
         if _chooses_address(argv):
             address = _reachable(config.serving.bind)
         else:
-            address = stack.enter_context(fleet.socket_address())
-        env_servers = fleet.commands(
+            address = stack.enter_context(env_servers.socket_address())
+        commands = env_servers.commands(
             planned, config.environment, address=address, logs=workdir / "logs"
         )
         supervisor = Supervisor(
-            env_servers,
+            commands,
             learner=early_learner.command,
             learner_process=early_learner.process,
             restarts=config.launch.restarts,

@@ -1,4 +1,4 @@
-"""Writes sampled sequences of a saved replay as an image: `python -m learner.reporting.replay_images WORKDIR`.
+"""Sampled sequences of a saved replay as an image: `python -m learner.reporting.replay_images RUN`.
 
 For looking at what is learned from with one's own eyes: each row of the picture is one sequence,
 observations `[H, W]`.

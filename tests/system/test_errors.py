@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli.fleet import socket_address
+from learner.launch.env_servers import socket_address
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from learner.cli.fleet import socket_address
+from learner.launch.env_servers import socket_address
 from seedrl.checkpoints import Checkpoint, latest
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -10,7 +10,7 @@ from learner.bench.alternation import Pace
 from learner.bench.row import Conditions, Row
 from learner.bench.scaling import Load
 from learner.bench.system import Interval
-from learner.cli.fleet import Fleet
+from learner.launch.env_servers import Fleet
 from seedrl.config import Config, EnvironmentConfig
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import learner.evaluate
-from learner.cli import fleet, supervisor
-from learner.cli.child import Command
 from learner.cli.main import main
 from learner.evaluate import Evaluation
+from learner.launch import env_servers, supervisor
+from learner.launch.child import Command
 from seedrl import config_file
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
@@ -89,14 +89,14 @@ def test_no_more_environments_than_episodes_are_started(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, episodes: int, expected: list[int]
 ) -> None:
     sizes: list[int] = []
-    commands = fleet.commands
+    commands = env_servers.commands
 
-    def spy(planned: fleet.Fleet, *args: Any, **kwargs: Any) -> list[Command]:
+    def spy(planned: env_servers.Fleet, *args: Any, **kwargs: Any) -> list[Command]:
         sizes.extend([planned.num_envs] * planned.num_servers)
         assert planned.num_groups <= planned.num_envs
         return commands(planned, *args, **kwargs)
 
-    monkeypatch.setattr(fleet, "commands", spy)
+    monkeypatch.setattr(env_servers, "commands", spy)
     stand_in(monkeypatch)
     assert main(["evaluate", str(run_folder), "--episodes", str(episodes)]) == 0
     assert sizes == expected

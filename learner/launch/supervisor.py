@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NamedTuple, Self
 
-from learner.cli.child import Child, Command
+from learner.launch.child import Child, Command
 from seedrl.errors import ExitCode
 
 _MINUTE_SECONDS = 60.0

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from learner.cli import supervisor as supervisor_module
-from learner.cli.child import Command
-from learner.cli.supervisor import Supervisor, forward_signals
+from learner.launch.child import Command
+from learner.launch.supervisor import Supervisor, forward_signals
 
 PAUSE = "signal.pause()"
 

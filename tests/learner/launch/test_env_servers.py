@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli import fleet
-from learner.cli.fleet import Fleet
+from learner.launch import env_servers
+from learner.launch.env_servers import Fleet
 from seedrl import config_file
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ServingConfig
 from seedrl.errors import ConfigError
@@ -31,37 +31,37 @@ def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config
 )
 def test_slots_are_shared_out_evenly(training: int, env_servers: int, envs: int) -> None:
     given = config(training=training, env_servers=env_servers)
-    fitted, planned = fleet.plan(given)
+    fitted, planned = env_servers.plan(given)
     assert planned == Fleet(env_servers, envs, 2)
     assert fitted == given
 
 
 def test_other_env_servers_leave_the_slots_alone() -> None:
-    fitted, planned = fleet.plan(config(), env_servers=4)
+    fitted, planned = env_servers.plan(config(), env_servers=4)
     assert planned == Fleet(4, 13, 2)
     assert fitted.serving.training_slots == 32
     assert fitted.launch.env_servers == 4
 
 
 def test_given_environments_decide_how_many_slots_train() -> None:
-    fitted, planned = fleet.plan(config(), env_servers=3, envs_per_server=16)
+    fitted, planned = env_servers.plan(config(), env_servers=3, envs_per_server=16)
     assert planned == Fleet(3, 16, 2)
     assert fitted.serving == ServingConfig(training_slots=28, evaluation_slots=20)
 
 
 def test_more_servers_of_a_fixed_size_mean_more_training() -> None:
-    fitted, planned = fleet.plan(config(envs_per_server=26), env_servers=3)
+    fitted, planned = env_servers.plan(config(envs_per_server=26), env_servers=3)
     assert planned == Fleet(3, 26, 2)
     assert fitted.serving.training_slots == 58
 
 
 def test_without_flags_the_slots_are_those_of_the_config() -> None:
     given = config(envs_per_server=30)
-    assert fleet.plan(given) == (given, Fleet(2, 30, 2))
+    assert env_servers.plan(given) == (given, Fleet(2, 30, 2))
 
 
 def test_no_group_is_empty() -> None:
-    _, planned = fleet.plan(config(training=1, evaluation=0), env_servers=1, groups=4)
+    _, planned = env_servers.plan(config(training=1, evaluation=0), env_servers=1, groups=4)
     assert planned == Fleet(1, 1, 1)
 
 
@@ -76,12 +76,12 @@ def test_no_group_is_empty() -> None:
 )
 def test_a_fleet_that_cannot_train_is_refused(numbers: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        fleet.plan(config(), **numbers)
+        env_servers.plan(config(), **numbers)
 
 
 def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> None:
     environment = EnvironmentConfig(id="own.envs:make", wrappers=("own.wrap:first", "w:second"))
-    first, second = fleet.commands(
+    first, second = env_servers.commands(
         Fleet(2, 16, 2), environment, address="unix:/run/s", logs=tmp_path / "logs"
     )
     assert first.arguments == (
@@ -99,7 +99,7 @@ def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> Non
 
 
 def test_a_registered_environment_needs_no_permission(tmp_path: Path) -> None:
-    (command,) = fleet.commands(
+    (command,) = env_servers.commands(
         Fleet(1, 1, 1), EnvironmentConfig(id="CartPole-v1"), address="a:1", logs=tmp_path
     )
     assert "--allow-env" not in command.arguments
@@ -110,14 +110,14 @@ def test_children_find_the_modules_beside_a_config_file(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/before")
     monkeypatch.setattr(config_file, "_folders", [str(tmp_path)])
-    assert fleet.child_environment()["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/before"
+    assert env_servers.child_environment()["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/before"
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr(config_file, "_folders", [])
-    assert "PYTHONPATH" not in fleet.child_environment()
+    assert "PYTHONPATH" not in env_servers.child_environment()
 
 
 def test_the_socket_is_in_a_folder_of_this_user_alone() -> None:
-    with fleet.socket_address() as address:
+    with env_servers.socket_address() as address:
         folder = Path(address.removeprefix("unix:")).parent
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert len(address) <= 107
@@ -131,12 +131,12 @@ def test_the_socket_is_short_however_long_the_temporary_folder(
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    with fleet.socket_address() as address:
+    with env_servers.socket_address() as address:
         assert len(address) <= 107
 
 
 def test_the_config_is_not_changed_in_place() -> None:
     given = config()
     copy = dataclasses.replace(given)
-    fleet.plan(given, env_servers=3, envs_per_server=16)
+    env_servers.plan(given, env_servers=3, envs_per_server=16)
     assert given == copy

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.cli import tie
+from learner.launch import parent_death
 
 _LOG_TAIL_BYTES = 4096
 
@@ -40,7 +40,7 @@ def start(command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(command.log.open("ab")) if command.log else None
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", tie.__file__, *ending, *command.arguments],
+            [sys.executable, "-I", "-S", parent_death.__file__, *ending, *command.arguments],
             env=dict(command.environment),
             stdin=stdin,
             stdout=log,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli.child import Child, Command
+from learner.launch.child import Child, Command
 
 CODES = pytest.mark.parametrize(
     ("code", "expected"),
@@ -93,7 +93,7 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
     )
     parent = (
         "import signal, sys\n"
-        "from learner.cli.child import Child, Command\n"
+        "from learner.launch.child import Child, Command\n"
         f"arguments = (sys.executable, '-I', '-S', '-c', {child!r})\n"
         "Child(Command('child', arguments, {}, None, signal.SIGKILL), lambda *_: None)\n"
         "signal.pause()\n"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.cli.child import Command
+from learner.launch.child import Command
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_file import import_folders
 from seedrl.errors import ConfigError

@@ -1,0 +1,1 @@
+"""Processes of this machine: started, tied to their parent, supervised; nothing of learning."""

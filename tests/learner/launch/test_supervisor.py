@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli import supervisor as supervisor_module
+from learner.launch import supervisor as supervisor_module
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
 

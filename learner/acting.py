@@ -11,9 +11,9 @@ from learner.act_step import ActingState, ActPrograms
 from learner.batch_ladder import BatchLadder
 from learner.episodes import EpisodeTracker
 from learner.evaluation import Evaluator, FrozenParams, Score
-from learner.lobby import Lobby
 from learner.reporting.metrics import Metrics, Role
-from learner.serving import Batch
+from learner.serving.core import Batch
+from learner.serving.hub import Lobby
 from learner.threads.channel import Channel, ClosedError, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import ActingSnapshot

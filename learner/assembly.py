@@ -12,7 +12,6 @@ from learner.evaluation import Evaluator, FrozenParams
 from learner.geometry import Geometry, check_memory
 from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning import POLL_SECONDS, Learning
-from learner.lobby import Lobby
 from learner.reporting.metrics import Metrics
 from learner.saving import (
     by_field,
@@ -21,6 +20,7 @@ from learner.saving import (
     restore_state,
     streams_go_on,
 )
+from learner.serving.hub import Lobby
 from learner.sharding import map_programs, publish, replicate, stack_shards
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter, RateLimiterState

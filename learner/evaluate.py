@@ -11,10 +11,10 @@ from learner.act_step import ActingState, ActPrograms, build_act_programs, examp
 from learner.batch_ladder import BatchLadder
 from learner.episodes import EpisodeTracker
 from learner.evaluation import FrozenParams, Round, Score
-from learner.lobby import Lobby
-from learner.service import Service
-from learner.serving import Batch, Serving
-from learner.slots import SlotTable, session_seed
+from learner.serving.core import Batch, Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable, session_seed
+from learner.serving.server import Service
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.config import Config

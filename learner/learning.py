@@ -9,9 +9,9 @@ import numpy as np
 from learner.acting import FilledPages
 from learner.evaluation import FrozenParams
 from learner.learn_step import LearnerState
-from learner.lobby import Lobby
 from learner.reporting.metrics import Metrics
 from learner.scalars import Scalars
+from learner.serving.hub import Lobby
 from learner.sharding import MappedPrograms, publish
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter

@@ -11,8 +11,8 @@ from typing import Any
 
 from learner.acting import Acting
 from learner.learning import Learning
-from learner.lobby import Lobby
 from learner.recorder import Recorder
+from learner.serving.hub import Lobby
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import Snapshot, Snapshots
 

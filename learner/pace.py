@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from learner.assembly import Parts
 from learner.free_running import FreeRunning
-from learner.lobby import Lobby
 from learner.lock_step import LockStep
 from learner.recorder import Recorder
+from learner.serving.hub import Lobby
 from learner.threads.snapshot_requests import Snapshots
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from learner.serving import Batch
+from learner.serving.core import Batch
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.specs import EnvSpec

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from learner.geometry import plan_geometry
-from learner.lobby import Lobby
 from learner.process import stop_on_signals, tune_process
 from learner.recorder import Recorder, open_recorder
 from learner.reporting.learning_curve import draw
@@ -19,10 +18,11 @@ from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.run_folder import Resume, RunFolder
 from learner.saving import Saver, restore_streams
-from learner.service import Service
-from learner.serving import Serving
+from learner.serving.core import Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable, session_seed
+from learner.serving.server import Service
 from learner.session import Session
-from learner.slots import SlotTable, session_seed
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check

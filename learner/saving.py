@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from learner.learn_step import LearnerState
-from learner.serving import Serving
+from learner.serving.core import Serving
 from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.config import Config

@@ -10,11 +10,11 @@ import numpy as np
 from learner.assembly import assemble
 from learner.evaluation import Score
 from learner.geometry import Geometry
-from learner.ledger import ALWAYS, AT_REST, residues
-from learner.lobby import Lobby
 from learner.pace import free_running, in_lock_step
 from learner.recorder import Recorder
 from learner.reporting.metrics import Metrics
+from learner.serving.hub import Lobby
+from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.threads.snapshot_requests import Snapshot
 from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint
@@ -103,13 +103,13 @@ class Session:
             self._metrics.gauge(f"ledger/{account}", rows)
 
     def accounts(self) -> dict[str, int]:
-        """Rows in every account of the ledger; see `learner.ledger`."""
+        """Rows in every account of the ledger; see `learner.serving.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
         return {**self._lobby.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
-        """What does not come out in the ledger, one a line; see `learner.ledger`.
+        """What does not come out in the ledger, one a line; see `learner.serving.ledger`.
 
         Args:
           at_rest: the session has stopped: nothing is on its way any more.

@@ -8,14 +8,14 @@ import numpy as np
 
 from learner.act_step import build_act_programs, example_page, example_timestep
 from learner.batch_ladder import BatchLadder
-from learner.batcher import Pending
 from learner.bench import own_process, subjects
 from learner.bench.alternation import Pace, alternate, rate, spread
 from learner.bench.bare_forward import bare_forward
 from learner.bench.row import Row, conditions
 from learner.bench.subjects import Subject
-from learner.serving import Batch
-from learner.slots import SlotTable
+from learner.serving.batcher import Pending
+from learner.serving.core import Batch
+from learner.serving.leases import SlotTable
 from seedrl.config import ServingConfig
 from seedrl.config_checks import page_steps
 from seedrl.types import Page, TimeStep

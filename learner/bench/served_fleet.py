@@ -11,10 +11,10 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.env_servers import Fleet
 from learner.launch.supervisor import Supervisor
-from learner.lobby import Lobby
-from learner.service import Service
-from learner.serving import Serving
-from learner.slots import SlotTable
+from learner.serving.core import Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_checks import check, page_steps
 

@@ -19,7 +19,7 @@ from learner.bench.served_fleet import ServedFleet
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
-from learner.lobby import Lobby
+from learner.serving.hub import Lobby
 from seedrl.agents.agent import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
 from seedrl.wire.framing import (

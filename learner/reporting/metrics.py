@@ -13,7 +13,7 @@ kind is `metrics`, has
     return/<role>, length/<role> means over the episodes that ended in the interval
     episodes/<role>              episodes since this process started
 
-The last line, of kind `ledger`, has the ledger's accounts (`learner.ledger`) when all is at rest.
+The last line, of kind `ledger`, has the accounts of `learner.serving.ledger` when all is at rest.
 
 After a resume the lines go on below those of the earlier process, as does `elapsed_seconds`. Those
 that it wrote after its last checkpoint remain, so `env_steps` may step back once; TensorBoard hides

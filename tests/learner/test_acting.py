@@ -20,11 +20,11 @@ from learner.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
 from learner.evaluation import Evaluator, FrozenParams
-from learner.lobby import Lobby
 from learner.reporting.metrics import Metrics
-from learner.serving import Serving
-from learner.slots import SlotTable
-from learner.stream import Stream
+from learner.serving.connection import Stream
+from learner.serving.core import Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import ActOutput, Agent, WindowSpec

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from learner.batch_ladder import BatchLadder, ladder
-from learner.batcher import Pending
-from learner.serving import Batch
-from learner.slots import Group, Lease
+from learner.serving.batcher import Pending
+from learner.serving.core import Batch
+from learner.serving.leases import Group, Lease
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.batcher import Pending
 from learner.recorder import Recorder, open_recorder
-from learner.serving import Batch
-from learner.slots import Group, Lease
+from learner.serving.batcher import Pending
+from learner.serving.core import Batch
+from learner.serving.leases import Group, Lease
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError

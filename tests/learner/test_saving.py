@@ -20,8 +20,8 @@ from learner.saving import (
     restore_streams,
     streams_go_on,
 )
-from learner.serving import Serving
-from learner.slots import SlotTable
+from learner.serving.core import Serving
+from learner.serving.leases import SlotTable
 from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from learner.ledger import ALWAYS, residues
-from learner.serving import Batch, PlaybackError, Serving
-from learner.slots import CutStreamError, Group, Lease, SlotTable
+from learner.serving.core import Batch, PlaybackError, Serving
+from learner.serving.leases import CutStreamError, Group, Lease, SlotTable
+from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
 

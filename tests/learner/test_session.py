@@ -13,11 +13,11 @@ import pytest
 
 from learner.acting import FilledPages
 from learner.geometry import plan_geometry
-from learner.lobby import Lobby
 from learner.reporting.metrics import Metrics
-from learner.serving import Batch, Serving
+from learner.serving.core import Batch, Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
 from learner.session import Session
-from learner.slots import SlotTable
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig

@@ -89,12 +89,12 @@ def test_the_nearest_tests_come_first_and_each_test_once() -> None:
         "tests/seedrl/rl/test_returns.py",
         "tests/seedrl/replay/test_index.py",
         "tests/seedrl/replay/test_replay.py",
-        "tests/learner/test_slots.py",
-        "tests/learner/test_batcher.py",
-        "tests/learner/test_serving.py",
+        "tests/learner/serving/test_leases.py",
+        "tests/learner/serving/test_batcher.py",
+        "tests/learner/serving/test_core.py",
         "tests/system/test_experience.py",
     )
-    assert gate.tiers(tests, "learner/serving.py") == [
+    assert gate.tiers(tests, "learner/serving/core.py") == [
         [serving],
         [slots, batcher],
         [system, returns, index, replay],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from envs_server.lease import Lease, Offer
 from envs_server.sent_log import SentLog
-from learner.stream import Stream, StreamError
+from learner.serving.connection import Stream, StreamError
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,

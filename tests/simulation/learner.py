@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from learner.ledger import ALWAYS, AT_REST, SentSteps, residues
-from learner.lobby import Lobby
-from learner.serving import Batch, Serving
-from learner.slots import SlotTable, session_seed
+from learner.serving.core import Batch, Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable, session_seed
+from learner.serving.ledger import ALWAYS, AT_REST, SentSteps, residues
 from seedrl.agents.agent import WindowSpec
 from seedrl.config import EnvironmentConfig
 from seedrl.replay.index import PageIndex, pages_per_sequence

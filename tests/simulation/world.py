@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envs_server.lease import Offer
-from learner.stream import StreamError
+from learner.serving.connection import StreamError
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Connection, Process
 from tests.simulation.learner import (

@@ -20,13 +20,13 @@ import numpy as np
 from envs_server.sent_log import SentLog
 from learner.geometry import plan_geometry
 from learner.learn_step import LearnerState
-from learner.ledger import SentSteps
-from learner.lobby import Lobby
 from learner.reporting.metrics import Metrics
-from learner.service import Service
-from learner.serving import Serving
+from learner.serving.core import Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
+from learner.serving.ledger import SentSteps
+from learner.serving.server import Service
 from learner.session import Session
-from learner.slots import SlotTable
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.config_checks import check, page_steps

@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from envs_server.envs.counting import reward_of
-from learner.slots import environment_seed
+from learner.serving.leases import environment_seed
 from seedrl.agents.agent import ActOutput, Agent, LossOutput, WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree

@@ -17,10 +17,10 @@ import pytest
 from envs_server.client import Client
 from envs_server.lease import Offer
 from envs_server.stop import Stop
-from learner.lobby import Lobby
-from learner.service import Service
-from learner.serving import Serving
-from learner.slots import SlotTable
+from learner.serving.core import Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
 from tests.system.processes import ROOT
 

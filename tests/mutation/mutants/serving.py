@@ -2,9 +2,9 @@
 
 from tests.mutation.mutant import Mutant
 
-_SERVING = "learner/serving.py"
-_SLOTS = "learner/slots.py"
-_LOBBY = "learner/lobby.py"
+_SERVING = "learner/serving/core.py"
+_SLOTS = "learner/serving/leases.py"
+_LOBBY = "learner/serving/hub.py"
 _ACTING = "learner/acting.py"
 
 MUTANTS = (
@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "batch_waits_for_ever",
-        "learner/batcher.py",
+        "learner/serving/batcher.py",
         "return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)",
         "return None",
         "A batch that is not full is never computed: SEED RL's bug.",
@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "cut_not_reported",
-        "learner/stream.py",
+        "learner/serving/connection.py",
         "                        self._lobby.ended.extend(map(int, group.streams))\n",
         "                        self._lobby.ended.extend([])\n",
         "Nobody tells the replay that streams have ended.",
@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "link_outlives_stream",
-        "learner/stream.py",
+        "learner/serving/connection.py",
         """        self.outbox.put(None)
         if self.link is not None:
             self.link.end()
@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "outbox_sleeps_on_an_item",
-        "learner/outbox.py",
+        "learner/serving/outbox.py",
         """            self._has_items.clear()
             if self._items:
                 return self._items.popleft()

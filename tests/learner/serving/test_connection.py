@@ -6,10 +6,10 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.lobby import Lobby
-from learner.serving import Serving
-from learner.slots import SlotTable
-from learner.stream import Stream, StreamError
+from learner.serving.connection import Stream, StreamError
+from learner.serving.core import Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep

@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 import numpy as np
 
-from learner.lobby import Lobby
-from learner.service import Service
-from learner.serving import Batch, Serving
-from learner.slots import SlotTable
+from learner.serving.core import Batch, Serving
+from learner.serving.hub import Lobby
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep

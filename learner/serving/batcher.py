@@ -3,7 +3,7 @@
 from collections import deque
 from typing import NamedTuple
 
-from learner.slots import Group, Lease
+from learner.serving.leases import Group, Lease
 from seedrl.types import TimeStep
 
 

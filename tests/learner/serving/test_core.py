@@ -3,9 +3,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from learner.ledger import ALWAYS, residues
-from learner.serving import Batch, ProtocolError, Serving
-from learner.slots import Group, Lease, NoFreeSlotError, SlotTable
+from learner.serving.core import Batch, ProtocolError, Serving
+from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
+from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
 

@@ -3,7 +3,7 @@
 import selectors
 import threading
 
-from learner.stream import Stream
+from learner.serving.connection import Stream
 from learner.threads.worker import Worker
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.link import Link

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.address import AddressLock
+from learner.serving.address_lock import AddressLock
 from seedrl.errors import AddressInUseError
 
 

@@ -6,12 +6,12 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.address import AddressLock
-from learner.service import Service
+from learner.serving.address_lock import AddressLock
+from learner.serving.server import Service
 from seedrl.errors import AddressInUseError
 from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.payload import unpack_actions
-from tests.learner.scripted_env_server import (
+from tests.learner.serving.scripted_env_server import (
     FIRST,
     LAST,
     MID,

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import grpc
 
-from learner.address import AddressLock
-from learner.link_reader import LinkReader
-from learner.lobby import Lobby
-from learner.outbox import LoopOutbox
-from learner.serving import ProtocolError
-from learner.stream import Stream, StreamError
+from learner.serving.address_lock import AddressLock
+from learner.serving.connection import Stream, StreamError
+from learner.serving.core import ProtocolError
+from learner.serving.hub import Lobby
+from learner.serving.link_reader import LinkReader
+from learner.serving.outbox import LoopOutbox
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import grpc
 
-from learner.ledger import SentSteps
-from learner.lobby import Lobby
-from learner.serving import PlaybackError, ProtocolError
-from learner.slots import CutStreamError, Lease, NoFreeSlotError
+from learner.serving.core import PlaybackError, ProtocolError
+from learner.serving.hub import Lobby
+from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
+from learner.serving.ledger import SentSteps
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received

@@ -7,11 +7,11 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.service import Service
-from learner.stream import Stream
+from learner.serving.connection import Stream
+from learner.serving.server import Service
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.link import Link
-from tests.learner.scripted_env_server import (
+from tests.learner.serving.scripted_env_server import (
     FIRST,
     SECONDS,
     Client,

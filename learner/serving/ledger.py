@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from learner.slots import Group, Lease
+from learner.serving.leases import Group, Lease
 
 
 class Equation(NamedTuple):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from learner.serving import Batch, Serving
+from learner.serving.core import Batch, Serving
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire.payload import pack_actions
 
 if TYPE_CHECKING:
-    from learner.stream import Stream, StreamError
+    from learner.serving.connection import Stream, StreamError
 
 
 class Lobby:
@@ -163,7 +163,7 @@ class Lobby:
             return self.serving.live_slots(evaluation=evaluation)
 
     def ledger(self) -> dict[str, int]:
-        """The accounts of the serving core, all at one moment; see `learner.ledger`."""
+        """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""
         with self.changed:
             return self.serving.accounts()
 

@@ -3,7 +3,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from learner.slots import Lease, NoFreeSlotError, SlotTable, environment_seed, session_seed
+from learner.serving.leases import Lease, NoFreeSlotError, SlotTable, environment_seed, session_seed
 from seedrl.types import StepType
 
 

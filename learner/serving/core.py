@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learner.batcher import Batcher, Pending
-from learner.ledger import SentSteps, Settlement
-from learner.slots import Group, Lease, SlotTable
+from learner.serving.batcher import Batcher, Pending
+from learner.serving.leases import Group, Lease, SlotTable
+from learner.serving.ledger import SentSteps, Settlement
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
 
@@ -162,7 +162,7 @@ class Serving:
         self.settlement.reported(sent, self._live_leases)
 
     def accounts(self) -> dict[str, int]:
-        """Rows in every account of `learner.ledger` that this side of replay can see."""
+        """Rows in every account of `learner.serving.ledger` that this side of replay can see."""
         groups = self._holding.values()
         return {
             **self.ledger,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from learner.batcher import Batcher, Pending
-from learner.slots import Group, Lease
+from learner.serving.batcher import Batcher, Pending
+from learner.serving.leases import Group, Lease
 from seedrl.types import TimeStep
 
 

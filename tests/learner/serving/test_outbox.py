@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from learner.outbox import LoopOutbox
+from learner.serving.outbox import LoopOutbox
 
 _SECONDS = 5.0  # far longer than anything here takes
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from learner.service import Service
+from learner.serving.server import Service
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.wire import seedrl_pb2, version
-from tests.learner.scripted_env_server import (
+from tests.learner.serving.scripted_env_server import (
     SECONDS,
     SPEC,
     Client,

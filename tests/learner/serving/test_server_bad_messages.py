@@ -6,10 +6,10 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.service import Service
+from learner.serving.server import Service
 from seedrl.wire import seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload, ToLearner
-from tests.learner.scripted_env_server import (
+from tests.learner.serving.scripted_env_server import (
     FIRST,
     MID,
     SECONDS,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from learner.ledger import ALWAYS, AT_REST, Equation, SentSteps, Settlement, residues
-from learner.slots import Lease, SlotTable
+from learner.serving.leases import Lease, SlotTable
+from learner.serving.ledger import ALWAYS, AT_REST, Equation, SentSteps, Settlement, residues
 
 _ROWS = 3
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from learner.service import Service
-from tests.learner.scripted_env_server import Client, served
+from learner.serving.server import Service
+from tests.learner.serving.scripted_env_server import Client, served
 
 
 @pytest.fixture(params=["stream", "link"])

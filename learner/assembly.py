@@ -10,8 +10,9 @@ from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
 from learner.evaluation import Evaluator, FrozenParams
 from learner.geometry import Geometry, check_memory
-from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning import POLL_SECONDS, Learning
+from learner.learning.device_mapping import map_programs, publish, replicate, stack_shards
+from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
+from learner.learning.loop import POLL_SECONDS, Learning
 from learner.reporting.metrics import Metrics
 from learner.saving import (
     by_field,
@@ -21,7 +22,6 @@ from learner.saving import (
     streams_go_on,
 )
 from learner.serving.hub import Lobby
-from learner.sharding import map_programs, publish, replicate, stack_shards
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter, RateLimiterState
 from seedrl.agents.agent import Agent

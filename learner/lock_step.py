@@ -10,7 +10,7 @@ its env servers do so too: those that play a recording do.
 from typing import Any
 
 from learner.acting import Acting
-from learner.learning import Learning
+from learner.learning.loop import Learning
 from learner.recorder import Recorder
 from learner.serving.hub import Lobby
 from learner.threads.rate_limiter import RateLimiter

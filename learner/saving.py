@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from learner.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState
 from learner.serving.core import Serving
 from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints

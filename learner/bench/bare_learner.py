@@ -9,8 +9,8 @@ import numpy as np
 from learner.act_step import example_page
 from learner.bench.flops import count_flops
 from learner.bench.subjects import Subject
-from learner.learn_step import build_learn_programs
-from learner.sharding import map_programs, replicate, stack_shards
+from learner.learning.device_mapping import map_programs, replicate, stack_shards
+from learner.learning.learn_step import build_learn_programs
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import paged_replay

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learner.act_step import ActingState
-from learner.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState
 from learner.threads.channel import Channel, Mailbox
 from seedrl.replay.replay import ReplayState
 from seedrl.types import Tree

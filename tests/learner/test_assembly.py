@@ -12,8 +12,8 @@ import pytest
 from learner.act_step import example_page
 from learner.assembly import _act_programs, _Memory, _memory, _replay
 from learner.geometry import plan_geometry
-from learner.learn_step import LearnerState
-from learner.learning import Snapshot
+from learner.learning.learn_step import LearnerState
+from learner.learning.loop import Snapshot
 from learner.saving import Saver
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput

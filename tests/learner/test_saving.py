@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from learner.act_step import ActingState
-from learner.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState
 from learner.saving import (
     Saver,
     restore_acting,

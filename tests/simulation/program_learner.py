@@ -11,9 +11,15 @@ from learner.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting import Acting, FilledPages
 from learner.batch_ladder import BatchLadder
 from learner.evaluation import Evaluator, FrozenParams
-from learner.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning import Learning
-from learner.sharding import MappedPrograms, map_programs, publish, replicate, stack_shards
+from learner.learning.device_mapping import (
+    MappedPrograms,
+    map_programs,
+    publish,
+    replicate,
+    stack_shards,
+)
+from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
+from learner.learning.loop import Learning
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import Snapshot

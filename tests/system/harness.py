@@ -19,7 +19,7 @@ import numpy as np
 
 from envs_server.sent_log import SentLog
 from learner.geometry import plan_geometry
-from learner.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Serving
 from learner.serving.hub import Lobby

@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import Mutant
 
-_LEARN_STEP = "learner/learn_step.py"
-_LEARNING = "learner/learning.py"
+_LEARN_STEP = "learner/learning/learn_step.py"
+_LEARNING = "learner/learning/loop.py"
 _ASSEMBLY = "learner/assembly.py"
 
 MUTANTS = (
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "parameters_published_by_reference",
-        "learner/sharding.py",
+        "learner/learning/device_mapping.py",
         "copy = _copy(jax.tree.map(_first_shard, params))",
         "copy = jax.tree.map(_first_shard, params)",
         "Acting reads buffers that the next update consumes.",

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from learner.scalars import Scalars
+from learner.learning.scalars import Scalars
 from seedrl.agents.agent import Agent
 from seedrl.replay.replay import InsertPlan, Replay, ReplayState
 from seedrl.rl.priorities import importance_weights, shard_probability

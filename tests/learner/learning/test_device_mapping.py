@@ -9,8 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from learner.learn_step import LearnerState, build_learn_programs
-from learner.sharding import MappedPrograms, map_programs, publish, stack_shards
+from learner.learning.device_mapping import MappedPrograms, map_programs, publish, stack_shards
+from learner.learning.learn_step import LearnerState, build_learn_programs
 from seedrl.agents.agent import Agent, LossOutput, WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState, paged_replay

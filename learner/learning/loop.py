@@ -8,11 +8,11 @@ import numpy as np
 
 from learner.acting import FilledPages
 from learner.evaluation import FrozenParams
-from learner.learn_step import LearnerState
+from learner.learning.device_mapping import MappedPrograms, publish
+from learner.learning.learn_step import LearnerState
+from learner.learning.scalars import Scalars
 from learner.reporting.metrics import Metrics
-from learner.scalars import Scalars
 from learner.serving.hub import Lobby
-from learner.sharding import MappedPrograms, publish
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import Snapshot, Snapshots

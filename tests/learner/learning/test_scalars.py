@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.scalars import Scalars
+from learner.learning.scalars import Scalars
 
 
 def program(x: jax.Array) -> Scalars:

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from learner.evaluation import FrozenParams
-from learner.learn_step import LearnerState
-from learner.learning import Learning
-from learner.scalars import Scalars
-from learner.sharding import MappedPrograms
+from learner.learning.device_mapping import MappedPrograms
+from learner.learning.learn_step import LearnerState
+from learner.learning.loop import Learning
+from learner.learning.scalars import Scalars
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import WindowSpec

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from learner.learn_step import AXIS, LearnPrograms
+from learner.learning.learn_step import AXIS, LearnPrograms
 from seedrl.types import Tree
 
 

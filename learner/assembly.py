@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting import Acting, FilledPages
-from learner.batch_ladder import BatchLadder
-from learner.evaluation import Evaluator, FrozenParams
+from learner.acting.act_step import ActPrograms, build_act_programs, example_page
+from learner.acting.batch_shapes import BatchLadder
+from learner.acting.evaluator import Evaluator, FrozenParams
+from learner.acting.loop import Acting, FilledPages
 from learner.geometry import Geometry, check_memory
 from learner.learning.device_mapping import map_programs, publish, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.act_step import ActingState, ActPrograms, build_act_programs, example_page
-from learner.batch_ladder import BatchLadder
-from learner.episodes import EpisodeTracker
-from learner.evaluation import FrozenParams, Round, Score
+from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
+from learner.acting.batch_shapes import BatchLadder
+from learner.acting.episodes import EpisodeTracker
+from learner.acting.evaluator import FrozenParams, Round, Score
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable, session_seed

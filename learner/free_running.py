@@ -7,7 +7,7 @@ stays bounded by the rate limiter, which has to be told when replay would be rea
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from learner.acting import Acting
+from learner.acting.loop import Acting
 from learner.learning.loop import POLL_SECONDS, Learning
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.types import Page

@@ -9,7 +9,7 @@ its env servers do so too: those that play a recording do.
 
 from typing import Any
 
-from learner.acting import Acting
+from learner.acting.loop import Acting
 from learner.learning.loop import Learning
 from learner.recorder import Recorder
 from learner.serving.hub import Lobby

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from learner.acting.evaluator import Score
 from learner.assembly import assemble
-from learner.evaluation import Score
 from learner.geometry import Geometry
 from learner.pace import free_running, in_lock_step
 from learner.recorder import Recorder

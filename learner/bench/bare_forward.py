@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from learner.act_step import example_timestep
+from learner.acting.act_step import example_timestep
 from learner.bench.subjects import Subject
 from seedrl.networks.network import NetworkInput
 

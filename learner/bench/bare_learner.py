@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from learner.act_step import example_page
+from learner.acting.act_step import example_page
 from learner.bench.flops import count_flops
 from learner.bench.subjects import Subject
 from learner.learning.device_mapping import map_programs, replicate, stack_shards

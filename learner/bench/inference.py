@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 
-from learner.act_step import build_act_programs, example_page, example_timestep
-from learner.batch_ladder import BatchLadder
+from learner.acting.act_step import build_act_programs, example_page, example_timestep
+from learner.acting.batch_shapes import BatchLadder
 from learner.bench import own_process, subjects
 from learner.bench.alternation import Pace, alternate, rate, spread
 from learner.bench.bare_forward import bare_forward

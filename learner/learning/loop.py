@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from learner.acting import FilledPages
-from learner.evaluation import FrozenParams
+from learner.acting.evaluator import FrozenParams
+from learner.acting.loop import FilledPages
 from learner.learning.device_mapping import MappedPrograms, publish
 from learner.learning.learn_step import LearnerState
 from learner.learning.scalars import Scalars

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learner.act_step import ActingState
+from learner.acting.act_step import ActingState
 from learner.learning.learn_step import LearnerState
 from learner.threads.channel import Channel, Mailbox
 from seedrl.replay.replay import ReplayState

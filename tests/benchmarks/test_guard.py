@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from learner.act_step import example_page
+from learner.acting.act_step import example_page
 from learner.bench import drawing, inference, replay, subjects, wire
 from learner.bench.alternation import Pace, alternate, rate, ratios, spread
 from learner.bench.bare_learner import BareLearner

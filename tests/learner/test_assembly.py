@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.act_step import example_page
+from learner.acting.act_step import example_page
 from learner.assembly import _act_programs, _Memory, _memory, _replay
 from learner.geometry import plan_geometry
 from learner.learning.learn_step import LearnerState

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from learner.act_step import ActingState
+from learner.acting.act_step import ActingState
 from learner.learning.learn_step import LearnerState
 from learner.saving import (
     Saver,

@@ -11,7 +11,7 @@ import jax.monitoring
 import numpy as np
 import pytest
 
-from learner.acting import FilledPages
+from learner.acting.loop import FilledPages
 from learner.geometry import plan_geometry
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Batch, Serving

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 
 from envs_server.spaces import env_spec
-from learner.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting import Acting, FilledPages
-from learner.batch_ladder import BatchLadder
-from learner.evaluation import Evaluator, FrozenParams
+from learner.acting.act_step import ActPrograms, build_act_programs, example_page
+from learner.acting.batch_shapes import BatchLadder
+from learner.acting.evaluator import Evaluator, FrozenParams
+from learner.acting.loop import Acting, FilledPages
 from learner.learning.device_mapping import (
     MappedPrograms,
     map_programs,

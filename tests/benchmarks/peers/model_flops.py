@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from learner.act_step import example_timestep
+from learner.acting.act_step import example_timestep
 from learner.bench.bare_learner import BareLearner
 from learner.bench.flops import count_flops
 from learner.bench.subjects import Subject

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from learner.evaluation import FrozenParams
+from learner.acting.evaluator import FrozenParams
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Learning

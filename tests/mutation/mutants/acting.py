@@ -2,10 +2,10 @@
 
 from tests.mutation.mutant import Mutant
 
-_ACT_STEP = "learner/act_step.py"
-_LADDER = "learner/batch_ladder.py"
+_ACT_STEP = "learner/acting/act_step.py"
+_LADDER = "learner/acting/batch_shapes.py"
 _LIMITER = "learner/threads/rate_limiter.py"
-_EVALUATION = "learner/evaluation.py"
+_EVALUATION = "learner/acting/evaluator.py"
 
 _STORED_CARRY = """                lambda table, row: table.at[first_rows].set(row, mode="drop"),
                 state.pages.carry,

@@ -5,7 +5,7 @@ from tests.mutation.mutant import Mutant
 _SERVING = "learner/serving/core.py"
 _SLOTS = "learner/serving/leases.py"
 _LOBBY = "learner/serving/hub.py"
-_ACTING = "learner/acting.py"
+_ACTING = "learner/acting/loop.py"
 
 MUTANTS = (
     Mutant(

@@ -1,6 +1,6 @@
 import numpy as np
 
-from learner.episodes import Episode, EpisodeTracker
+from learner.acting.episodes import Episode, EpisodeTracker
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType

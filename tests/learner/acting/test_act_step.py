@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from learner.act_step import ActingState, ActPrograms, build_act_programs, example_page
+from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
 from seedrl.agents.agent import ActOutput, Agent, LossOutput, WindowSpec
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Page, StepType, TimeStep, Tree

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from learner.batch_ladder import BatchLadder, ladder
+from learner.acting.batch_shapes import BatchLadder, ladder
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.episodes import Episode
+from learner.acting.episodes import Episode
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType, Tree
 

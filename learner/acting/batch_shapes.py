@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from learner.act_step import example_timestep
+from learner.acting.act_step import example_timestep
 from learner.serving.core import Batch
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep

@@ -16,10 +16,10 @@ import numpy as np
 import optax
 import pytest
 
-from learner.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting import Acting, FilledPages
-from learner.batch_ladder import BatchLadder
-from learner.evaluation import Evaluator, FrozenParams
+from learner.acting.act_step import ActPrograms, build_act_programs, example_page
+from learner.acting.batch_shapes import BatchLadder
+from learner.acting.evaluator import Evaluator, FrozenParams
+from learner.acting.loop import Acting, FilledPages
 from learner.reporting.metrics import Metrics
 from learner.serving.connection import Stream
 from learner.serving.core import Serving

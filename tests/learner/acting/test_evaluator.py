@@ -3,8 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.episodes import Episode
-from learner.evaluation import Evaluator, FrozenParams, Round, Score
+from learner.acting.episodes import Episode
+from learner.acting.evaluator import Evaluator, FrozenParams, Round, Score
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
 

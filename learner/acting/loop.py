@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.act_step import ActingState, ActPrograms
-from learner.batch_ladder import BatchLadder
-from learner.episodes import EpisodeTracker
-from learner.evaluation import Evaluator, FrozenParams, Score
+from learner.acting.act_step import ActingState, ActPrograms
+from learner.acting.batch_shapes import BatchLadder
+from learner.acting.episodes import EpisodeTracker
+from learner.acting.evaluator import Evaluator, FrozenParams, Score
 from learner.reporting.metrics import Metrics, Role
 from learner.serving.core import Batch
 from learner.serving.hub import Lobby

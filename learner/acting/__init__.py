@@ -1,0 +1,1 @@
+"""Hop 5: batches to actions and full pages."""

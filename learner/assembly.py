@@ -14,7 +14,7 @@ from learner.learning.device_mapping import map_programs, publish, replicate, st
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
 from learner.reporting.metrics import Metrics
-from learner.saving import (
+from learner.saving.saver import (
     by_field,
     restore_acting,
     restore_replay,

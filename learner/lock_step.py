@@ -11,7 +11,7 @@ from typing import Any
 
 from learner.acting.loop import Acting
 from learner.learning.loop import Learning
-from learner.recorder import Recorder
+from learner.saving.recorder import Recorder
 from learner.serving.hub import Lobby
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import Snapshot, Snapshots

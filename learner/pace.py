@@ -8,7 +8,7 @@ from typing import NamedTuple
 from learner.assembly import Parts
 from learner.free_running import FreeRunning
 from learner.lock_step import LockStep
-from learner.recorder import Recorder
+from learner.saving.recorder import Recorder
 from learner.serving.hub import Lobby
 from learner.threads.snapshot_requests import Snapshots
 

@@ -12,12 +12,12 @@ from typing import NamedTuple, TypeVar
 
 from learner.geometry import plan_geometry
 from learner.process import stop_on_signals, tune_process
-from learner.recorder import Recorder, open_recorder
 from learner.reporting.learning_curve import draw
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
-from learner.run_folder import Resume, RunFolder
-from learner.saving import Saver, restore_streams
+from learner.saving.recorder import Recorder, open_recorder
+from learner.saving.run_folder import Resume, RunFolder
+from learner.saving.saver import Saver, restore_streams
 from learner.serving.core import Serving
 from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable, session_seed

@@ -11,8 +11,8 @@ from learner.acting.evaluator import Score
 from learner.assembly import assemble
 from learner.geometry import Geometry
 from learner.pace import free_running, in_lock_step
-from learner.recorder import Recorder
 from learner.reporting.metrics import Metrics
+from learner.saving.recorder import Recorder
 from learner.serving.hub import Lobby
 from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.threads.snapshot_requests import Snapshot

@@ -14,7 +14,7 @@ from learner.assembly import _act_programs, _Memory, _memory, _replay
 from learner.geometry import plan_geometry
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
-from learner.saving import Saver
+from learner.saving.saver import Saver
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from learner.run import _metrics, train
-from learner.run_folder import Resume, RunFolder
+from learner.saving.run_folder import Resume, RunFolder
 from seedrl import config_file
 from seedrl.checkpoints import Checkpoint
 from seedrl.errors import UserError

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.digest import digests, main, stored
+from learner.saving.digest import digests, main, stored
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
 

@@ -12,7 +12,7 @@ import pytest
 
 from learner.acting.act_step import ActingState
 from learner.learning.learn_step import LearnerState
-from learner.saving import (
+from learner.saving.saver import (
     Saver,
     restore_acting,
     restore_replay,

@@ -1,4 +1,4 @@
-"""SHA-256 over what a checkpoint holds: `python -m learner.digest WORKDIR`.
+"""SHA-256 over what a checkpoint holds: `python -m learner.saving.digest WORKDIR`.
 
 Two runs whose digests are equal have learned the same, to the last bit.
 """

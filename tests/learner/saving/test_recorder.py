@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.recorder import Recorder, open_recorder
+from learner.saving.recorder import Recorder, open_recorder
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease

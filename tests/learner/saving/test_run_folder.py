@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.run_folder import RunFolder
+from learner.saving.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig

@@ -59,7 +59,7 @@ def _run(argv: Sequence[str]) -> int:
     logging.getLogger("absl").setLevel(logging.CRITICAL)
     # Imports jax: only once the command line is known to be good.
     from learner.reporting.progress import print_summary
-    from learner.run import train
+    from learner.session.run import train
 
     summary = train(
         config, workdir=options.workdir, resume=options.resume, command=["learner", *argv]

@@ -17,7 +17,7 @@ from seedrl.errors import ExitCode
 
 # What every learner imports, and what most of their configs do. None of it starts a thread or looks
 # at a device, so that the learner can still say how both are to behave.
-_MODULES = ("learner.run", "learner.reporting.progress", "seedrl.agents.r2d2")
+_MODULES = ("learner.session.run", "learner.reporting.progress", "seedrl.agents.r2d2")
 
 
 def main() -> int:

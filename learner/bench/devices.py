@@ -15,7 +15,7 @@ from learner.bench.bare_learner import BareLearner
 from learner.bench.cpu import tree_bytes
 from learner.bench.subjects import Subject
 from learner.cli.arguments import parse_flags
-from learner.process import tune_process
+from learner.session.process import tune_process
 
 _PAGES_PER_INSERT = 16
 

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import ParamSpec
 
 from learner.bench.row import Row
-from learner.process import tune_process
+from learner.session.process import tune_process
 from seedrl.config import Config
 
 P = ParamSpec("P")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from learner.assembly import assemble
 from learner.bench.cpu import tree_seconds
 from learner.bench.served_fleet import Commands, ServedFleet
-from learner.geometry import plan_geometry
 from learner.launch import env_servers
-from learner.pace import compile_all
 from learner.reporting.metrics import Metrics
+from learner.session.components import assemble
+from learner.session.geometry import plan_geometry
+from learner.session.pace import compile_all
 from learner.threads.worker import Worker
 from seedrl.config import Config
 

@@ -58,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
 
     from learner.bench import machine, report
     from learner.bench.alternation import Pace
-    from learner.process import tune_process
+    from learner.session.process import tune_process
 
     # For images, which most of what is measured in this very process moves; see `own_process`.
     tune_process(keeps_freed_memory=True)

@@ -22,7 +22,7 @@ from seedrl.config_file import from_json
 from seedrl.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:  # imports jax
-    from learner.evaluate import Evaluation
+    from learner.session.offline_evaluation import Evaluation
 
 PROG = "seedrl evaluate"
 
@@ -109,7 +109,7 @@ def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "
         stack.callback(supervisor.stop)
         watcher.start()
         try:
-            from learner.evaluate import evaluate
+            from learner.session.offline_evaluation import evaluate
 
             evaluation = evaluate(config, workdir=options.workdir, episodes=options.episodes)
         except (Exception, KeyboardInterrupt):

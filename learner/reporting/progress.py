@@ -4,15 +4,13 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-if TYPE_CHECKING:  # imports jax
-    from learner.run import Summary
+from learner.reporting.summary import Summary
 
 _DASH = "–"
 
@@ -102,7 +100,7 @@ class Progress:
         return Panel(table, title=f"seedrl · {self._elapsed()}", expand=False)
 
 
-def print_summary(summary: "Summary", console: Console | None = None) -> None:
+def print_summary(summary: Summary, console: Console | None = None) -> None:
     """Prints how a run went, on stdout."""
     score = _DASH
     if summary.mean_return is not None:

@@ -53,7 +53,7 @@ class Learner(Protocol):
 
 
 def open_lobby(world: "World", session: int) -> Lobby:
-    """A lobby as `learner.run` builds it, on simulated time."""
+    """A lobby as `learner.session.run` builds it, on simulated time."""
     slots = SlotTable(
         training=TRAINING_SLOTS,
         evaluation=EVALUATION_SLOTS,

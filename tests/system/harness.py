@@ -1,6 +1,6 @@
 """A real learner inside the test's process, and real env servers outside of it.
 
-Service, session and threads are wired as `learner.run` wires them; only the clock-driven reporting
+Service, session and threads are wired as in `learner.session.run`; only the clock-driven reporting
 and saving are left out. Afterwards a test can look at the learner state and at the replay.
 """
 
@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from envs_server.sent_log import SentLog
-from learner.geometry import plan_geometry
 from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Serving
@@ -26,7 +25,8 @@ from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable
 from learner.serving.ledger import SentSteps
 from learner.serving.server import Service
-from learner.session import Session
+from learner.session.geometry import plan_geometry
+from learner.session.session import Session
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.config_checks import check, page_steps

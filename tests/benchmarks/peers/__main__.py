@@ -20,7 +20,7 @@ from rich.console import Console
 from learner.bench import machine, report
 from learner.bench.alternation import Pace
 from learner.bench.row import Row
-from learner.process import tune_process
+from learner.session.process import tune_process
 from tests.benchmarks.peers import rounds_before
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Row]`.

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import learner.evaluate
+import learner.session.offline_evaluation
 from learner.cli.main import main
-from learner.evaluate import Evaluation
 from learner.launch import env_servers, supervisor
 from learner.launch.child import Command
+from learner.session.offline_evaluation import Evaluation
 from seedrl import config_file
 from seedrl.config import Config
 from seedrl.errors import CheckpointError

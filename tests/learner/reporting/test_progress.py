@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from learner.reporting.progress import Progress, print_summary
-from learner.run import Summary
+from learner.reporting.summary import Summary
 
 METRICS = {
     "env_steps": 12_345.0,

@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _LEARN_STEP = "learner/learning/learn_step.py"
 _LEARNING = "learner/learning/loop.py"
-_ASSEMBLY = "learner/assembly.py"
+_ASSEMBLY = "learner/session/components.py"
 
 MUTANTS = (
     Mutant(

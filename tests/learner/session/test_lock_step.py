@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from learner.lock_step import LockStep
+from learner.session.lock_step import LockStep
 from learner.threads.rate_limiter import RateLimiterState
 from learner.threads.snapshot_requests import Snapshot
 

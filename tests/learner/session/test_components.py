@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from learner.assembly import _act_programs, _Memory, _memory, _replay
-from learner.geometry import plan_geometry
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
 from learner.saving.saver import Saver
+from learner.session.components import _act_programs, _Memory, _memory, _replay
+from learner.session.geometry import plan_geometry
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config

@@ -4,7 +4,7 @@ from typing import Any
 import jax
 import pytest
 
-from learner.geometry import check_memory, plan_geometry
+from learner.session.geometry import check_memory, plan_geometry
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.errors import ConfigError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from learner.run import _metrics, train
 from learner.saving.run_folder import Resume, RunFolder
+from learner.session.run import _metrics, train
 from seedrl import config_file
 from seedrl.checkpoints import Checkpoint
 from seedrl.errors import UserError
@@ -37,7 +37,7 @@ def test_the_config_says_whether_freed_memory_is_kept(
     def tune_process(**settings: bool) -> None:
         raise TunedError(settings)
 
-    monkeypatch.setattr("learner.run.tune_process", tune_process)
+    monkeypatch.setattr("learner.session.run.tune_process", tune_process)
     config = config_file.load("cartpole_r2d2")
     learning = dataclasses.replace(config.learning, keep_freed_memory=keeps_freed_memory)
     with pytest.raises(TunedError) as caught:

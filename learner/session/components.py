@@ -9,7 +9,6 @@ from learner.acting.act_step import ActPrograms, build_act_programs, example_pag
 from learner.acting.batch_shapes import BatchLadder
 from learner.acting.evaluator import Evaluator, FrozenParams
 from learner.acting.loop import Acting, FilledPages
-from learner.geometry import Geometry, check_memory
 from learner.learning.device_mapping import map_programs, publish, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
@@ -22,6 +21,7 @@ from learner.saving.saver import (
     streams_go_on,
 )
 from learner.serving.hub import Lobby
+from learner.session.geometry import Geometry, check_memory
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter, RateLimiterState
 from seedrl.agents.agent import Agent

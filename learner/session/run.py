@@ -8,13 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from learner.geometry import plan_geometry
-from learner.process import stop_on_signals, tune_process
 from learner.reporting.learning_curve import draw
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
+from learner.reporting.summary import Summary
 from learner.saving.recorder import Recorder, open_recorder
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.saver import Saver, restore_streams
@@ -22,7 +21,9 @@ from learner.serving.core import Serving
 from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.server import Service
-from learner.session import Session
+from learner.session.geometry import plan_geometry
+from learner.session.process import stop_on_signals, tune_process
+from learner.session.session import Session
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check
@@ -33,33 +34,6 @@ _TICK_SECONDS = 0.1
 _STOP_SECONDS = 120.0
 
 Found = TypeVar("Found")
-
-
-class Summary(NamedTuple):
-    """How a training run went.
-
-    Attributes:
-      mean_return, episodes: of the last evaluation round; None and 0 if there was none.
-      env_steps: training environment steps, over all sessions of the run.
-      wall_seconds: of this session, from the start of the learner.
-      env_steps_per_second: of this session.
-      replay_ratio: measured: trained steps per training environment step.
-      policy_lag_updates: measured: mean updates between acting and learning, last interval.
-      updates: applied updates.
-      workdir: the run folder.
-      solved: whether a target return was reached and confirmed.
-    """
-
-    mean_return: float | None
-    episodes: int
-    env_steps: int
-    wall_seconds: float
-    env_steps_per_second: float
-    replay_ratio: float
-    policy_lag_updates: float
-    updates: int
-    workdir: Path
-    solved: bool
 
 
 def train(

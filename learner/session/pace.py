@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from learner.assembly import Parts
-from learner.free_running import FreeRunning
-from learner.lock_step import LockStep
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Lobby
+from learner.session.components import Parts
+from learner.session.free_running import FreeRunning
+from learner.session.lock_step import LockStep
 from learner.threads.snapshot_requests import Snapshots
 
 
@@ -61,7 +61,7 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
 
 
 def in_lock_step(parts: Parts, lobby: Lobby, recorder: Recorder | None) -> Pace:
-    """Acting and learning in turn; see `learner.lock_step`."""
+    """Acting and learning in turn; see `learner.session.lock_step`."""
     lock_step = LockStep(
         parts.acting,
         parts.learning,

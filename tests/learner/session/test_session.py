@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from learner.acting.loop import FilledPages
-from learner.geometry import plan_geometry
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable
-from learner.session import Session
+from learner.session.geometry import plan_geometry
+from learner.session.session import Session
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig

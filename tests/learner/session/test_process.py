@@ -6,7 +6,7 @@ import sys
 
 def test_threads_ask_for_the_interpreter_soon_and_programs_are_cached() -> None:
     code = (
-        "import jax, sys; from learner.process import tune_process; "
+        "import jax, sys; from learner.session.process import tune_process; "
         "tune_process(keeps_freed_memory=False); "
         "print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir)"
     )

@@ -8,13 +8,13 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
-from learner.assembly import assemble
-from learner.geometry import Geometry
-from learner.pace import free_running, in_lock_step
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Lobby
 from learner.serving.ledger import ALWAYS, AT_REST, residues
+from learner.session.components import assemble
+from learner.session.geometry import Geometry
+from learner.session.pace import free_running, in_lock_step
 from learner.threads.snapshot_requests import Snapshot
 from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint

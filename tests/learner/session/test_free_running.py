@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from learner.free_running import FreeRunning
+from learner.session.free_running import FreeRunning
 from learner.threads.rate_limiter import RateLimiter
 
 SECONDS = 20.0  # far longer than anything here takes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from learner.allocator import keep_freed_memory
+from learner.session.allocator import keep_freed_memory
 from seedrl.errors import ExitCode
 
 

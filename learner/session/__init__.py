@@ -1,0 +1,1 @@
+"""The only package that wires: a run from start to end."""

@@ -1,78 +1,8 @@
-"""The learner: `python -m learner CONFIG --workdir DIR [options] [overrides]`."""
+"""`python -m learner`: see `learner.cli.learner`."""
 
-import dataclasses
-import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
-from learner.cli.arguments import parse
-from learner.cli.outcome import exit_code
-from seedrl.config import Config
-from seedrl.config_checks import check
-from seedrl.errors import ExitCode
-
-PROG = "python -m learner"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnerOptions:
-    """Options of a learner beside the fields of its configuration.
-
-    Attributes:
-      workdir: folder of the run: configuration, metrics, checkpoints.
-      resume: whether to go on from the newest checkpoint in the folder: if there is one (auto),
-        not at all (never), or it is an error if there is none (must).
-      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
-      bind: address to serve on, same as `--serving.bind`.
-    """
-
-    workdir: Path
-    resume: Literal["auto", "never", "must"] = "auto"
-    checkpoint_replay: bool = False
-    bind: str | None = None
-
-    def apply(self, config: Config) -> Config:
-        """The configuration with those options that stand for fields of it."""
-        checkpoint, serving = config.checkpoint, config.serving
-        if self.checkpoint_replay:
-            checkpoint = dataclasses.replace(checkpoint, replay=True)
-        if self.bind is not None:
-            serving = dataclasses.replace(serving, bind=self.bind)
-        return dataclasses.replace(config, checkpoint=checkpoint, serving=serving)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a learner; returns its exit code (`seedrl.errors.ExitCode`)."""
-    arguments = sys.argv[1:] if argv is None else argv
-    return exit_code(lambda: _run(arguments), prog=PROG)
-
-
-def _run(argv: Sequence[str]) -> int:
-    options, config = parse(LearnerOptions, argv, prog=PROG)
-    config = options.apply(config)
-    check(config)
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    # Orbax answers a full disk with pages of traceback through absl; we say it in one line.
-    logging.getLogger("absl").setLevel(logging.CRITICAL)
-    # Imports jax: only once the command line is known to be good.
-    from learner.reporting.progress import print_summary
-    from learner.session.run import train
-
-    summary = train(
-        config, workdir=options.workdir, resume=options.resume, command=["learner", *argv]
-    )
-    print_summary(summary)
-    return _result(config, env_steps=summary.env_steps, solved=summary.solved)
-
-
-def _result(config: Config, *, env_steps: int, solved: bool) -> ExitCode:
-    has_target = config.evaluation.target_return is not None
-    is_missed = has_target and not solved and env_steps >= config.learning.total_steps
-    return ExitCode.TARGET_MISSED if is_missed else ExitCode.OK
-
+from learner.cli.learner import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,8 +10,8 @@ import json
 import os
 import sys
 
-from learner.__main__ import PROG
-from learner.__main__ import main as learner_main
+from learner.cli.learner import PROG
+from learner.cli.learner import main as learner_main
 from learner.cli.outcome import exit_code
 from seedrl.errors import ExitCode
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from learner.__main__ import LearnerOptions
 from learner.cli.arguments import parse
 from learner.cli.early_learner import EarlyLearner
+from learner.cli.learner import LearnerOptions
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor, forward_signals
 from seedrl.config import Config

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from learner.__main__ import LearnerOptions
 from learner.cli.arguments import parse, parse_flags
+from learner.cli.learner import LearnerOptions
 from learner.cli.train import TrainOptions
 from seedrl import config_file
 from seedrl.errors import ConfigError

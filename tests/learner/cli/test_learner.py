@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from learner.__main__ import _result
+from learner.cli.learner import _result
 from seedrl import config_file
 from seedrl.errors import ExitCode
 

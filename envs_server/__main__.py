@@ -9,7 +9,7 @@ import os
 import sys
 
 from envs_server.client import Client, ExitCode
-from envs_server.lease import Offer
+from envs_server.connection import Offer
 from envs_server.options import read_options
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop

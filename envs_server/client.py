@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from envs_server.connection import Finished, Lease, Offer, Outbox
 from envs_server.group import EnvironmentFailedError
-from envs_server.lease import Finished, Lease, Offer, Outbox
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from envs_server.vector import BuildError

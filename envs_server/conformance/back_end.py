@@ -10,7 +10,7 @@ from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings
 from envs_server.conformance.rows import Episode, Row, action_rows, episodes, first_difference
 from envs_server.conformance.single import LARGEST_SEED, Alone
-from envs_server.conformance.stage import BrokenError, Stage
+from envs_server.conformance.vector_player import BrokenError, Stage
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType

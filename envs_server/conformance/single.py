@@ -11,13 +11,13 @@ import numpy as np
 from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.gymnasium_checks import check_by_gymnasium
-from envs_server.conformance.player import (
+from envs_server.conformance.rows import Row, action_rows, first_difference
+from envs_server.conformance.single_player import (
     Player,
     UnplayableError,
     check_reset_result,
     check_step_result,
 )
-from envs_server.conformance.rows import Row, action_rows, first_difference
 from envs_server.spaces import env_spec
 from envs_server.vector import BuildError
 from seedrl.specs import EnvSpec

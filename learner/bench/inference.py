@@ -8,11 +8,12 @@ import numpy as np
 
 from learner.acting.act_step import build_act_programs, example_page, example_timestep
 from learner.acting.batch_shapes import BatchLadder
-from learner.bench import own_process, subjects
-from learner.bench.alternation import Pace, alternate, rate, spread
-from learner.bench.bare_forward import bare_forward
-from learner.bench.row import Row, conditions
-from learner.bench.subjects import Subject
+from learner.bench.measure import own_process
+from learner.bench.measure.interleave import Pace, alternate, rate, spread
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_forward import bare_forward
+from learner.bench.rigs.workloads import Subject
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable
@@ -23,7 +24,7 @@ from seedrl.types import Page, TimeStep
 
 def run(pace: Pace) -> Iterator[Row]:
     """A row for each batch shape that Pong and CartPole compile for training."""
-    for subject in (subjects.pong(), subjects.cartpole()):
+    for subject in (workloads.pong(), workloads.cartpole()):
         yield from own_process.rows(subject.config, rows, subject, pace)
 
 

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from learner.bench import own_process, subjects
-from learner.bench.alternation import Pace, alternate, rate, spread
-from learner.bench.bare_learner import BareLearner
-from learner.bench.row import Row, conditions
-from learner.bench.subjects import Subject
-from learner.bench.system import System
+from learner.bench.measure import own_process
+from learner.bench.measure.interleave import Pace, alternate, rate, spread
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.system import System
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import Config, LaunchConfig
 
 _PAGES_PER_INSERT = 16
@@ -26,14 +27,14 @@ _MATRIX = 2_048
 
 def run(pace: Pace) -> Iterator[Row]:
     """Pong with batches of 8 sequences, CartPole with 64."""
-    pong = subjects.scaled(
-        subjects.pong(),
+    pong = workloads.scaled(
+        workloads.pong(),
         launch=LaunchConfig(env_servers=1, envs_per_server=32, groups=2),
         capacity_steps=20_000,
         batch_sequences=8,
     )
-    cartpole = subjects.scaled(
-        subjects.cartpole(),
+    cartpole = workloads.scaled(
+        workloads.cartpole(),
         launch=LaunchConfig(env_servers=2, envs_per_server=16, groups=2),
         capacity_steps=100_000,
         batch_sequences=64,

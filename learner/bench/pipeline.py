@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 import jax
 
-from learner.bench import own_process, subjects
-from learner.bench.alternation import Pace, alternate, rate, serial, spread
-from learner.bench.bare_forward import bare_forward
-from learner.bench.bare_learner import BareLearner
-from learner.bench.null_agent import NullAgentConfig
-from learner.bench.raw_stepping import RawStepping
-from learner.bench.row import Conditions, Row, conditions
-from learner.bench.subjects import Subject
-from learner.bench.system import Interval, System
+from learner.bench.measure import own_process
+from learner.bench.measure.interleave import Pace, alternate, rate, serial, spread
+from learner.bench.measure.result import Conditions, Row, conditions
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_forward import bare_forward
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.null_agent import NullAgentConfig
+from learner.bench.rigs.raw_stepping import RawStepping
+from learner.bench.rigs.system import Interval, System
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import Config, LaunchConfig
 
 _PAGES_PER_INSERT = 16
@@ -62,8 +63,8 @@ def run(pace: Pace) -> Iterator[Row]:
 
 def pong() -> Subject:
     """Pong with 64 environments a message, small batches and a small replay."""
-    return subjects.scaled(
-        subjects.pong(),
+    return workloads.scaled(
+        workloads.pong(),
         launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
         capacity_steps=20_000,
         batch_sequences=8,
@@ -72,8 +73,8 @@ def pong() -> Subject:
 
 def cartpole() -> Subject:
     """CartPole with 128 environments a message, from two env servers."""
-    return subjects.scaled(
-        subjects.cartpole(),
+    return workloads.scaled(
+        workloads.cartpole(),
         launch=LaunchConfig(env_servers=2, envs_per_server=256, groups=2),
         capacity_steps=100_000,
         # A sequence of each of so many environments.

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.bench import subjects
-from learner.bench.alternation import Pace, alternate, rate
-from learner.bench.bare_learner import BareLearner
-from learner.bench.memcpy import copy_into_pool, copy_out_of_pool
-from learner.bench.row import Row, conditions
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace, alternate, rate
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.memcpy import copy_into_pool, copy_out_of_pool
+from learner.bench.rigs.workloads import Subject
 from seedrl.replay.replay import Sample
 from seedrl.types import Array, Sequence, Tree
 
@@ -43,7 +43,7 @@ def run(pace: Pace) -> Iterator[Row]:
 
 def full_size(pages_per_insert: int = _PAGES_PER_INSERT) -> tuple[Subject, BareLearner]:
     """The settings of the R2D2 paper with a replay of 60,000 frames, still empty."""
-    subject = subjects.scaled(subjects.atari(), capacity_steps=_CAPACITY_STEPS)
+    subject = workloads.scaled(workloads.atari(), capacity_steps=_CAPACITY_STEPS)
     return subject, BareLearner(subject, pages_per_insert=pages_per_insert)
 
 

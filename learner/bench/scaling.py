@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.bench import own_process
-from learner.bench.alternation import Pace, alternate, spread
-from learner.bench.machine import num_cores
-from learner.bench.null_agent import NullAgentConfig
-from learner.bench.row import Row, conditions
-from learner.bench.subjects import ENDLESS
-from learner.bench.system import Interval, System
+from learner.bench.measure import own_process
+from learner.bench.measure.interleave import Pace, alternate, spread
+from learner.bench.measure.machine import num_cores
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs.null_agent import NullAgentConfig
+from learner.bench.rigs.system import Interval, System
+from learner.bench.rigs.workloads import ENDLESS
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.env_servers import Fleet
@@ -150,7 +150,7 @@ def crowd_commands(
         Command(
             name=f"crowd {index}",
             arguments=(
-                *(sys.executable, "-m", "envs_server.crowd", "--learner", address),
+                *(sys.executable, "-m", "envs_server.bench.many_servers", "--learner", address),
                 *("--env-servers", str(size), "--num-envs", str(planned.num_envs)),
                 *("--groups", str(planned.num_groups)),
                 *(() if planned.local_link else ("--no-local-link",)),
@@ -173,10 +173,10 @@ def _config(load: Load, env_servers: int) -> Config:
 
 
 def still(arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_steps: int) -> Config:
-    """Environments in which nothing happens, see `envs_server.envs.still`, and no learning."""
+    """Environments in which nothing happens, see `envs_server.envs.constant`, and no learning."""
     config = Config(
         environment=EnvironmentConfig(
-            id="envs_server.envs.still:make",
+            id="envs_server.envs.constant:make",
             arguments=json.dumps(arguments),
             vectorization="native",
         ),

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.bench.alternation import Pace, alternate, growth, spread
-from learner.bench.echo import EchoServer
-from learner.bench.null_agent import NullAgentConfig
-from learner.bench.row import Conditions, Row
-from learner.bench.served_fleet import ServedFleet
+from learner.bench.measure.interleave import Pace, alternate, growth, spread
+from learner.bench.measure.result import Conditions, Row
+from learner.bench.rigs.echo import EchoServer
+from learner.bench.rigs.null_agent import NullAgentConfig
+from learner.bench.rigs.served_fleet import ServedFleet
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
@@ -155,7 +155,7 @@ def _echo(
             Command(
                 name=f"echo client {index}",
                 arguments=(
-                    *(sys.executable, "-m", "learner.bench.echo"),
+                    *(sys.executable, "-m", "learner.bench.rigs.echo"),
                     *(*flags, "--in-flight", str(_GROUPS)),
                 ),
                 environment=env_servers.child_environment(),
@@ -182,7 +182,7 @@ def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> 
     arguments = {"shape": messages.shape, "dtype": messages.dtype}
     return Config(
         environment=EnvironmentConfig(
-            id="envs_server.envs.still:make",
+            id="envs_server.envs.constant:make",
             arguments=json.dumps(arguments),
             vectorization="native",
         ),

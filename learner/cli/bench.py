@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +14,12 @@ from learner.cli.arguments import parse_flags
 from seedrl.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:  # imports jax
-    from learner.bench.alternation import Pace
-    from learner.bench.row import Row
+    from learner.bench.measure.interleave import Pace
+    from learner.bench.measure.result import Row
 
 PROG = "seedrl bench"
-# Each is a module of learner.bench with `run(pace) -> Iterator[Row]`.
+# The folder of the benchmarks; each is a module there with `run(pace) -> Iterator[Row]`.
+PACKAGE = "learner.bench"
 BENCHMARKS = {
     "replay": "inserting and sampling against a memcpy, memory of a stored step",
     "inference": "acting on a batch against the bare network",
@@ -26,8 +27,6 @@ BENCHMARKS = {
     "pipeline": "environment steps through the whole system against its parts",
     "learner": "updates of the running system against the bare update",
     "scaling": "many env servers that sleep against linear scaling",
-    "growth": "a unit of work as sizes grow against the same with the size before",
-    "useful": "CPU time that stepping and compiled programs need against all that is spent",
 }
 
 
@@ -51,13 +50,25 @@ class BenchOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
-    options = parse_flags(BenchOptions, argv, prog=PROG)
-    _check(options)
+    return run_benchmarks(argv, BENCHMARKS, package=PACKAGE, prog=PROG)
+
+
+def run_benchmarks(
+    argv: Sequence[str], benchmarks: Mapping[str, str], *, package: str, prog: str
+) -> int:
+    """Measures and prints benchmarks of `package`; returns the exit code.
+
+    Args:
+      argv: see BenchOptions.
+      benchmarks: what each module of the package measures, by its name.
+    """
+    options = parse_flags(BenchOptions, argv, prog=prog)
+    _check(options, benchmarks)
     # After the check: what they import takes seconds.
     from rich.console import Console
 
-    from learner.bench import machine, report
-    from learner.bench.alternation import Pace
+    from learner.bench.measure import machine, report
+    from learner.bench.measure.interleave import Pace
     from learner.session.process import tune_process
 
     # For images, which most of what is measured in this very process moves; see `own_process`.
@@ -66,9 +77,9 @@ def run(argv: Sequence[str]) -> int:
     rows: list[Row] = []
     console, status = Console(), Console(stderr=True)
     try:
-        for name in options.names or BENCHMARKS:
-            with status.status(f"{name}: {BENCHMARKS[name]}"):
-                rows += measure(name, pace)
+        for name in options.names or benchmarks:
+            with status.status(f"{name}: {benchmarks[name]}"):
+                rows += measure(f"{package}.{name}", pace)
     finally:
         # Also what was measured before a benchmark failed.
         console.print(report.table(rows))
@@ -80,19 +91,21 @@ def run(argv: Sequence[str]) -> int:
 
 
 def measure(name: str, pace: "Pace") -> Iterator["Row"]:
-    """The rows of one benchmark, each as soon as it is known; those of one configuration at once if
-    they are measured in a process of their own."""
-    module = importlib.import_module(f"learner.bench.{name}")
+    """The rows of the benchmark in module `name`, each as soon as it is known.
+
+    Those of one configuration arrive together if they are measured in a process of their own.
+    """
+    module = importlib.import_module(name)
     rows: Iterator[Row] = module.run(pace)
     return rows
 
 
-def _check(options: BenchOptions) -> None:
+def _check(options: BenchOptions, benchmarks: Mapping[str, str]) -> None:
     for name in options.names:
-        if name not in BENCHMARKS:
-            close = difflib.get_close_matches(name, BENCHMARKS, n=1)
+        if name not in benchmarks:
+            close = difflib.get_close_matches(name, benchmarks, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
-            raise ConfigError(f"unknown benchmark {name!r}: {hint}expected {', '.join(BENCHMARKS)}")
+            raise ConfigError(f"unknown benchmark {name!r}: {hint}expected {', '.join(benchmarks)}")
     if options.rounds < 1:
         raise ConfigError(f"--rounds: expected at least 1, got {options.rounds}")
     if not options.seconds > 0:

@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from learner.bench import drawing, inference, replay, subjects, wire
-from learner.bench.alternation import Pace, alternate, rate, ratios, spread
-from learner.bench.bare_learner import BareLearner
+from learner.bench import inference, replay, wire
 from learner.bench.inference import Actor
-from learner.bench.row import Row
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace, alternate, rate, ratios, spread
+from learner.bench.measure.result import Row
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from learner.bench.wire import Messages
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import replay_bytes
+from tests.benchmarks import prioritized_draw
 
 ATTEMPTS = 6
 PACE = Pace(rounds=3, seconds=0.03)
@@ -39,7 +41,7 @@ def best(ratio: Callable[[], float], bound: float) -> float:
 
 @pytest.fixture(scope="module")
 def frames() -> Subject:
-    return subjects.frames(capacity_steps=20_000, batch_sequences=4)
+    return workloads.frames(capacity_steps=20_000, batch_sequences=4)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_replay_keeps_up_with_a_memcpy(frames: Subject, learner: BareLearner) ->
 
 
 def test_a_stored_step_takes_little_more_than_its_frame() -> None:
-    subject = subjects.atari()
+    subject = workloads.atari()
     steps = page_steps(subject.config)
     page = example_page(subject.config.agent.build(subject.spec), subject.spec, steps)
     assert replay_bytes(page, 1) / steps <= 1.15 * 84 * 84
@@ -91,7 +93,7 @@ def test_neither_insertion_nor_learning_copies_the_replay(learner: BareLearner) 
 
 
 def test_acting_keeps_up_with_the_bare_network() -> None:
-    subject = subjects.pong()
+    subject = workloads.pong()
     actor = Actor(subject, subject.config.serving)
     assert best(lambda: inference.row(subject, actor, 16, PACE).ratio.median, 0.5) >= 0.5
 
@@ -110,7 +112,7 @@ def test_the_service_keeps_up_with_a_bare_echo() -> None:
 def test_drawing_grows_no_faster_than_reading_all_priorities() -> None:
     programs = {
         (name, pages): function(pages)
-        for name, function in {"draw": drawing.draw, "scan": drawing.scan}.items()
+        for name, function in {"draw": prioritized_draw.draw, "scan": prioritized_draw.scan}.items()
         for pages in (2**12, 2**16)
     }
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from learner.bench import report
-from learner.bench.alternation import Pace
-from learner.bench.axis import Axis, rows
-from learner.bench.row import Conditions
+from learner.bench.measure import report
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Conditions
 from tests.benchmarks import plots
+from tests.benchmarks.growth_axis import Axis, rows
 
 
 def test_every_figure_becomes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from envs_server.client import Client, ExitCode
-from envs_server.lease import Offer
+from envs_server.connection import Offer
 from envs_server.stop import Stop
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep

@@ -13,7 +13,7 @@ import pytest
 
 from envs_server import client
 from envs_server.client import Client, ExitCode
-from envs_server.lease import Offer
+from envs_server.connection import Offer
 from envs_server.stop import Stop
 from seedrl.wire.seedrl_pb2 import Environment
 

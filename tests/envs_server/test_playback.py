@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.lease import Lease, Offer, Outbox
+from envs_server.connection import Lease, Offer, Outbox
 from envs_server.playback import PlayedGroup
 from envs_server.sent_log import SentLog
 from envs_server.vector import BuildError

@@ -28,7 +28,7 @@ TESTS = (
     "tests/envs_server/envs/test_counting.py",
     "tests/envs_server/test_adapter.py",
     "tests/envs_server/test_group.py",
-    "tests/envs_server/test_lease.py",
+    "tests/envs_server/test_connection.py",
     "tests/envs_server/test_client.py",
     "tests/envs_server/backends/test_sync.py",
     "tests/envs_server/backends/test_native.py",

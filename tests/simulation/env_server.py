@@ -5,7 +5,7 @@ import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from envs_server.lease import Lease, Offer
+from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Stream, StreamError
 from seedrl.wire.framing import (

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from envs_server.lease import Offer
+from envs_server.connection import Offer
 from learner.serving.connection import StreamError
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Connection, Process

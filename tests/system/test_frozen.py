@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from envs_server.client import Client
-from envs_server.lease import Offer
+from envs_server.connection import Offer
 from envs_server.stop import Stop
 from learner.serving.core import Serving
 from learner.serving.hub import Lobby
@@ -26,7 +26,7 @@ from tests.system.processes import ROOT
 
 _SECONDS = 30.0  # far longer than the 4 that it takes
 _ENVIRONMENT = EnvironmentConfig(
-    id="envs_server.envs.still:make", arguments='{"shape": [4], "dtype": "float32"}'
+    id="envs_server.envs.constant:make", arguments='{"shape": [4], "dtype": "float32"}'
 )
 
 

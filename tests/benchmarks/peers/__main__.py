@@ -17,9 +17,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from learner.bench import machine, report
-from learner.bench.alternation import Pace
-from learner.bench.row import Row
+from learner.bench.measure import machine, report
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Row
 from learner.session.process import tune_process
 from tests.benchmarks.peers import rounds_before
 

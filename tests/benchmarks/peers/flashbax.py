@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from learner.bench.alternation import Pace
-from learner.bench.row import Row
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Row
 from tests.benchmarks.peers import replay_stores
 
 TARGET = 1.1

@@ -1,7 +1,7 @@
 """Floating-point operations that networks need for an environment step: acting, then learning.
 
 Matrix products and convolutions, a multiplication and an addition being two; see
-`learner.bench.flops`.
+`learner.bench.measure.flops`.
 """
 
 import math
@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from learner.acting.act_step import example_timestep
-from learner.bench.bare_learner import BareLearner
-from learner.bench.flops import count_flops
-from learner.bench.subjects import Subject
+from learner.bench.measure.flops import count_flops
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from seedrl.networks.network import NetworkInput
 
 # Of the Nature network, which Sample Factory calls convnet_atari.

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from learner.bench import replay
-from learner.bench.alternation import Pace, alternate, rate
-from learner.bench.bare_learner import BareLearner
-from learner.bench.row import Row, conditions
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace, alternate, rate
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 

@@ -7,11 +7,12 @@ samples, as far as its learner keeps up. Torso, core and widths are the same.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from learner.bench import own_process, pipeline
-from learner.bench.alternation import Pace, alternate
-from learner.bench.row import Row
-from learner.bench.subjects import Subject
-from learner.bench.system import System
+from learner.bench import pipeline
+from learner.bench.measure import own_process
+from learner.bench.measure.interleave import Pace, alternate
+from learner.bench.measure.result import Row
+from learner.bench.rigs.system import System
+from learner.bench.rigs.workloads import Subject
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from learner.bench.row import Row
+from learner.bench.measure.result import Row
 
 
 def added(earlier: Mapping[str, Any], row: Row) -> Row:

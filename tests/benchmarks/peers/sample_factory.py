@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.bench import own_process, pipeline
-from learner.bench.alternation import Pace, alternate
-from learner.bench.row import Row
-from learner.bench.subjects import Subject
-from learner.bench.system import System
+from learner.bench import pipeline
+from learner.bench.measure import own_process
+from learner.bench.measure.interleave import Pace, alternate
+from learner.bench.measure.result import Row
+from learner.bench.rigs.system import System
+from learner.bench.rigs.workloads import Subject
 from tests.benchmarks.peers import model_flops, virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.bench import subjects
-from learner.bench.alternation import Pace, alternate
-from learner.bench.row import Row, conditions
+from learner.bench.measure.interleave import Pace, alternate
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs import workloads
 from seedrl.config import Config
 from seedrl.errors import ExitCode
 from tests.benchmarks.peers import virtual_environment
@@ -65,7 +65,7 @@ _FIGURES = (
 def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
     """A row for each of `_FIGURES`, all from the same runs."""
     interpreter = virtual_environment.python("sb3", venvs)
-    subject = subjects.cartpole()
+    subject = workloads.cartpole()
     _train(subject.config.seed, f"--learning.total-steps={_WARM_UP_STEPS}")
     runs: dict[str, list[Learned]] = {"ours": [], "theirs": []}
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from learner.bench import subjects
-from learner.bench.bare_learner import BareLearner
-from learner.bench.subjects import Subject
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.q_network import QNetworkConfig
 from tests.benchmarks.peers import model_flops
@@ -31,14 +31,14 @@ def test_ours_are_those_of_a_row_and_of_its_share_of_an_update() -> None:
     network = QNetworkConfig(
         torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
     )
-    cartpole = subjects.cartpole()
+    cartpole = workloads.cartpole()
     agent = R2D2Config(network=network, burn_in=2, unroll=4, n_steps=1, stride=4)
-    subject: Subject = subjects.scaled(
+    subject: Subject = workloads.scaled(
         dataclasses.replace(cartpole, config=dataclasses.replace(cartpole.config, agent=agent)),
         capacity_steps=400,
         batch_sequences=3,
     )
-    # See the test of an update in tests/learner/bench/test_flops.py for the layers of a row.
+    # See the test of an update in test_flops.py for the layers of a row.
     row = 2 * (4 * 4 + 7 * 16 + 4 * 16 + 4 * 4 + 4 * 1 + 4 * 4 + 4 * 2)
     update = BareLearner(subject, pages_per_insert=1).flops_per_update
     assert model_flops.of_subject(subject) == pytest.approx(row + update / (3 * 4))

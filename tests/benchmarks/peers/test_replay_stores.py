@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from learner.bench import replay, subjects
-from learner.bench.bare_learner import BareLearner
-from learner.bench.subjects import Subject
+from learner.bench import replay
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig
 from seedrl.networks.q_network import QNetworkConfig
@@ -19,11 +20,11 @@ from tests.benchmarks.peers.programs.sequences import noise
 
 @pytest.fixture(scope="module")
 def subject() -> Subject:
-    cartpole = subjects.cartpole()
+    cartpole = workloads.cartpole()
     network = QNetworkConfig(
         torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
     )
-    return subjects.scaled(
+    return workloads.scaled(
         dataclasses.replace(
             cartpole,
             config=dataclasses.replace(

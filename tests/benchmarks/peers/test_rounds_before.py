@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from learner.bench import report
-from learner.bench.alternation import Pace
-from learner.bench.row import Conditions, Row
+from learner.bench.measure import report
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Conditions, Row
 from tests.benchmarks.peers import rounds_before
 
 ROW = Row(

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from learner.bench import subjects
+from learner.bench.rigs import workloads
 from tests.benchmarks.peers.sb3 import Learned, learned
 
-CONFIG = subjects.cartpole().config
+CONFIG = workloads.cartpole().config
 STARTED = 1_000.0
 
 

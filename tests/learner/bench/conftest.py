@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from learner.bench import subjects
-from learner.bench.alternation import Pace
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace
+from learner.bench.rigs import workloads
+from learner.bench.rigs.workloads import Subject
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig
@@ -21,7 +21,7 @@ def pace() -> Pace:
 @pytest.fixture(scope="session")
 def tiny() -> Subject:
     """CartPole with a network of a few units."""
-    cartpole = subjects.cartpole()
+    cartpole = workloads.cartpole()
     network = QNetworkConfig(
         torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
     )

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from learner.bench import inference
-from learner.bench.alternation import Pace
-from learner.bench.bare_forward import bare_forward
 from learner.bench.inference import Actor, make_batch
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace
+from learner.bench.rigs.bare_forward import bare_forward
+from learner.bench.rigs.workloads import Subject
 
 
 def test_there_is_a_row_for_each_batch_shape(tiny: Subject, pace: Pace) -> None:

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from learner.bench import learner
-from learner.bench.alternation import Pace
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import LaunchConfig
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from learner.bench import pipeline
-from learner.bench.alternation import Pace, serial
-from learner.bench.raw_stepping import RawStepping
-from learner.bench.row import Row
-from learner.bench.served_fleet import ServedFleet
-from learner.bench.subjects import Subject
-from learner.bench.system import System
+from learner.bench.measure.interleave import Pace, serial
+from learner.bench.measure.result import Row
+from learner.bench.rigs.raw_stepping import RawStepping
+from learner.bench.rigs.served_fleet import ServedFleet
+from learner.bench.rigs.system import System
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import LaunchConfig
 from seedrl.config_checks import check
 
@@ -97,7 +97,7 @@ def test_raw_stepping_says_so_if_it_cannot_build(small: Subject) -> None:
     environment = dataclasses.replace(small.config.environment, id="NoSuchGame-v0")
     config = dataclasses.replace(small.config, environment=environment)
     with (
-        pytest.raises(RuntimeError, match="envs_server.stepping ended with 1; see above"),
+        pytest.raises(RuntimeError, match="envs_server.bench.stepping ended with 1; see above"),
         RawStepping(config),
     ):
         pass

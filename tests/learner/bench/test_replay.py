@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from learner.bench import replay
-from learner.bench.alternation import Pace
-from learner.bench.bare_learner import BareLearner
-from learner.bench.row import Row
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Row
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 
 PAGES = 8
 STEP_BYTES = 16  # of CartPole's observation

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from learner.bench import scaling
-from learner.bench.alternation import Pace
-from learner.bench.row import Conditions, Row
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Conditions, Row
+from learner.bench.rigs.system import Interval
 from learner.bench.scaling import Load
-from learner.bench.system import Interval
 from learner.launch.env_servers import Fleet
 from seedrl.config import Config, EnvironmentConfig
 

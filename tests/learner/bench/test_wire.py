@@ -5,8 +5,8 @@ import math
 import pytest
 
 from learner.bench import wire
-from learner.bench.alternation import Pace
-from learner.bench.served_fleet import ServedFleet
+from learner.bench.measure.interleave import Pace
+from learner.bench.rigs.served_fleet import ServedFleet
 from learner.bench.wire import Answering, Messages
 
 TINY = Messages(num_envs=3, shape=(5,), dtype="uint8", target=0.5)

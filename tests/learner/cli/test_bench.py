@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from learner.bench.alternation import Pace
-from learner.bench.row import Conditions, Row
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Conditions, Row
 from learner.cli import bench
 from learner.cli.main import main
 
@@ -18,6 +18,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Pace]]:
     asked: list[tuple[str, Pace]] = []
 
     def measure(name: str, pace: Pace) -> Iterator[Row]:
+        name = name.removeprefix(f"{bench.PACKAGE}.")
         asked.append((name, pace))
         yield Row(
             name=f"{name}: a figure",

@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _ADAPTER = "envs_server/adapter.py"
 _GROUP = "envs_server/group.py"
-_LEASE = "envs_server/lease.py"
+_LEASE = "envs_server/connection.py"
 
 MUTANTS = (
     Mutant(

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_page
-from learner.bench.flops import count_flops
-from learner.bench.subjects import Subject
+from learner.bench.measure.flops import count_flops
+from learner.bench.rigs.workloads import Subject
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
 from seedrl.config_checks import page_steps

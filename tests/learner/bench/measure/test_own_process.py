@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from learner.bench import own_process
-from learner.bench.row import Conditions, Row
+from learner.bench.measure import own_process
+from learner.bench.measure.result import Conditions, Row
 from seedrl import config_file
 
 

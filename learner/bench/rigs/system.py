@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from learner.bench.cpu import tree_seconds
-from learner.bench.served_fleet import Commands, ServedFleet
+from learner.bench.measure.cpu import tree_seconds
+from learner.bench.rigs.served_fleet import Commands, ServedFleet
 from learner.launch import env_servers
 from learner.reporting.metrics import Metrics
 from learner.session.components import assemble

@@ -2,7 +2,7 @@
 
 import pytest
 
-from learner.bench.alternation import Spread, alternate, growth, rate, ratios, serial, spread
+from learner.bench.measure.interleave import Spread, alternate, growth, rate, ratios, serial, spread
 
 
 def test_things_are_measured_in_turn_and_every_other_round_backwards() -> None:

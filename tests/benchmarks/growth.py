@@ -6,9 +6,9 @@ must read all priorities may grow as a single reading of them does.
 
 from collections.abc import Iterator
 
-from learner.bench import growth_of_fleet, growth_of_learning, growth_of_replay
-from learner.bench.alternation import Pace
-from learner.bench.row import Row
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Row
+from tests.benchmarks import growth_of_fleet, growth_of_learning, growth_of_replay
 
 
 def run(pace: Pace) -> Iterator[Row]:

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from learner.bench.bare_learner import BareLearner
-from learner.bench.flops import count_flops
-from learner.bench.subjects import Subject
+from learner.bench.measure.flops import count_flops
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 
 
 def test_a_matrix_product() -> None:

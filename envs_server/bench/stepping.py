@@ -1,4 +1,4 @@
-"""How fast environments step by themselves: `python -m envs_server.stepping --environment ID ...`.
+"""How fast environments step by themselves: `python -m envs_server.bench.stepping`.
 
 They are built and stepped as an env server does, with random actions, but nobody looks at what
 comes of it. First it prints `{"ready": true}`. Each line on stdin is a number of seconds to step

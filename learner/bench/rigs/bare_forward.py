@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from learner.acting.act_step import example_timestep
-from learner.bench.subjects import Subject
+from learner.bench.rigs.workloads import Subject
 from seedrl.networks.network import NetworkInput
 
 

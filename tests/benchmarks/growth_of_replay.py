@@ -4,15 +4,16 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from learner.bench import drawing, subjects
-from learner.bench.alternation import Pace, alternate, rate, ratios, spread
-from learner.bench.axis import TOLERANCE, Axis, in_turn, rows
-from learner.bench.bare_learner import BareLearner
-from learner.bench.cpu import tree_bytes
+from learner.bench.measure.cpu import tree_bytes
+from learner.bench.measure.interleave import Pace, alternate, rate, ratios, spread
+from learner.bench.measure.result import Conditions, Row, conditions
 from learner.bench.replay import sampling
-from learner.bench.row import Conditions, Row, conditions
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.q_network import QNetworkConfig
+from tests.benchmarks import prioritized_draw
+from tests.benchmarks.growth_axis import TOLERANCE, Axis, in_turn, rows
 
 _PAGES = tuple(2**exponent for exponent in range(10, 21, 2))
 # About 350 MB, 1.4 GB and 4.2 GB.
@@ -36,10 +37,10 @@ def of_priorities(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
     Each relative to the smallest size, in the same round.
     """
     functions = {
-        "drawing": drawing.draw,
+        "drawing": prioritized_draw.draw,
         "inserting": _inserting_small_pages,
-        "reading": drawing.scan,
-        "flat": drawing.flat_draw,
+        "reading": prioritized_draw.scan,
+        "flat": prioritized_draw.flat_draw,
     }
     # So many short programs that a part of the time is enough for each.
     short = Pace(pace.rounds, pace.seconds / len(functions))
@@ -73,7 +74,8 @@ def _beside_reading(
         target=TOLERANCE,
         is_cost=True,
         conditions=Conditions(
-            batch=f"{drawing.NUM_DRAWS} draws", messages=f"{_PAGES_PER_INSERT} pages at once"
+            batch=f"{prioritized_draw.NUM_DRAWS} draws",
+            messages=f"{_PAGES_PER_INSERT} pages at once",
         ),
         details={"size": size, "size before": smallest, **details},
     )
@@ -84,7 +86,7 @@ def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
     learners: dict[int, BareLearner] = {}
     memory: dict[int, float] = {}
     for size in sizes:
-        subject = subjects.frames(capacity_steps=size, batch_sequences=_BATCH)
+        subject = workloads.frames(capacity_steps=size, batch_sequences=_BATCH)
         if not learners:  # What the first one compiles is no part of its memory.
             BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT).insert()
         before = tree_bytes(os.getpid())
@@ -107,7 +109,7 @@ def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
 
 def _inserting_small_pages(capacity_pages: int) -> Callable[[], int]:
     """Inserts pages of one small step each into a replay of so many; returns 1."""
-    subject = subjects.scaled(subjects.cartpole(), capacity_steps=capacity_pages)
+    subject = workloads.scaled(workloads.cartpole(), capacity_steps=capacity_pages)
     # Priorities that depend on what was acted: with constants the compiler would leave out what
     # insertion does for those that are refused.
     network = QNetworkConfig(

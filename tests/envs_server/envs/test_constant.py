@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envs_server.conformance.check import Plan, check
-from envs_server.envs.still import make, make_vec
+from envs_server.envs.constant import make, make_vec
 from envs_server.recipe import Recipe
 
 

@@ -3,11 +3,11 @@
 import jax
 import pytest
 
-from learner.bench import growth_of_fleet, growth_of_replay
-from learner.bench.alternation import Pace
-from learner.bench.bare_learner import BareLearner
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import LaunchConfig
+from tests.benchmarks import growth_of_fleet, growth_of_replay
 
 
 def test_drawing_and_inserting_stand_beside_a_reading(pace: Pace) -> None:

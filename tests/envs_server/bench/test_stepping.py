@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 
-from envs_server.envs.still import make_vec
-from envs_server.stepping import Stepped, Stepper
+from envs_server.bench.stepping import Stepped, Stepper
+from envs_server.envs.constant import make_vec
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 
 
@@ -45,7 +45,7 @@ def test_groups_are_stepped_in_turn() -> None:
 
 
 def test_the_process_answers_each_line() -> None:
-    command = [sys.executable, "-m", "envs_server.stepping", "--environment", "CartPole-v1"]
+    command = [sys.executable, "-m", "envs_server.bench.stepping", "--environment", "CartPole-v1"]
     done = subprocess.run(
         [*command, "--num-envs", "3", "--groups", "2"],
         input="0.001\n0.001\n",

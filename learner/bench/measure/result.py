@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from learner.bench.alternation import Spread, ratios, spread
+from learner.bench.measure.interleave import Spread, ratios, spread
 from seedrl.config import Config
 
 

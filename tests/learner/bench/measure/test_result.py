@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from learner.bench import report, subjects
-from learner.bench.alternation import Pace, Spread
-from learner.bench.row import Conditions, Row, conditions
+from learner.bench.measure import report
+from learner.bench.measure.interleave import Pace, Spread
+from learner.bench.measure.result import Conditions, Row, conditions
+from learner.bench.rigs import workloads
 
 
 def row(**fields: object) -> Row:
@@ -81,7 +82,7 @@ def test_rows_as_json_are_complete() -> None:
 
 
 def test_conditions_of_a_configuration() -> None:
-    assert conditions(subjects.atari().config, environments="Atari") == Conditions(
+    assert conditions(workloads.atari().config, environments="Atari") == Conditions(
         replay_ratio=0.75,
         window="40 + 80 + 5",
         stride=40,

@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
-from learner.bench.alternation import Pace, Spread, spread
-from learner.bench.row import Conditions, Row
+from learner.bench.measure.interleave import Pace, Spread, spread
+from learner.bench.measure.result import Conditions, Row
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 

@@ -1,4 +1,4 @@
-"""Many small env servers in one process: `python -m envs_server.crowd --env-servers N ...`.
+"""Many small env servers in one process: `python -m envs_server.bench.many_servers`.
 
 For measuring how a learner bears a large fleet. Each is a whole env server with a connection of its
 own, in a thread; only environments that sleep make sense, because all share one interpreter.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import tyro
 
 from envs_server.client import Client, ExitCode
-from envs_server.lease import Offer
+from envs_server.connection import Offer
 from envs_server.stop import Stop
 
 _MAX_MESSAGE_BYTES = 64 * 2**20

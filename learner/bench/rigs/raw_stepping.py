@@ -2,13 +2,13 @@
 
 from typing import Self
 
-from learner.bench.asked import Asked
+from learner.bench.measure.measuring_process import Asked
 from learner.launch import env_servers
 from seedrl.config import Config
 
 
 class RawStepping:
-    """Owns processes of `python -m envs_server.stepping`; used by one thread.
+    """Owns processes of `python -m envs_server.bench.stepping`; used by one thread.
 
     As many, with as many environments in as many groups, as `config.launch` says.
     """
@@ -24,7 +24,7 @@ class RawStepping:
         if environment.wrappers:
             flags += ["--wrappers", *environment.wrappers]
         self._processes = Asked(
-            "envs_server.stepping",
+            "envs_server.bench.stepping",
             *flags,
             environment=env_servers.env_server_environment(),
             copies=launch.env_servers,

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from learner.bench import pipeline
-from learner.bench.alternation import Pace, alternate, rate, spread
 from learner.bench.inference import Actor, make_batch
-from learner.bench.raw_stepping import RawStepping
-from learner.bench.row import Row
-from learner.bench.subjects import Subject
-from learner.bench.system import System
+from learner.bench.measure.interleave import Pace, alternate, rate, spread
+from learner.bench.measure.result import Row
+from learner.bench.rigs.raw_stepping import RawStepping
+from learner.bench.rigs.system import System
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import Config
 
 # What each run needs, in CPU seconds of an environment step.

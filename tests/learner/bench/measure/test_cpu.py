@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from learner.bench.cpu import descendant_bytes, tree_bytes, tree_seconds
+from learner.bench.measure.cpu import descendant_bytes, tree_bytes, tree_seconds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 # Burns CPU in a grandchild, says so, and waits.
@@ -34,7 +34,7 @@ def test_descendants_count() -> None:
 
 
 def test_a_process_without_children_is_itself() -> None:
-    code = "import os, time; from learner.bench.cpu import tree_seconds\n"
+    code = "import os, time; from learner.bench.measure.cpu import tree_seconds\n"
     code += "while time.process_time() < 0.3: pass\n"
     code += "print(tree_seconds(os.getpid()), time.process_time())"
     path = os.pathsep.join(filter(None, sys.path))

@@ -4,17 +4,17 @@ import dataclasses
 
 import pytest
 
-from learner.bench import useful
-from learner.bench.alternation import Pace
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace
+from learner.bench.rigs.workloads import Subject
 from seedrl.config import LaunchConfig
+from tests.benchmarks import cpu_efficiency
 
 
 @pytest.mark.slow
 def test_what_is_needed_is_the_sum_of_its_parts(tiny: Subject) -> None:
     launch = LaunchConfig(env_servers=1, envs_per_server=4, groups=2)
     small = dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, launch=launch))
-    acting, learning = useful.rows(small, Pace(rounds=1, seconds=0.1))
+    acting, learning = cpu_efficiency.rows(small, Pace(rounds=1, seconds=0.1))
     assert [acting.name, learning.name] == [
         "useful: CartPole, acting",
         "useful: CartPole, acting and learning",

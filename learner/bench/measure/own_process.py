@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import ParamSpec
 
-from learner.bench.row import Row
+from learner.bench.measure.result import Row
 from learner.session.process import tune_process
 from seedrl.config import Config
 

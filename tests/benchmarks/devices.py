@@ -1,4 +1,4 @@
-"""Updates on so many devices: `python -m learner.bench.devices --devices N`, see `Asked`.
+"""Updates on so many devices: `python -m tests.benchmarks.devices --devices N`, see `Asked`.
 
 First it prints its memory, `{"bytes": M}`. Each line is answered with the seconds of a trained
 sequence, `{"seconds_per_sequence": T}`.
@@ -9,11 +9,11 @@ import os
 import sys
 from dataclasses import dataclass
 
-from learner.bench import subjects
-from learner.bench.alternation import rate
-from learner.bench.bare_learner import BareLearner
-from learner.bench.cpu import tree_bytes
-from learner.bench.subjects import Subject
+from learner.bench.measure.cpu import tree_bytes
+from learner.bench.measure.interleave import rate
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from learner.cli.arguments import parse_flags
 from learner.session.process import tune_process
 
@@ -33,7 +33,7 @@ class DevicesOptions:
 
 def subject() -> Subject:
     """CartPole; capacity and batch are those of each device."""
-    return subjects.scaled(subjects.cartpole(), capacity_steps=20_000, batch_sequences=32)
+    return workloads.scaled(workloads.cartpole(), capacity_steps=20_000, batch_sequences=32)
 
 
 def main() -> None:

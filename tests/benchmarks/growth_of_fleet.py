@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 import jax
 
-from learner.bench.alternation import Pace, spread
-from learner.bench.axis import Axis, in_turn, rows
-from learner.bench.cpu import descendant_bytes
-from learner.bench.row import Row, conditions
+from learner.bench.measure.cpu import descendant_bytes
+from learner.bench.measure.interleave import Pace, spread
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs.system import System
 from learner.bench.scaling import still
-from learner.bench.system import System
 from seedrl.config import Config, LaunchConfig
+from tests.benchmarks.growth_axis import Axis, in_turn, rows
 
 _ENVIRONMENTS = (4, 32, 128, 512)
 _ENV_SERVERS = (1, 4, 16, 32)

@@ -5,14 +5,15 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from learner.bench import devices, subjects
-from learner.bench.alternation import Pace, rate
-from learner.bench.asked import Asked
-from learner.bench.axis import Axis, in_turn, rows
-from learner.bench.bare_learner import BareLearner
-from learner.bench.row import Row, conditions
-from learner.bench.subjects import Subject
+from learner.bench.measure.interleave import Pace, rate
+from learner.bench.measure.measuring_process import Asked
+from learner.bench.measure.result import Row, conditions
+from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.workloads import Subject
 from learner.launch import env_servers
+from tests.benchmarks import devices
+from tests.benchmarks.growth_axis import Axis, in_turn, rows
 
 _UNROLLS = (20, 80, 320, 1_280)
 _DEVICES = (1, 2, 4)
@@ -86,8 +87,8 @@ def _split_in_devices(number: int) -> dict[str, str]:
 
 
 def _subject(unroll: int) -> Subject:
-    subject = subjects.scaled(
-        subjects.cartpole(), capacity_steps=20 * max(_UNROLLS), batch_sequences=_BATCH
+    subject = workloads.scaled(
+        workloads.cartpole(), capacity_steps=20 * max(_UNROLLS), batch_sequences=_BATCH
     )
     agent = dataclasses.replace(subject.config.agent, burn_in=0, unroll=unroll, stride=unroll)
     replay = dataclasses.replace(subject.config.replay, page_steps=_PAGE_STEPS)

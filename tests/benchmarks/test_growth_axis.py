@@ -2,9 +2,9 @@
 
 import pytest
 
-from learner.bench.alternation import Pace
-from learner.bench.axis import Axis, in_turn, rows
-from learner.bench.row import Conditions
+from learner.bench.measure.interleave import Pace
+from learner.bench.measure.result import Conditions
+from tests.benchmarks.growth_axis import Axis, in_turn, rows
 
 AXIS = Axis("devices", "µs/sequence", Conditions())
 

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from learner.bench.alternation import Pace, alternate, ratios, spread
-from learner.bench.row import Conditions, Row
+from learner.bench.measure.interleave import Pace, alternate, ratios, spread
+from learner.bench.measure.result import Conditions, Row
 
 # What "no more than before" allows a busy machine.
 TOLERANCE = 1.25

@@ -1,7 +1,7 @@
 """A bare gRPC echo: bytes one way, bytes back, and nothing else that either side does.
 
-The server answers only while it is let; its clients, `python -m learner.bench.echo`, keep so many
-messages in flight and do nothing with the answers.
+The server answers only while it is allowed to; its clients, `python -m learner.bench.rigs.echo`,
+keep N messages in flight and do nothing with the answers.
 """
 
 import queue

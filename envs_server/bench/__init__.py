@@ -1,0 +1,1 @@
+"""What serves benchmarks: env servers by the hundred, bare stepping."""

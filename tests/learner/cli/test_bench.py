@@ -84,7 +84,7 @@ def test_what_was_measured_before_a_failure_is_kept(
     working = bench.measure
 
     def measure(name: str, pace: Pace) -> Iterator[Row]:
-        if name == "replay":
+        if name.endswith("replay"):
             raise RuntimeError("an env server died")
         return working(name, pace)
 

@@ -54,7 +54,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: R
         result: Evaluation = act()
         return result
 
-    monkeypatch.setattr(learner.evaluate, "evaluate", evaluate)
+    monkeypatch.setattr(learner.session.offline_evaluation, "evaluate", evaluate)
     return calls
 
 

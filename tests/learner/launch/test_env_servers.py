@@ -27,12 +27,12 @@ def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config
 
 
 @pytest.mark.parametrize(
-    ("training", "env_servers", "envs"), [(32, 2, 26), (33, 2, 27), (1, 4, 6), (32, 1, 52)]
+    ("training", "servers", "envs"), [(32, 2, 26), (33, 2, 27), (1, 4, 6), (32, 1, 52)]
 )
-def test_slots_are_shared_out_evenly(training: int, env_servers: int, envs: int) -> None:
-    given = config(training=training, env_servers=env_servers)
+def test_slots_are_shared_out_evenly(training: int, servers: int, envs: int) -> None:
+    given = config(training=training, env_servers=servers)
     fitted, planned = env_servers.plan(given)
-    assert planned == Fleet(env_servers, envs, 2)
+    assert planned == Fleet(servers, envs, 2)
     assert fitted == given
 
 

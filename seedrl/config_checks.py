@@ -4,13 +4,11 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from seedrl.agents.window import WindowSpec
 from seedrl.config import Config
 from seedrl.errors import ConfigError
-
-if TYPE_CHECKING:  # imports jax, and a mistake in a config should be told at once
-    from seedrl.agents.agent import WindowSpec
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _SOCKET_PATH_BYTES = 107  # sun_path of Linux, without its final zero
@@ -144,7 +142,7 @@ def _check_environment(config: Config) -> None:
             )
 
 
-def _check_agent(config: Config) -> "WindowSpec":
+def _check_agent(config: Config) -> WindowSpec:
     agent = config.agent
     if not dataclasses.is_dataclass(agent) or isinstance(agent, type):
         raise ConfigError(f"agent: expected an instance of a frozen dataclass, got {agent!r}")
@@ -162,7 +160,7 @@ def _check_agent(config: Config) -> "WindowSpec":
     return window
 
 
-def _check_replay(config: Config, window: "WindowSpec") -> None:
+def _check_replay(config: Config, window: WindowSpec) -> None:
     replay, slots, page = config.replay, config.serving.training_slots, page_steps(config)
     if window.stride % page:
         raise ConfigError(

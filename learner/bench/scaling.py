@@ -22,7 +22,7 @@ from learner.bench.rigs.workloads import ENDLESS
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.env_servers import Fleet
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ReplayConfig
 
 _SERVERS_PER_PROCESS = 32

@@ -20,7 +20,7 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
 from learner.serving.hub import Lobby
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
 from seedrl.wire.framing import (
     ActionsPayload,

@@ -6,32 +6,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import optax
 
+from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
-
-
-class WindowSpec(NamedTuple):
-    """Which stretches of a slot's stream are learned from, in environment steps.
-
-    A sequence has `length = burn_in + unroll + bootstrap` rows and starts at every `stride`-th row
-    of a stream. R2D2 (Kapturowski et al. 2019): (40, 80, n, 40); DQN: (0, 1, n, 1).
-
-    Attributes:
-      burn_in: leading rows that only warm the carry up; never trained.
-      unroll: rows that are trained.
-      bootstrap: trailing rows that only supply targets; n for n-step returns.
-      stride: distance between the starts of neighbouring sequences of one stream.
-    """
-
-    burn_in: int
-    unroll: int
-    bootstrap: int
-    stride: int
-
-    @property
-    def length(self) -> int:
-        """Rows of a sequence."""
-        return self.burn_in + self.unroll + self.bootstrap
 
 
 class ActOutput(NamedTuple):

@@ -1,15 +1,12 @@
 """Torsos: from an observation's arrays to one vector of features."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
 
 from seedrl.specs import ArraySpec
 from seedrl.types import Array
-
-TorsoName = Literal["mlp", "nature", "impala"]
 
 
 def is_image(spec: ArraySpec) -> bool:
@@ -80,7 +77,7 @@ class ObservationTorso(nn.Module):
     shape; every other dtype is taken at its value.
     """
 
-    torso: TorsoName
+    torso: str
     sizes: Sequence[int]
     specs: Sequence[ArraySpec]
     dtype: str = "float32"

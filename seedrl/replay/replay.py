@@ -8,7 +8,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 
 # The plan is defined beside the index because that must not import jax.
 from seedrl.replay.index import InsertPlan as InsertPlan

@@ -16,7 +16,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("seedrl", "envs_server", "learner")
 
-HEAVY = ("jax", "jaxlib", "flax", "optax", "chex", "orbax", "learner", "seedrl.agents", "seedrl.rl")
+JAX = ("jax", "jaxlib", "flax", "optax", "chex", "orbax")
+HEAVY = (*JAX, "learner", "seedrl.agents", "seedrl.rl")
+CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
 
 
 def sources() -> Iterator[Path]:
@@ -49,9 +51,12 @@ def test_import_contracts_are_kept() -> None:
     assert child.returncode == 0, child.stdout + child.stderr
 
 
-def loaded_modules(module: str) -> set[str]:
-    """What `sys.modules` holds in a fresh interpreter after importing `module`."""
-    code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+def loaded_modules(module: str, statement: str = "") -> set[str]:
+    """What `sys.modules` holds in a fresh interpreter after importing `module`.
+
+    `statement` runs after the import.
+    """
+    code = f"import sys, {module}\n{statement}\nprint(*sys.modules, sep='\\n')"
     child = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=ROOT,
@@ -73,6 +78,21 @@ def test_an_env_server_loads_no_jax(module: str) -> None:
 @pytest.mark.parametrize("module", ["seedrl.types", "seedrl.specs", "seedrl.wire.seedrl_pb2"])
 def test_what_env_servers_share_loads_no_jax(module: str) -> None:
     assert {name for name in HEAVY if name in loaded_modules(module)} == set()
+
+
+@pytest.mark.parametrize("module", ["seedrl.config_file", "seedrl.config_checks"])
+def test_what_reads_a_config_loads_no_jax(module: str) -> None:
+    assert {name for name in JAX if name in loaded_modules(module)} == set()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_bundled_config_is_read_and_checked_without_jax(name: str) -> None:
+    loaded = loaded_modules(
+        "seedrl.config_file, seedrl.config_checks",
+        f"seedrl.config_checks.check(seedrl.config_file.load({name!r}))",
+    )
+    assert "seedrl.agents.r2d2" in loaded
+    assert {name for name in JAX if name in loaded} == set()
 
 
 def test_only_networks_import_flax() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     CheckpointConfig,
     Config,

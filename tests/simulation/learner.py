@@ -9,7 +9,7 @@ from learner.serving.core import Batch, Serving
 from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.ledger import ALWAYS, AT_REST, SentSteps, residues
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig
 from seedrl.replay.index import PageIndex, pages_per_sequence
 from seedrl.types import StepType

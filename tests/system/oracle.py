@@ -19,7 +19,8 @@ import optax
 
 from envs_server.envs.counting import reward_of
 from learner.serving.leases import environment_seed
-from seedrl.agents.agent import ActOutput, Agent, LossOutput, WindowSpec
+from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.system.harness import Outcome, Shard

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.threads.rate_limiter import RateLimiterState
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
     EnvironmentConfig,

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent, Oracle

@@ -11,8 +11,10 @@ import optax
 import pytest
 
 from envs_server.envs.counting import image_of
-from seedrl.agents.agent import Agent, WindowSpec
-from seedrl.agents.r2d2 import R2D2Carry, R2D2Config
+from seedrl.agents.agent import Agent
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.r2d2_functions import R2D2Carry
+from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
     EnvironmentConfig,

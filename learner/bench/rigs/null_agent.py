@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from seedrl.agents.agent import ActOutput, Agent, LossOutput, WindowSpec
+from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 

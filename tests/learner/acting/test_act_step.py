@@ -9,7 +9,8 @@ import optax
 import pytest
 
 from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
-from seedrl.agents.agent import ActOutput, Agent, LossOutput, WindowSpec
+from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Page, StepType, TimeStep, Tree
 

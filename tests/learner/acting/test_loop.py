@@ -27,7 +27,8 @@ from learner.serving.hub import Lobby
 from learner.serving.leases import SlotTable
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.agents.agent import ActOutput, Agent, WindowSpec
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree

@@ -11,7 +11,8 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs, publish, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
-from seedrl.agents.agent import Agent, LossOutput, WindowSpec
+from seedrl.agents.agent import Agent, LossOutput
+from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState, paged_replay
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree

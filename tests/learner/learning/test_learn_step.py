@@ -11,8 +11,9 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
 from learner.learning.learn_step import LearnerState, build_learn_programs
-from seedrl.agents.agent import Agent, LossOutput, WindowSpec
+from seedrl.agents.agent import Agent, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.window import WindowSpec
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.replay import Replay, Sample
 from seedrl.specs import ArraySpec, EnvSpec

@@ -12,7 +12,7 @@ from learner.learning.loop import Learning
 from learner.learning.scalars import Scalars
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 
 

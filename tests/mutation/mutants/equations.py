@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _RETURNS = "seedrl/rl/returns.py"
 _Q_LEARNING = "seedrl/rl/q_learning.py"
-_R2D2 = "seedrl/agents/r2d2.py"
+_R2D2 = "seedrl/agents/r2d2_functions.py"
 _EXPLORATION = "seedrl/rl/exploration.py"
 
 MUTANTS = (
@@ -114,8 +114,8 @@ MUTANTS = (
     Mutant(
         "target_parameters_not_used",
         _R2D2,
-        "_trained_q_values(config, network, target, sequence)",
-        "_trained_q_values(config, network, params, sequence)",
+        "_trained_q_values(objective, network, target, sequence)",
+        "_trained_q_values(objective, network, params, sequence)",
         "Bootstrap values come from the online parameters.",
         "target network (DESIGN 8)",
     ),
@@ -130,8 +130,8 @@ MUTANTS = (
     Mutant(
         "target_shares_buffers",
         _R2D2,
-        "init_target=functools.partial(jax.tree.map, jnp.copy)",
-        "init_target=lambda params: params",
+        "    return jax.tree.map(jnp.copy, params)\n",
+        "    return params\n",
         "Parameters and target are one buffer, which an update donates.",
         "donation is safe by ownership (DESIGN 3.4)",
     ),
@@ -139,11 +139,11 @@ MUTANTS = (
         "gradient_through_burn_in",
         _R2D2,
         """        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, burn_in)
-    rows = jax.tree.map(lambda leaf: leaf[config.burn_in :], inputs)
+    rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
     q_values, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
 """,
         """        _, carry = network.unroll(params, carry, burn_in)
-    rows = jax.tree.map(lambda leaf: leaf[config.burn_in :], inputs)
+    rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
     q_values, _ = network.unroll(params, carry, rows)
 """,
         "The gradient flows through the burn-in.",
@@ -152,11 +152,9 @@ MUTANTS = (
     Mutant(
         "burn_in_trained",
         _R2D2,
-        "    q_online = _trained_q_values(config, network, params, sequence)\n",
-        """    import dataclasses
-
-    config = dataclasses.replace(config, burn_in=0)
-    q_online = _trained_q_values(config, network, params, sequence)
+        "    q_online = _trained_q_values(objective, network, params, sequence)\n",
+        """    objective = objective._replace(window=objective.window._replace(burn_in=0))
+    q_online = _trained_q_values(objective, network, params, sequence)
 """,
         "Burn-in rows are part of the loss.",
         "burn-in only warms the carry up (DESIGN 8)",
@@ -164,8 +162,8 @@ MUTANTS = (
     Mutant(
         "burn_in_left_out",
         _R2D2,
-        "    if config.burn_in:\n",
-        "    if config.burn_in < 0:\n",
+        "    if objective.window.burn_in:\n",
+        "    if objective.window.burn_in < 0:\n",
         "The stored carry is used `burn_in` rows late: SEED RL's bug.",
         "exact stored state at the window's first step (DESIGN 8)",
     ),
@@ -212,11 +210,11 @@ MUTANTS = (
     Mutant(
         "initial_priority_of_executed_action",
         _R2D2,
-        "    td = _td_errors(config, q_acting, q_acting, steps)\n",
+        "    td = _td_errors(objective, q_acting, q_acting, steps)\n",
         """    executed = jnp.take_along_axis(
-        q_acting, steps.action[config.burn_in :, :, None], axis=-1
+        q_acting, steps.action[objective.window.burn_in :, :, None], axis=-1
     )
-    td = _td_errors(config, q_acting, jnp.broadcast_to(executed, q_acting.shape), steps)
+    td = _td_errors(objective, q_acting, jnp.broadcast_to(executed, q_acting.shape), steps)
 """,
         "Initial priorities bootstrap from the executed action.",
         "initial priorities with the true argmax (DESIGN 8)",

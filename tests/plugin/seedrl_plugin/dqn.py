@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from seedrl.agents.agent import ActOutput, Agent, LossOutput, WindowSpec
+from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.window import WindowSpec
 from seedrl.rl.exploration import epsilon_greedy, epsilons
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import Agent, WindowSpec
+from seedrl.agents.agent import Agent
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.window import WindowSpec
 from seedrl.networks.network import NetworkInput
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.rl.q_learning import n_step_td_errors

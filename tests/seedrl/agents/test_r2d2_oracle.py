@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.agents.r2d2 import R2D2Carry, R2D2Config
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.r2d2_functions import R2D2Carry
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.q_network import QNetworkCarry, QNetworkConfig
+from seedrl.networks.q_module import QNetworkCarry
+from seedrl.networks.q_network import QNetworkConfig
 from seedrl.networks.recurrent import LSTMCarry
 from seedrl.specs import ArraySpec, EnvSpec
 

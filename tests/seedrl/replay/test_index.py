@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex, check_geometry, replay_bytes
 from seedrl.types import Page, StoredStep, TimeStep
 

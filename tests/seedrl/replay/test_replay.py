@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex, replay_bytes
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.rl.priorities import importance_weights, shard_probability

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import WindowSpec
+from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.types import Array, Page, StoredStep, TimeStep

@@ -1,0 +1,189 @@
+"""R2D2 as pure functions (Kapturowski et al. 2019); `R2D2Config.build` makes an agent of them."""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from seedrl.agents.agent import ActOutput, LossOutput
+from seedrl.agents.window import WindowSpec
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.rl.exploration import epsilon_greedy
+from seedrl.rl.q_learning import TDErrors, n_step_td_errors
+from seedrl.rl.td_priority import sequence_priority
+from seedrl.rl.value_scaling import ValueScaling
+from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
+
+
+class R2D2Carry(NamedTuple):
+    """What R2D2 needs from before a time step.
+
+    Attributes:
+      network: the network's carry.
+      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST.
+    """
+
+    network: Tree
+    previous_action: Array
+
+
+class Objective(NamedTuple):
+    """What is minimised on a sequence, and how a sequence's priority follows from its errors.
+
+    Attributes:
+      window: its rows; `bootstrap` is n of the n-step return.
+      gamma: discount of one step.
+      scaling: how Q-values are rescaled.
+      priority_mix: eta: weight of the largest error, the rest is the mean's.
+    """
+
+    window: WindowSpec
+    gamma: float
+    scaling: ValueScaling
+    priority_mix: float
+
+
+def optimizer(
+    *, learning_rate: float, decay_updates: int, adam_epsilon: float, max_gradient_norm: float
+) -> optax.GradientTransformation:
+    """Adam on clipped gradients; see `seedrl.agents.r2d2.R2D2Config` for the arguments."""
+    rate: optax.ScalarOrSchedule = learning_rate
+    if decay_updates:
+        rate = optax.linear_schedule(learning_rate, 0.0, decay_updates)
+    clip = optax.clip_by_global_norm(max_gradient_norm)
+    return optax.chain(clip, optax.adam(rate, eps=adam_epsilon))
+
+
+def copy(params: Tree) -> Tree:
+    """Parameters that share no memory with `params`."""
+    return jax.tree.map(jnp.copy, params)
+
+
+def initial_carry(network: Network, batch_size: int) -> R2D2Carry:
+    """The carry at an episode's start, leaves `[B, ...]`."""
+    return R2D2Carry(network.initial_carry(batch_size), jnp.zeros((batch_size,), jnp.int32))
+
+
+def act(
+    network: Network,
+    params: Tree,
+    carry: R2D2Carry,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    """Epsilon-greedy actions on one row; the Q-values `[B, A] float32` are stored as extras.
+
+    `timestep` has leaves `[B, ...]`, `exploration [B] float32` is epsilon.
+    """
+    chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
+    inputs = NetworkInput(
+        observation=timestep.observation,
+        previous_action=carry.previous_action,
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+    )
+    one_row = jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), inputs)
+    q_values, network_carry = network.unroll(params, carry.network, one_row)
+    q_values = q_values[0]
+    action = epsilon_greedy(key, q_values, exploration)
+    return ActOutput(action=action, carry=R2D2Carry(network_carry, action), extras=q_values)
+
+
+def update_target(interval: int, params: Tree, target: Tree, updates: Array) -> Tree:
+    """`params` if `updates`, an integer scalar, is a multiple of `interval`, else `target`."""
+    is_due = updates % interval == 0
+    return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
+
+
+def loss(
+    objective: Objective,
+    network: Network,
+    params: Tree,
+    target: Tree,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+) -> tuple[Array, LossOutput]:
+    """Weighted mean over B of half the summed squared n-step errors; priorities `[B] float32`.
+
+    `sequence` has leaves `[T, B, ...]` with `T = window.length`, `weights` is `[B] float32`.
+    """
+    del key  # nothing is drawn
+    steps = sequence.steps
+    chex.assert_shape(steps.action, (objective.window.length, None))
+    chex.assert_shape(weights, (steps.action.shape[1],))
+    q_online = _trained_q_values(objective, network, params, sequence)
+    q_target = jax.lax.stop_gradient(_trained_q_values(objective, network, target, sequence))
+    td = _td_errors(objective, q_online, q_target, steps)
+    losses = 0.5 * jnp.sum(jnp.square(td.errors), axis=0)
+    mean = jnp.mean(weights * losses)
+    priorities = sequence_priority(td.errors, td.is_trained, mix=objective.priority_mix)
+    output = LossOutput(jax.lax.stop_gradient(priorities), _metrics(mean, q_online, td))
+    return mean, output
+
+
+def _trained_q_values(
+    objective: Objective, network: Network, params: Tree, sequence: Sequence
+) -> Array:
+    # `[unroll + n, B, A]`: the rows after the burn-in, from the carry that the burn-in leaves.
+    inputs = _network_inputs(sequence)
+    carry = sequence.carry.network
+    if objective.window.burn_in:
+        burn_in = jax.tree.map(lambda leaf: leaf[: objective.window.burn_in], inputs)
+        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, burn_in)
+    rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
+    q_values, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
+    return q_values
+
+
+def _network_inputs(sequence: Sequence) -> NetworkInput:
+    timestep, action = sequence.steps.timestep, sequence.steps.action
+    return NetworkInput(
+        observation=timestep.observation,
+        previous_action=jnp.concatenate([sequence.carry.previous_action[None], action[:-1]]),
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+    )
+
+
+def _td_errors(
+    objective: Objective, q_online: Array, q_target: Array, steps: StoredStep
+) -> TDErrors:
+    after_burn_in = StoredStep(
+        timestep=jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], steps.timestep),
+        action=steps.action[objective.window.burn_in :],
+        version=(),
+        extras=(),
+    )
+    return n_step_td_errors(
+        q_online,
+        q_target,
+        steps=after_burn_in,
+        n_steps=objective.window.bootstrap,
+        gamma=objective.gamma,
+        scaling=objective.scaling,
+    )
+
+
+def _metrics(loss: Array, q_online: Array, td: TDErrors) -> dict[str, Array]:
+    num_trained = jnp.maximum(jnp.sum(td.is_trained, dtype=jnp.float32), 1.0)
+    return {
+        "loss": loss,
+        "td_error_mean": jnp.sum(jnp.abs(td.errors)) / num_trained,
+        "td_error_max": jnp.max(jnp.abs(td.errors)),
+        "q_mean": jnp.mean(q_online),
+        "q_max": jnp.max(q_online),
+        "target_mean": jnp.sum(td.targets) / num_trained,
+        "trained_fraction": jnp.mean(td.is_trained, dtype=jnp.float32),
+    }
+
+
+def initial_priorities(objective: Objective, steps: StoredStep) -> Array:
+    """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting."""
+    chex.assert_shape(steps.action, (objective.window.length, None))
+    q_acting = steps.extras[objective.window.burn_in :]
+    td = _td_errors(objective, q_acting, q_acting, steps)
+    return sequence_priority(td.errors, td.is_trained, mix=objective.priority_mix)

@@ -1,0 +1,145 @@
+"""The Q-network as a flax module, behind the `Network` interface."""
+
+import functools
+from typing import NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from seedrl.networks.frame_stack import stack_frames
+from seedrl.networks.heads import DuelingHead, QHead
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.recurrent import GRU, LSTM
+from seedrl.networks.torsos import ObservationTorso, is_image
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Array, Tree
+
+
+class QNetworkCarry(NamedTuple):
+    """What a Q-network needs from before its first row; without leaves if it needs nothing.
+
+    Attributes:
+      core: the recurrent state, `[B, H] float32` leaves, or `()`.
+      frames: for each image of the observation `[B, k - 1, *shape] uint8`, or `()`.
+    """
+
+    core: Tree
+    frames: tuple[Array, ...]
+
+
+class QNetwork(nn.Module):
+    """Torso, core and head; see `seedrl.networks.q_network.QNetworkConfig` for the settings.
+
+    Attributes:
+      specs: the arrays of an observation, in wire order.
+      num_actions: A.
+    """
+
+    torso: str
+    torso_sizes: tuple[int, ...]
+    core: str
+    core_size: int
+    head_sizes: tuple[int, ...]
+    dueling: bool
+    dtype: str
+    specs: tuple[ArraySpec, ...]
+    num_actions: int
+
+    @nn.compact
+    def __call__(
+        self, carry: Tree, leaves: list[Array], inputs: NetworkInput
+    ) -> tuple[Array, Tree]:
+        """`leaves` and `inputs` are `[T, B, ...]` -> Q-values `[T, B, A] float32`, core carry."""
+        num_rows, batch_size = inputs.is_first.shape
+        merged = [leaf.reshape(num_rows * batch_size, *leaf.shape[2:]) for leaf in leaves]
+        torso = ObservationTorso(self.torso, self.torso_sizes, self.specs, self.dtype)
+        features = torso(merged).reshape(num_rows, batch_size, -1)
+        if self.core != "none":
+            core = {"lstm": LSTM, "gru": GRU}[self.core]
+            core_inputs = self._core_inputs(features, inputs)
+            features, carry = core(self.core_size, self.dtype)(carry, core_inputs, inputs.is_first)
+        head = DuelingHead if self.dueling else QHead
+        return head(self.num_actions, self.head_sizes, self.dtype)(features), carry
+
+    def _core_inputs(self, features: Array, inputs: NetworkInput) -> Array:
+        continues = ~inputs.is_first[..., None]
+        action = jax.nn.one_hot(inputs.previous_action, self.num_actions, dtype=features.dtype)
+        reward = inputs.reward[..., None].astype(features.dtype)
+        history = jnp.concatenate([action, reward], axis=-1)
+        return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)
+
+
+def build_network(module: QNetwork, spec: EnvSpec, *, frame_stack: int) -> Network:
+    """The pure functions of `module`, which sees `frame_stack` frames of every image at once.
+
+    Raises ValueError where an image is needed (a convolutional torso, frame stacking) and the
+    observation has none.
+    """
+    if not any(map(is_image, module.specs)) and (module.torso != "mlp" or frame_stack > 1):
+        found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
+        raise ValueError(
+            f"network.torso {module.torso!r}, network.frame_stack {frame_stack}: expected an image "
+            f"(uint8 of rank 2 or 3), the observation has {', '.join(found)}; set torso to 'mlp' "
+            "and frame_stack to 1"
+        )
+    initial_carry = functools.partial(_initial_carry, module, frame_stack)
+    return Network(
+        init=functools.partial(_init, module, spec, initial_carry(1)),
+        initial_carry=initial_carry,
+        unroll=functools.partial(_unroll, module, spec),
+    )
+
+
+def _initial_carry(module: QNetwork, frame_stack: int, batch_size: int) -> QNetworkCarry:
+    core: Tree = ()
+    if module.core == "lstm":
+        core = LSTM.initial_carry(module.core_size, batch_size)
+    elif module.core == "gru":
+        core = GRU.initial_carry(module.core_size, batch_size)
+    frames: tuple[Array, ...] = ()
+    if frame_stack > 1:
+        shapes = [spec.shape for spec in module.specs if is_image(spec)]
+        num_previous = frame_stack - 1
+        frames = tuple(jnp.zeros((batch_size, num_previous, *s), jnp.uint8) for s in shapes)
+    return QNetworkCarry(core=core, frames=frames)
+
+
+def _init(module: QNetwork, spec: EnvSpec, carry: QNetworkCarry, key: Array) -> Tree:
+    observation = [jnp.zeros((1, 1, *leaf.shape), leaf.dtype) for leaf in module.specs]
+    inputs = NetworkInput(
+        observation=spec.unflatten(observation),
+        previous_action=jnp.zeros((1, 1), jnp.int32),
+        reward=jnp.zeros((1, 1), jnp.float32),
+        is_first=jnp.ones((1, 1), bool),
+    )
+    leaves, _ = _observed(module, spec, carry.frames, inputs)
+    return module.init(key, carry.core, leaves, inputs)
+
+
+def _unroll(
+    module: QNetwork, spec: EnvSpec, params: Tree, carry: QNetworkCarry, inputs: NetworkInput
+) -> tuple[Array, QNetworkCarry]:
+    chex.assert_rank([inputs.previous_action, inputs.reward, inputs.is_first], 2)
+    chex.assert_type(inputs.is_first, bool)
+    leaves, frames = _observed(module, spec, carry.frames, inputs)
+    q_values, core = module.apply(params, carry.core, leaves, inputs)
+    return q_values, QNetworkCarry(core=core, frames=frames)
+
+
+def _observed(
+    module: QNetwork, spec: EnvSpec, previous: tuple[Array, ...], inputs: NetworkInput
+) -> tuple[list[Array], tuple[Array, ...]]:
+    # The observation's arrays with stacked images, and the frames that the next call needs.
+    leaves = spec.flatten(inputs.observation)
+    if not previous:
+        return leaves, ()
+    seen: list[Array] = []
+    kept: list[Array] = []
+    for leaf_spec, leaf in zip(module.specs, leaves, strict=True):
+        if is_image(leaf_spec):
+            leaf, frames = stack_frames(leaf, previous[len(kept)], inputs.is_first)
+            kept.append(frames)
+        seen.append(leaf)
+    return seen, tuple(kept)

@@ -13,7 +13,7 @@ from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import Evaluator, FrozenParams, Score
 from learner.reporting.metrics import Metrics, Role
 from learner.serving.core import Batch
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.threads.channel import Channel, ClosedError, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import ActingSnapshot
@@ -52,7 +52,7 @@ class Acting:
     def __init__(
         self,
         *,
-        lobby: Lobby,
+        hub: Hub,
         programs: ActPrograms,
         state: ActingState,
         ladder: BatchLadder,
@@ -68,8 +68,8 @@ class Acting:
         total_steps: float = math.inf,
         poll_seconds: float = 0.2,
     ):
-        self._lobby = lobby
-        self._clock = lobby.clock
+        self._hub = hub
+        self._clock = hub.clock
         self._poll_seconds = poll_seconds
         self._programs = programs
         self._state = state
@@ -114,7 +114,7 @@ class Acting:
         is_training_allowed = self.training_steps < self._total_steps and self._limiter.wait_to_act(
             0.0
         )
-        batch = self._lobby.next_batch(
+        batch = self._hub.next_batch(
             is_training_allowed=is_training_allowed,
             is_evaluation_allowed=self._evaluator.is_running,
             timeout=self._poll_seconds,
@@ -124,8 +124,8 @@ class Acting:
         return None if batch is None else self._act(batch)
 
     def _poll(self, now: float) -> None:
-        self._evaluator.poll(now, self._params.get(), self._lobby.live_slots(evaluation=True))
-        ended = self._lobby.take_ended()
+        self._evaluator.poll(now, self._params.get(), self._hub.live_slots(evaluation=True))
+        ended = self._hub.take_ended()
         if ended:
             self._send(FilledPages((), (), (), ended))
 
@@ -143,7 +143,7 @@ class Acting:
             timestep,
         )
         actions = np.asarray(action)[: len(batch.slots)]
-        self._lobby.answer(batch, actions)
+        self._hub.answer(batch, actions)
         end = self._clock()
         self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
         self._metrics.observe("inference_ms", 1e3 * (end - start))

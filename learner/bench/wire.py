@@ -19,7 +19,7 @@ from learner.bench.rigs.served_fleet import ServedFleet
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
 from seedrl.wire.framing import (
@@ -69,9 +69,9 @@ def row(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = 
         served = stack.enter_context(
             ServedFleet(config(messages, env_servers=env_servers, local_link=local_link))
         )
-        answering = Answering(served.lobby)
-        assert served.lobby.spec is not None
-        layout = StepLayout(served.lobby.spec, messages.num_envs)
+        answering = Answering(served.hub)
+        assert served.hub.spec is not None
+        layout = StepLayout(served.hub.spec, messages.num_envs)
         step_bytes = len(encode_from_env_server(StepPayload(bytes(layout.num_bytes))))
         actions = pack_actions(0, 0, np.zeros(messages.num_envs, np.int32))
         answer_bytes = len(encode_from_learner(ActionsPayload(actions)))
@@ -106,8 +106,8 @@ def row(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = 
 class Answering:
     """Answers every step with zeros, in a thread of its own, while it is let."""
 
-    def __init__(self, lobby: Lobby):
-        self._lobby = lobby
+    def __init__(self, hub: Hub):
+        self._hub = hub
         self.num_messages = 0
 
     def rate(self, seconds: float) -> float:
@@ -124,11 +124,11 @@ class Answering:
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            batch = self._lobby.next_batch(
+            batch = self._hub.next_batch(
                 is_training_allowed=True, is_evaluation_allowed=False, timeout=_POLL_SECONDS
             )
             if batch is not None:
-                self._lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+                self._hub.answer(batch, np.zeros(len(batch.slots), np.int32))
                 self.num_messages += len(batch.pending)
 
 

@@ -12,7 +12,7 @@ from learner.learning.device_mapping import MappedPrograms, publish
 from learner.learning.learn_step import LearnerState
 from learner.learning.scalars import Scalars
 from learner.reporting.metrics import Metrics
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import Snapshot, Snapshots
@@ -49,7 +49,7 @@ class Learning:
     def __init__(
         self,
         *,
-        lobby: Lobby,
+        hub: Hub,
         programs: MappedPrograms,
         state: LearnerState,
         replay: ReplayState,
@@ -65,8 +65,8 @@ class Learning:
         publish_every_updates: int,
         poll_seconds: float = POLL_SECONDS,
     ):
-        self._lobby = lobby
-        self._clock = lobby.clock
+        self._hub = hub
+        self._clock = hub.clock
         self._poll_seconds = poll_seconds
         self._programs = programs
         self._state = state
@@ -207,7 +207,7 @@ class Learning:
         self._learned_version.put(self.updates)
         self._limiter.trained()
         self._metrics.count("updates", 1)
-        self._lobby.wake()
+        self._hub.wake()
 
     def settle(self) -> None:
         """Waits for the update under way, if there is one, and publishes what it has learned.

@@ -1,4 +1,4 @@
-"""The lobby: the serving core behind a lock, and the wait for something to do."""
+"""The hub: the serving core behind a lock, and the wait for something to do."""
 
 import threading
 import time
@@ -13,10 +13,10 @@ from seedrl.specs import EnvSpec
 from seedrl.wire.payload import pack_actions
 
 if TYPE_CHECKING:
-    from learner.serving.connection import Stream, StreamError
+    from learner.serving.connection import Connection, EndError
 
 
-class Lobby:
+class Hub:
     """Where streams and acting meet; its methods may be called from any thread.
 
     It knows no transport, and time only as its clock: whoever brings messages to its streams and
@@ -51,7 +51,7 @@ class Lobby:
         self.spec = spec
         self.is_agreed = False
         self.refused: str | None = None
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, Connection] = {}
         self.ended: list[int] = []
         self.is_open = True
         self._is_woken = False
@@ -189,7 +189,7 @@ class Lobby:
         with self.changed:
             return self.serving.state()
 
-    def close(self, end: "StreamError | None") -> None:
+    def close(self, end: "EndError | None") -> None:
         """Admits nobody any more, and ends every stream with `end`."""
         with self.changed:
             self.is_open = False

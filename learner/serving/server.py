@@ -1,4 +1,4 @@
-"""The gRPC service: carries messages between env servers and the lobby."""
+"""The gRPC service: carries messages between env servers and the hub."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import grpc
 
 from learner.serving.address_lock import AddressLock
-from learner.serving.connection import Stream, StreamError
+from learner.serving.connection import Connection, EndError
 from learner.serving.core import ProtocolError
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.outbox import LoopOutbox
 from seedrl.config import ServingConfig
@@ -27,7 +27,7 @@ _HANDSHAKE_SECONDS = 600.0
 # For streams to end once they have been told to.
 _END_SECONDS = 1.0
 
-_Item = channel.Answer | StreamError | None
+_Item = channel.Answer | EndError | None
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 class Service:
-    """Brings env servers to a lobby. Owns the gRPC server; may be called from any thread.
+    """Brings env servers to a hub. Owns the gRPC server; may be called from any thread.
 
     One thread, an event loop's, for all streams: with one for each, acting would stand in line with
     all of them for the interpreter, several times in a step.
@@ -43,11 +43,11 @@ class Service:
 
     def __init__(
         self,
-        lobby: Lobby,
+        hub: Hub,
         config: ServingConfig,
     ):
         self.address = config.bind
-        self.lobby = lobby
+        self.hub = hub
         self._config = config
         self._finish_reason: str | None = None
         self._lock: AddressLock | None = None
@@ -88,11 +88,11 @@ class Service:
     def stop(self, *, grace_seconds: float = 1.0) -> None:
         """Stops serving; env servers keep trying to come back."""
         reason = "the learner is stopping; come back later"
-        error = StreamError(grpc.StatusCode.UNAVAILABLE, reason, is_told=True)
+        error = EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True)
         self._stop(error, grace_seconds)
 
-    def _stop(self, end: StreamError | None, grace_seconds: float) -> None:
-        self.lobby.close(end)
+    def _stop(self, end: EndError | None, grace_seconds: float) -> None:
+        self.hub.close(end)
         if self._thread.is_alive():
             with contextlib.suppress(TimeoutError):
                 self._do(self._end(grace_seconds), grace_seconds + 2 * _END_SECONDS)
@@ -133,19 +133,19 @@ class Service:
     ) -> None:
         """One stream."""
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
-        stream = Stream(self.lobby, context.peer(), outbox, self._connect_link)
+        stream = Connection(self.hub, context.peer(), outbox, self._connect_link)
         reading = asyncio.create_task(self._read(stream, requests))
         try:
             await self._send(stream, outbox, context)
-        except StreamError as error:
-            if not error.is_told:
+        except EndError as error:
+            if not error.is_reported:
                 _logger.warning("env server %s: %s", stream.peer, error.details)
             await context.abort(error.code, error.details)
         finally:
             stream.hang_up()
             reading.cancel()
 
-    async def _read(self, stream: Stream, requests: AsyncIterator[channel.Received]) -> None:
+    async def _read(self, stream: Connection, requests: AsyncIterator[channel.Received]) -> None:
         try:
             async for message in requests:
                 if stream.link is not None:
@@ -163,14 +163,14 @@ class Service:
 
     async def _send(
         self,
-        stream: Stream,
+        stream: Connection,
         outbox: LoopOutbox[_Item],
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
         deadline = self._loop.call_later(_HANDSHAKE_SECONDS, self._end_handshake, stream)
         try:
             while (item := await outbox.get()) is not None:
-                if isinstance(item, StreamError):
+                if isinstance(item, EndError):
                     raise item
                 await context.write(item)
         finally:
@@ -179,10 +179,10 @@ class Service:
             finish = seedrl_pb2.Finish(reason=self._finish_reason)
             await context.write(seedrl_pb2.FromLearner(finish=finish))
 
-    def _end_handshake(self, stream: Stream) -> None:
+    def _end_handshake(self, stream: Connection) -> None:
         if not stream.is_ready:
             stream.close(
-                StreamError(
+                EndError(
                     grpc.StatusCode.DEADLINE_EXCEEDED,
                     f"expected ready within {_HANDSHAKE_SECONDS:.0f} seconds",
                 )

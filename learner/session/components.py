@@ -20,7 +20,7 @@ from learner.saving.saver import (
     restore_state,
     streams_go_on,
 )
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, check_memory
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter, RateLimiterState
@@ -68,7 +68,7 @@ def assemble(
     config: Config,
     geometry: Geometry,
     *,
-    lobby: Lobby,
+    hub: Hub,
     spec: EnvSpec,
     metrics: Metrics,
     checkpoint: Checkpoint | None,
@@ -97,7 +97,7 @@ def assemble(
         tolerance_updates=config.learning.tolerance_updates,
     )
     pages: Channel[FilledPages] = Channel(_CHANNEL_CAPACITY)
-    evaluator = Evaluator(config.evaluation, lobby.clock())
+    evaluator = Evaluator(config.evaluation, hub.clock())
 
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
     state = jax.jit(learn_programs.init)(learning_key)
@@ -117,7 +117,7 @@ def assemble(
     params = Mailbox(FrozenParams(publish(state.params, acting_device), version))
     learned_version = Mailbox(version)
     acting = Acting(
-        lobby=lobby,
+        hub=hub,
         programs=act_programs,
         state=jax.device_put(act_programs.init(acting_key), acting_device),
         ladder=ladder,
@@ -133,7 +133,7 @@ def assemble(
         training_steps=training_steps,
     )
     learning = Learning(
-        lobby=lobby,
+        hub=hub,
         programs=map_programs(learn_programs, geometry.devices),
         state=state,
         replay=memory.replay,

@@ -12,7 +12,7 @@ from typing import Any
 from learner.acting.loop import Acting
 from learner.learning.loop import Learning
 from learner.saving.recorder import Recorder
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.threads.rate_limiter import RateLimiter
 from learner.threads.snapshot_requests import Snapshot, Snapshots
 
@@ -29,13 +29,13 @@ class LockStep:
         acting: Acting,
         learning: Learning,
         *,
-        lobby: Lobby,
+        hub: Hub,
         limiter: RateLimiter,
         recorder: Recorder | None,
     ):
         self._acting = acting
         self._learning = learning
-        self._lobby = lobby
+        self._hub = hub
         self._limiter = limiter
         self._recorder = recorder
         self.snapshots = Snapshots(self.snapshot)
@@ -58,7 +58,7 @@ class LockStep:
         meta: dict[str, Any] = {
             "env_steps": self._acting.training_steps,
             "limiter": list(self._limiter.state()),
-            "streams": self._lobby.streams_state(),
+            "streams": self._hub.streams_state(),
         }
         learned = self._learning.final_snapshot(with_replay)
         return learned._replace(acting=self._acting.snapshot(), meta=meta)

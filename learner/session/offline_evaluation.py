@@ -12,7 +12,7 @@ from learner.acting.batch_shapes import BatchLadder
 from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import FrozenParams, Round, Score
 from learner.serving.core import Batch, Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.server import Service
 from seedrl import checkpoints
@@ -61,11 +61,11 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
     )
     serving = Serving(slots, page_steps=1, deadline_seconds=config.serving.batch_deadline_seconds)
     spec = EnvSpec.from_json(checkpoint.meta["env_spec"])
-    lobby = Lobby(serving, config.environment, spec=spec)
-    service = Service(lobby, config.serving)
+    hub = Hub(serving, config.environment, spec=spec)
+    service = Service(hub, config.serving)
     service.start()
     try:
-        player = _Player(config, checkpoint, spec, lobby, num_slots)
+        player = _Player(config, checkpoint, spec, hub, num_slots)
         score = player.play(episodes)
     except BaseException:
         service.stop(grace_seconds=0.0)
@@ -91,7 +91,7 @@ class _Player:
         config: Config,
         checkpoint: checkpoints.Checkpoint,
         spec: EnvSpec,
-        lobby: Lobby,
+        hub: Hub,
         num_slots: int,
     ):
         agent: Agent = config.agent.build(spec)
@@ -101,7 +101,7 @@ class _Player:
         self._frozen = FrozenParams(
             jax.device_put(restored["params"], jax.local_devices()[0]), int(restored["updates"])
         )
-        self._lobby = lobby
+        self._hub = hub
         self._num_slots = num_slots
         self._ladder = BatchLadder(spec, num_training=0, num_evaluation=num_slots)
         self._episodes = EpisodeTracker(num_slots)
@@ -123,7 +123,7 @@ class _Player:
             if now >= next_look:
                 next_look = now + _POLL_SECONDS
                 round_ = self._current_round(round_, episodes)
-            batch = self._lobby.next_batch(
+            batch = self._hub.next_batch(
                 is_training_allowed=False,
                 is_evaluation_allowed=round_ is not None,
                 timeout=_POLL_SECONDS,
@@ -134,9 +134,9 @@ class _Player:
                     return round_.score
 
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
-        if self._lobby.refusal is not None:
-            raise EnvironmentRefusedError(self._lobby.refusal)
-        live = self._lobby.live_slots(evaluation=True)
+        if self._hub.refusal is not None:
+            raise EnvironmentRefusedError(self._hub.refusal)
+        live = self._hub.live_slots(evaluation=True)
         if len(live) < self._num_slots:
             return None
         return round_ or Round(self._frozen, live, episodes)
@@ -153,7 +153,7 @@ class _Player:
             timestep,
         )
         rows = len(batch.slots)
-        self._lobby.answer(batch, np.asarray(action)[:rows])
+        self._hub.answer(batch, np.asarray(action)[:rows])
         step_type = timestep.step_type[:rows]
         ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:rows])
         round_.observe(batch.slots, step_type, ended)

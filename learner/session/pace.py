@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from learner.saving.recorder import Recorder
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.session.components import Parts
 from learner.session.free_running import FreeRunning
 from learner.session.lock_step import LockStep
@@ -41,7 +41,7 @@ def compile_all(parts: Parts) -> None:
             compiled.result()
 
 
-def free_running(parts: Parts, lobby: Lobby) -> Pace:
+def free_running(parts: Parts, hub: Hub) -> Pace:
     """Acting and learning at the same time; whichever is ahead waits."""
     free = FreeRunning(parts.acting, parts.learning, parts.limiter)
 
@@ -49,7 +49,7 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
         free.cancel()
         parts.limiter.close()
         parts.pages.close()
-        lobby.wake()
+        hub.wake()
 
     return Pace(
         functools.partial(free.warm_up, parts.page, parts.page_rows),
@@ -60,12 +60,12 @@ def free_running(parts: Parts, lobby: Lobby) -> Pace:
     )
 
 
-def in_lock_step(parts: Parts, lobby: Lobby, recorder: Recorder | None) -> Pace:
+def in_lock_step(parts: Parts, hub: Hub, recorder: Recorder | None) -> Pace:
     """Acting and learning in turn; see `learner.session.lock_step`."""
     lock_step = LockStep(
         parts.acting,
         parts.learning,
-        lobby=lobby,
+        hub=hub,
         limiter=parts.limiter,
         recorder=recorder,
     )
@@ -76,5 +76,5 @@ def in_lock_step(parts: Parts, lobby: Lobby, recorder: Recorder | None) -> Pace:
         lambda: False,
         {"lock step": lock_step.run_once},
         lock_step.snapshots,
-        lobby.wake,
+        hub.wake,
     )

@@ -18,7 +18,7 @@ from learner.saving.recorder import Recorder, open_recorder
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.saver import Saver, restore_streams
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.server import Service
 from learner.session.geometry import plan_geometry
@@ -64,8 +64,8 @@ def _train(
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
     session_number = folder.record_command(command or sys.argv)
-    lobby = _lobby(config, geometry.page_steps, checkpoint, session_number)
-    service = Service(lobby, config.serving)
+    hub = _hub(config, geometry.page_steps, checkpoint, session_number)
+    service = Service(hub, config.serving)
     progress = Progress()
     metrics = _metrics(folder, checkpoint)
     recorder: Recorder | None = None
@@ -75,15 +75,15 @@ def _train(
             f"learner: {folder.path}, serving {address}, {len(geometry.devices)} x "
             f"{geometry.devices[0].device_kind}"
         )
-        spec = _wait(lobby.wait_for_spec, lobby, stop)
+        spec = _wait(hub.wait_for_spec, hub, stop)
         if spec is None:
             service.stop()
             return _summary(None, None, {}, start, folder.path)
-        recorder = open_recorder(config, folder.path, spec, lobby.serving.num_batches)
-        session = Session(config, geometry, lobby, spec, metrics, checkpoint, recorder)
+        recorder = open_recorder(config, folder.path, spec, hub.serving.num_batches)
+        session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder)
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is told before anything is compiled.
-        if not _wait(lobby.wait_for_agreement, lobby, stop):
+        if not _wait(hub.wait_for_agreement, hub, stop):
             service.stop()
             return _summary(config, session, {}, start, folder.path)
         folder.record_config(config)
@@ -120,9 +120,9 @@ def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
     )
 
 
-def _lobby(
+def _hub(
     config: Config, page_steps: int, checkpoint: Checkpoint | None, session_number: int
-) -> Lobby:
+) -> Hub:
     meta = {} if checkpoint is None else checkpoint.meta
     slots = SlotTable(
         training=config.serving.training_slots,
@@ -139,18 +139,18 @@ def _lobby(
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = EnvSpec.from_json(meta["env_spec"]) if "env_spec" in meta else None
-    return Lobby(serving, config.environment, spec=spec)
+    return Hub(serving, config.environment, spec=spec)
 
 
 def _wait(
-    condition: Callable[[float], Found | None], lobby: Lobby, stop: threading.Event
+    condition: Callable[[float], Found | None], hub: Hub, stop: threading.Event
 ) -> Found | None:
     """What `condition(timeout)` finds; None if told to stop before. Raises a refusal."""
     while not stop.is_set():
         if found := condition(_TICK_SECONDS):
             return found
-        if lobby.refusal is not None:
-            raise EnvironmentRefusedError(lobby.refusal)
+        if hub.refusal is not None:
+            raise EnvironmentRefusedError(hub.refusal)
     return None
 
 

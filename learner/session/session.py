@@ -10,7 +10,7 @@ import numpy as np
 from learner.acting.evaluator import Score
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.session.components import assemble
 from learner.session.geometry import Geometry
@@ -39,7 +39,7 @@ class Session:
         self,
         config: Config,
         geometry: Geometry,
-        lobby: Lobby,
+        hub: Hub,
         spec: EnvSpec,
         metrics: Metrics,
         checkpoint: Checkpoint | None,
@@ -47,10 +47,10 @@ class Session:
     ):
         self._config = config
         self._spec = spec
-        self._lobby = lobby
+        self._hub = hub
         self._metrics = metrics
         self._parts = assemble(
-            config, geometry, lobby=lobby, spec=spec, metrics=metrics, checkpoint=checkpoint
+            config, geometry, hub=hub, spec=spec, metrics=metrics, checkpoint=checkpoint
         )
         self.acting, self.learning = self._parts.acting, self._parts.learning
         self.evaluator = self._parts.evaluator
@@ -58,9 +58,9 @@ class Session:
         self._limiter = self._parts.limiter
         self.failed = threading.Event()
         self._pace = (
-            in_lock_step(self._parts, lobby, recorder)
+            in_lock_step(self._parts, hub, recorder)
             if config.learning.lock_step
-            else free_running(self._parts, lobby)
+            else free_running(self._parts, hub)
         )
         self._workers = [
             Worker(name, body, self.failed) for name, body in self._pace.bodies.items()
@@ -106,7 +106,7 @@ class Session:
         """Rows in every account of the ledger; see `learner.serving.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
-        return {**self._lobby.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
+        return {**self._hub.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
         """What does not come out in the ledger, one a line; see `learner.serving.ledger`.
@@ -118,7 +118,7 @@ class Session:
         broken = residues(accounts, AT_REST if at_rest else ALWAYS)
         if accounts["stored"] > accounts.get("completed", 0):
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")
-        return self._lobby.settlement_errors() + broken
+        return self._hub.settlement_errors() + broken
 
     def meta(self, snapshot: Snapshot) -> dict[str, Any]:
         """What a checkpoint of `snapshot` says besides arrays."""

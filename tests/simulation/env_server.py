@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
-from learner.serving.connection import Stream, StreamError
+from learner.serving.connection import Connection, EndError
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -63,8 +63,8 @@ class Wire:
         return True
 
 
-class Connection:
-    """A stream between the real `Lease` of an env server and the real `Stream` of a learner."""
+class SimulatedConnection:
+    """A stream between the real `Lease` of an env server and the real `Connection` of a learner."""
 
     def __init__(self, world: "World", process: "Process"):
         self._world = world
@@ -72,7 +72,9 @@ class Connection:
         self.is_open_here = True  # the env server's side
         self.is_open_there = True  # the learner's side
         self.learner = world.learner
-        self.stream = Stream(world.learner.lobby, f"process {process.number}", queue.SimpleQueue())
+        self.stream = Connection(
+            world.learner.hub, f"process {process.number}", queue.SimpleQueue()
+        )
         name = f"process {process.number}"
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
         self._to_env_server = Wire(world, f"{name} down", "lose_reply", self._arrive_here)
@@ -121,8 +123,8 @@ class Connection:
         """Carries what the learner has put out."""
         while not self.stream.outbox.empty():
             item = self.stream.outbox.get_nowait()
-            if item is None or isinstance(item, StreamError):
-                if isinstance(item, StreamError):
+            if item is None or isinstance(item, EndError):
+                if isinstance(item, EndError):
                     self._world.ended_with(item)
                 if self.is_open:
                     self._break()
@@ -190,20 +192,20 @@ class Process:
         self.offer = offer
         self.sent_log = SentLog()
         self.frozen_until = 0.0
-        self.connection: Connection | None = None
+        self.connection: SimulatedConnection | None = None
         self._is_stopped = False
 
-    def is_running(self, connection: Connection) -> bool:
+    def is_running(self, connection: SimulatedConnection) -> bool:
         """Whether this connection still has its process behind it."""
         return connection is self.connection and connection.is_open_here
 
     def connect(self) -> None:
         """Opens a stream, unless there is one or the process has stopped."""
         if self.connection is None and not self._is_stopped:
-            self.connection = Connection(self._world, self)
+            self.connection = SimulatedConnection(self._world, self)
             self._world.connections.append(self.connection)
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: SimulatedConnection) -> None:
         """The stream has ended: come back soon."""
         if connection is self.connection:
             self.connection = None

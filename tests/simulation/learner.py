@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from learner.serving.core import Batch, Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.ledger import ALWAYS, AT_REST, SentSteps, residues
 from seedrl.agents.window import WindowSpec
@@ -34,7 +34,7 @@ class Learner(Protocol):
     """What a world asks of a learner.
 
     Attributes:
-      lobby: where env servers come in.
+      hub: where env servers come in.
       begin: takes and computes a batch, if one is due; whether it did.
       finish: answers it.
       learn: takes pages into replay.
@@ -43,7 +43,7 @@ class Learner(Protocol):
       accounts: of the ledger.
     """
 
-    lobby: Lobby
+    hub: Hub
     begin: Callable[[], bool]
     finish: Callable[[], None]
     learn: Callable[[], None]
@@ -52,8 +52,8 @@ class Learner(Protocol):
     accounts: Callable[[], dict[str, int]]
 
 
-def open_lobby(world: "World", session: int) -> Lobby:
-    """A lobby as `learner.session.run` builds it, on simulated time."""
+def open_hub(world: "World", session: int) -> Hub:
+    """A hub as `learner.session.run` builds it, on simulated time."""
     slots = SlotTable(
         training=TRAINING_SLOTS,
         evaluation=EVALUATION_SLOTS,
@@ -63,7 +63,7 @@ def open_lobby(world: "World", session: int) -> Lobby:
         id="envs_server.envs.counting:make", arguments=counting(LENGTHS, NUM_ACTIONS)
     )
     serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.004)
-    return Lobby(serving, environment, clock=lambda: world.timeline.now)
+    return Hub(serving, environment, clock=lambda: world.timeline.now)
 
 
 def page_index() -> PageIndex:
@@ -73,7 +73,7 @@ def page_index() -> PageIndex:
 
 def settle(learner: Learner, reports: Sequence[Any]) -> list[str]:
     """The ledger of a learner whose env servers are gone, by what their logs say."""
-    serving = learner.lobby.serving
+    serving = learner.hub.serving
     serving.report(
         SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
         for sent in reports
@@ -86,7 +86,7 @@ def settle(learner: Learner, reports: Sequence[Any]) -> list[str]:
 
 def check_ledger(learner: Learner) -> list[str]:
     """What must hold at every moment."""
-    return residues(learner.accounts(), ALWAYS) + learner.lobby.serving.settlement.errors
+    return residues(learner.accounts(), ALWAYS) + learner.hub.serving.settlement.errors
 
 
 def check_streams(pages: dict[int, list[tuple[int, int]]], starts: set[int]) -> list[str]:
@@ -141,7 +141,7 @@ class CoreLearner:
     ) -> None:
         self._bug = bug
         self._last_step_type = [StepType.LAST] * NUM_SLOTS
-        self.lobby = open_lobby(world, session)
+        self.hub = open_hub(world, session)
         self._world = world
         self._carry = [0] * NUM_SLOTS
         self._open: dict[int, _Page] = {}
@@ -160,10 +160,10 @@ class CoreLearner:
     def begin(self) -> bool:
         """Takes a batch and computes its actions; they are sent by `finish`."""
         if self._world.random.random() < 0.2:
-            ended = self.lobby.take_ended()
+            ended = self.hub.take_ended()
             if ended:
                 self._channel.append(([], [], ended))
-        batch = self.lobby.next_batch(
+        batch = self.hub.next_batch(
             is_training_allowed=self._world.random.random() < 0.9,
             is_evaluation_allowed=self._world.random.random() < 0.9,
             timeout=0.0,
@@ -210,7 +210,7 @@ class CoreLearner:
         """Sends the actions, and pages that are full on to replay."""
         assert self._batch is not None
         (batch, actions), self._batch = self._batch, None
-        self.lobby.answer(batch, actions)
+        self.hub.answer(batch, actions)
         full = np.flatnonzero(batch.positions == PAGE_STEPS - 1)
         if full.size and not batch.evaluation:
             pages = [self._open[int(slot)] for slot in batch.slots[full]]
@@ -236,7 +236,7 @@ class CoreLearner:
     def accounts(self) -> dict[str, int]:
         """Of the ledger."""
         pages = self._index.num_inserted - self._num_restored
-        return {**self.lobby.ledger(), "stored": pages * PAGE_STEPS}
+        return {**self.hub.ledger(), "stored": pages * PAGE_STEPS}
 
     def check(self) -> list[str]:
         """Every page, and every sequence along its links."""

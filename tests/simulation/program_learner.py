@@ -36,7 +36,7 @@ from tests.simulation.learner import (
     TRAINING_SLOTS,
     WINDOW,
     check_streams,
-    open_lobby,
+    open_hub,
     page_index,
 )
 from tests.simulation.oracle import NUM_ACTIONS
@@ -119,7 +119,7 @@ class ProgramLearner:
     def __init__(self, world: "World", session: int, saved: Snapshot | None) -> None:
         programs, device = _programs(), _devices()[0]
         self._world = world
-        self.lobby = open_lobby(world, session)
+        self.hub = open_hub(world, session)
         key = jax.random.PRNGKey(world.seed)
         state = jax.jit(programs.learn.init)(key)
         memory = stack_shards(lambda: programs.replay.init(programs.page), _devices())
@@ -142,7 +142,7 @@ class ProgramLearner:
         pages: Channel[FilledPages] = Channel(100_000)
         evaluation = EvaluationConfig(interval_seconds=0.01, episodes=3)
         self._acting = Acting(
-            lobby=self.lobby,
+            hub=self.hub,
             programs=programs.act,
             state=programs.act.init(jax.random.fold_in(key, session)),
             ladder=programs.ladder,
@@ -157,7 +157,7 @@ class ProgramLearner:
             poll_seconds=0.0,
         )
         self._learning = Learning(
-            lobby=self.lobby,
+            hub=self.hub,
             programs=programs.mapped,
             state=state,
             replay=memory,
@@ -193,7 +193,7 @@ class ProgramLearner:
     def accounts(self) -> dict[str, int]:
         """Of the ledger."""
         return {
-            **self.lobby.ledger(),
+            **self.hub.ledger(),
             "stored": self._learning.stored_rows,
             "abandoned": self._acting.abandoned_rows,
         }

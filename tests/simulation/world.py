@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from envs_server.connection import Offer
-from learner.serving.connection import StreamError
+from learner.serving.connection import EndError
 from tests.simulation import faults
-from tests.simulation.env_server import KEEPALIVE_SECONDS, Connection, Process
+from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedConnection
 from tests.simulation.learner import (
     LENGTHS,
     NUM_SLOTS,
@@ -55,7 +55,7 @@ class World:
         self.oracle = Oracle(LENGTHS)
         self.faults = faults.draw(self.random) if drawn is None else drawn
         self.drawn = self.faults
-        self.connections: list[Connection] = []
+        self.connections: list[SimulatedConnection] = []
         self._build = build
         self._seconds = seconds
         self._session = 1
@@ -183,7 +183,7 @@ class World:
         if not self.drawn.duplicate:
             self.oracle.broken.append(f"an env server refused: {reason}")
 
-    def ended_with(self, error: StreamError) -> None:
+    def ended_with(self, error: EndError) -> None:
         """The learner ended a stream, for a reason that must have a fault behind it."""
         fault_of = {
             "slots are leased": 1.0,
@@ -202,13 +202,13 @@ class World:
 
     def _check_progress(self) -> None:
         """Once the faults have ended, every slot that can be leased is, and gets ahead."""
-        slots = self.learner.lobby.serving.slots
+        slots = self.learner.hub.serving.slots
         before = slots.rows.copy()
         epochs = slots.epochs.copy()
         self.timeline.run(self.timeline.now + _PROGRESS_SECONDS)
         offered = sum(process.offer.num_envs for process in self._processes)
-        live = self.learner.lobby.live_slots(evaluation=False).tolist()
-        num_live = len(live) + len(self.learner.lobby.live_slots(evaluation=True))
+        live = self.learner.hub.live_slots(evaluation=False).tolist()
+        num_live = len(live) + len(self.learner.hub.live_slots(evaluation=True))
         if num_live < min(offered, NUM_SLOTS):
             self.oracle.broken.append(f"{num_live} slots are leased, {offered} were offered")
         for slot in live:

@@ -21,7 +21,7 @@ from envs_server.sent_log import SentLog
 from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.ledger import SentSteps
 from learner.serving.server import Service
@@ -102,8 +102,8 @@ class LearnerRun:
             page_steps=page_steps(config),
             deadline_seconds=config.serving.batch_deadline_seconds,
         )
-        self.lobby = Lobby(serving, config.environment)
-        self.service = Service(self.lobby, config.serving)
+        self.hub = Hub(serving, config.environment)
+        self.service = Service(self.hub, config.serving)
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(0.0005)  # as in learner.run: the default is most of a step's latency
         self.service.start()
@@ -131,7 +131,7 @@ class LearnerRun:
 
     def _settle(self) -> None:
         """Reports, in the place of env servers that will not come back, what they have sent."""
-        serving = self.lobby.serving
+        serving = self.hub.serving
         for path in self._folder.glob("*.sent"):
             serving.report(
                 SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
@@ -141,11 +141,11 @@ class LearnerRun:
 
     def start(self) -> None:
         """Waits for an env server, and starts acting and learning; see `Session.start`."""
-        spec = self.lobby.wait_for_spec(_DEADLINE_SECONDS)
-        assert spec is not None, self.lobby.refusal or self.logs()
+        spec = self.hub.wait_for_spec(_DEADLINE_SECONDS)
+        assert spec is not None, self.hub.refusal or self.logs()
         self.agent: Agent = self.config.agent.build(spec)
         self.session = Session(
-            self.config, self.geometry, self.lobby, spec, self.metrics, checkpoint=None
+            self.config, self.geometry, self.hub, spec, self.metrics, checkpoint=None
         )
         self.session.start()
 
@@ -183,7 +183,7 @@ class LearnerRun:
 
     def live_slots(self) -> int:
         """Leased slots of both roles."""
-        return sum(len(self.lobby.live_slots(evaluation=role)) for role in (False, True))
+        return sum(len(self.hub.live_slots(evaluation=role)) for role in (False, True))
 
     def num_inserted_pages(self) -> int:
         """Pages that replay has taken in so far, over all shards."""
@@ -202,7 +202,7 @@ class LearnerRun:
         self.run_until(
             lambda: (
                 self.num_inserted_pages() * self.geometry.page_steps
-                == self.lobby.ledger().get("completed", 0)
+                == self.hub.ledger().get("completed", 0)
                 and session._limiter.owed_steps < batch_steps
             ),
             "end of what was owed",
@@ -225,7 +225,7 @@ class LearnerRun:
                 self._shard(state, index)
                 for state, index in zip(shards, snapshot.indices, strict=True)
             ],
-            self.lobby.epochs(),
+            self.hub.epochs(),
             self.session.accounts(),
             dict(self.metrics.observed),
         )

@@ -18,7 +18,7 @@ from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.stop import Stop
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
@@ -34,16 +34,16 @@ def _serve(address: str) -> Service:
     config = ServingConfig(training_slots=2, evaluation_slots=0, bind=address)
     slots = SlotTable(training=2, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, deadline_seconds=0.001)
-    service = Service(Lobby(serving, _ENVIRONMENT), config)
+    service = Service(Hub(serving, _ENVIRONMENT), config)
     service.start()
     return service
 
 
-def _answer(lobby: Lobby) -> bool:
+def _answer(hub: Hub) -> bool:
     """Answers a batch, if one comes soon."""
-    batch = lobby.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.1)
+    batch = hub.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.1)
     if batch is not None:
-        lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+        hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     return batch is not None
 
 
@@ -66,16 +66,16 @@ def _await(condition: Callable[[], Any]) -> None:
 def test_a_frozen_env_server_loses_its_lease_and_comes_back(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/learner"
     service = _serve(address)
-    lobby = service.lobby
+    hub = service.hub
     with _process("-m", "envs_server", "--learner", address, "--num-envs", "2") as env_server:
-        _await(lambda: _answer(lobby))
-        assert all(stream.link for stream in lobby.streams.values())
+        _await(lambda: _answer(hub))
+        assert all(stream.link for stream in hub.streams.values())
         os.kill(env_server.pid, signal.SIGSTOP)
-        _await(lambda: not lobby.streams)
-        while _answer(lobby):
+        _await(lambda: not hub.streams)
+        while _answer(hub):
             pass
         os.kill(env_server.pid, signal.SIGCONT)
-        _await(lambda: _answer(lobby))
+        _await(lambda: _answer(hub))
     service.stop(grace_seconds=0.0)
 
 
@@ -106,6 +106,6 @@ def _says(caplog: pytest.LogCaptureFixture, beginning: str) -> bool:
 
 
 if __name__ == "__main__":
-    _lobby = _serve(sys.argv[1]).lobby
+    _hub = _serve(sys.argv[1]).hub
     while True:
-        _answer(_lobby)
+        _answer(_hub)

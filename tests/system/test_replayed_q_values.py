@@ -164,7 +164,7 @@ def replayed(
     run.run_for(env_steps=500, updates=3)
     outcome = run.finish()
     assert outcome.epochs == [2] * 6
-    spec = run.lobby.wait_for_spec(0.0)
+    spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network = request.param.agent.r2d2.network.build(spec)
     return Replayed(outcome, jax.jit(network.unroll), outcome.shards[0].sequences)

@@ -1,4 +1,4 @@
-"""A lobby behind its gRPC service, and the env servers that it waits for."""
+"""A hub behind its gRPC service, and the env servers that it waits for."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ from learner.launch.child import Command
 from learner.launch.env_servers import Fleet
 from learner.launch.supervisor import Supervisor
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import Config, EnvironmentConfig
@@ -37,7 +37,7 @@ class ServedFleet:
     Attributes:
       config: with the address that is served, and slots for all environments and nobody else.
       folder: for whatever a run writes; removed at the end.
-      lobby: where the env servers' steps arrive. Nobody answers them but the caller.
+      hub: where the env servers' steps arrive. Nobody answers them but the caller.
     """
 
     def __init__(self, config: Config, commands: Commands = env_servers.commands):
@@ -62,8 +62,8 @@ class ServedFleet:
             serving = dataclasses.replace(self.config.serving, bind=address)
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)
-            self.lobby = _lobby(self.config)
-            service = Service(self.lobby, self.config.serving)
+            self.hub = _hub(self.config)
+            service = Service(self.hub, self.config.serving)
             service.start()
             stack.callback(service.stop, grace_seconds=0.0)
             commands = self._commands(
@@ -88,13 +88,13 @@ class ServedFleet:
 
     def await_rows(self, num_rows: int) -> None:
         """Waits until so many rows have come in all. Raises RuntimeError if they do not."""
-        lobby = self.lobby
-        with lobby.changed:
-            lobby.changed.wait_for(
-                lambda: lobby.serving.ledger["accepted"] >= num_rows or lobby.refused,
+        hub = self.hub
+        with hub.changed:
+            hub.changed.wait_for(
+                lambda: hub.serving.ledger["accepted"] >= num_rows or hub.refused,
                 _START_SECONDS,
             )
-            accepted, refused = lobby.serving.ledger["accepted"], lobby.refused
+            accepted, refused = hub.serving.ledger["accepted"], hub.refused
         if accepted < num_rows:
             raise RuntimeError(
                 f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
@@ -106,11 +106,11 @@ class ServedFleet:
         return " | ".join(" ".join(text.split()) for text in lines)
 
 
-def _lobby(config: Config) -> Lobby:
+def _hub(config: Config) -> Hub:
     slots = SlotTable(training=config.serving.training_slots, evaluation=0, seed=config.seed)
     serving = Serving(
         slots,
         page_steps=page_steps(config),
         deadline_seconds=config.serving.batch_deadline_seconds,
     )
-    return Lobby(serving, config.environment)
+    return Hub(serving, config.environment)

@@ -60,13 +60,13 @@ class System:
             stack.enter_context(self.served)
             self.metrics = Metrics(self.served.folder / "run")
             stack.callback(self.metrics.close)
-            lobby, config = self.served.lobby, self.served.config
-            assert lobby.spec is not None
+            hub, config = self.served.hub, self.served.config
+            assert hub.spec is not None
             self.parts = assemble(
                 config,
                 plan_geometry(config),
-                lobby=lobby,
-                spec=lobby.spec,
+                hub=hub,
+                spec=hub.spec,
                 metrics=self.metrics,
                 checkpoint=None,
             )

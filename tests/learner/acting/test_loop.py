@@ -1,6 +1,6 @@
 """Acting: who acts with which parameters, whose actions go where, and what is sent on to learning.
 
-The lobby, its streams and the programs are real; an env server is a list of messages, and the agent
+The hub, its streams and the programs are real; an env server is a list of messages, and the agent
 says which parameters and which row it acted for.
 """
 
@@ -21,9 +21,9 @@ from learner.acting.batch_shapes import BatchLadder
 from learner.acting.evaluator import Evaluator, FrozenParams
 from learner.acting.loop import Acting, FilledPages
 from learner.reporting.metrics import Metrics
-from learner.serving.connection import Stream
+from learner.serving.connection import Connection
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.threads.channel import Channel, Mailbox
 from learner.threads.rate_limiter import RateLimiter
@@ -66,8 +66,8 @@ class World(NamedTuple):
     """Acting with one env server of three environments, in groups of one."""
 
     acting: Acting
-    lobby: Lobby
-    stream: Stream
+    hub: Hub
+    stream: Connection
     params: Mailbox[FrozenParams]
     pages: Channel[FilledPages]
 
@@ -139,11 +139,11 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     metrics = Metrics(folder)
     slots = SlotTable(training=2, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.0)
-    lobby = Lobby(serving, EnvironmentConfig(id="Some-v0"))
+    hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     params = Mailbox(FrozenParams(jnp.int32(1), 1))
     pages: Channel[FilledPages] = Channel(8)
     acting = Acting(
-        lobby=lobby,
+        hub=hub,
         programs=programs,
         state=programs.init(jax.random.PRNGKey(0)),
         ladder=BatchLadder(SPEC, num_training=2, num_evaluation=1),
@@ -157,14 +157,14 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         frames_per_step=1,
         poll_seconds=0.0,
     )
-    stream = Stream(lobby, "peer", queue.SimpleQueue())
+    stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
     assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
     assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=SPEC.to_json())))
     while not stream.outbox.empty():
         stream.outbox.get()
     try:
-        yield World(acting, lobby, stream, params, pages)
+        yield World(acting, hub, stream, params, pages)
     finally:
         metrics.close()
 
@@ -199,7 +199,7 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
     (filled,) = world.pages.take_all(timeout=0.0)
-    groups = world.lobby.serving._live_leases[0].groups
+    groups = world.hub.serving._live_leases[0].groups
     names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
     assert names.keys() == {*TRAINING, EVALUATION}
     assert list(filled.streams) == [names[slot] for slot in filled.slots]
@@ -218,7 +218,7 @@ def test_environment_steps_are_the_rows_of_training_slots_but_first(world: World
 
 def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     world.play(0, FIRST, {0: 0, 1: 0, 2: 0})
-    groups = world.lobby.serving._live_leases[0].groups
+    groups = world.hub.serving._live_leases[0].groups
     world.stream.close()
     world.acting.run_once()
     (filled,) = world.pages.take_all(timeout=0.0)

@@ -65,18 +65,18 @@ def test_an_interval_counts_what_went_through_the_system(system: System) -> None
     assert 0 < interval.steps < acting.training_steps - before
     assert interval.seconds >= 0.05
     assert interval.metrics["inference_ms"] > 0
-    ledger = system.served.lobby.ledger()
+    ledger = system.served.hub.ledger()
     # What was answered is a step, or the first row of an episode; all full pages are in replay.
     assert ledger["answered"] > acting.training_steps > ledger["answered"] / 2
-    system.run_until(lambda: learning.stored_rows == system.served.lobby.ledger()["completed"])
+    system.run_until(lambda: learning.stored_rows == system.served.hub.ledger()["completed"])
 
 
 def test_nothing_moves_between_two_intervals(system: System) -> None:
     system.run(0.01)
-    before = system.served.lobby.ledger(), system.parts.learning.updates
+    before = system.served.hub.ledger(), system.parts.learning.updates
     # Every environment's next step has come, and none is answered.
     system.served.await_rows(before[0]["answered"] + SLOTS)
-    after = system.served.lobby.ledger(), system.parts.learning.updates
+    after = system.served.hub.ledger(), system.parts.learning.updates
     assert after[0]["answered"] == before[0]["answered"] and after[1] == before[1]
 
 

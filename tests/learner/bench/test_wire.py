@@ -33,12 +33,12 @@ def test_a_row_is_complete(local_link: bool, name: str, way: str) -> None:
 @pytest.mark.parametrize("local_link", [True, False])
 def test_answered_messages_are_those_of_the_ledger(local_link: bool) -> None:
     with ServedFleet(wire.config(TINY, env_servers=1, local_link=local_link)) as served:
-        assert [stream.link is not None for stream in served.lobby.streams.values()] == [local_link]
-        answering = Answering(served.lobby)
-        before = served.lobby.ledger()
+        assert [stream.link is not None for stream in served.hub.streams.values()] == [local_link]
+        answering = Answering(served.hub)
+        before = served.hub.ledger()
         assert before["accepted"] == GROUPS * 3 and before.get("answered", 0) == 0
         assert answering.rate(0.05) > 0
-        after = served.lobby.ledger()
+        after = served.hub.ledger()
     assert after["answered"] == answering.num_messages * 3 > 0
     # It stopped: what came since then waits.
     assert after["accepted"] - after["answered"] <= GROUPS * 3

@@ -52,7 +52,7 @@ def _learning(
     limiter.acted(50)
     metrics = Metrics()
     fakes: dict[str, Any] = {
-        "lobby": SimpleNamespace(wake=lambda: None, clock=time.monotonic),
+        "hub": SimpleNamespace(wake=lambda: None, clock=time.monotonic),
         "indices": [SimpleNamespace(num_sequences=9, num_inserted=0)],
         "metrics": metrics,
         "replay": (),

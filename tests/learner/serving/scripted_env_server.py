@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 
 from learner.serving.core import Batch, Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
@@ -143,7 +143,7 @@ def service_at(
         training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
     )
     serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
-    return Service(Lobby(serving, ENVIRONMENT, spec=spec), config)
+    return Service(Hub(serving, ENVIRONMENT, spec=spec), config)
 
 
 @contextlib.contextmanager
@@ -158,7 +158,7 @@ def served(bind: str) -> Iterator[Service]:
 
 
 def next_batch(service: Service, *, evaluation: bool = False) -> Batch:
-    batch = service.lobby.next_batch(
+    batch = service.hub.next_batch(
         is_training_allowed=not evaluation, is_evaluation_allowed=evaluation, timeout=SECONDS
     )
     assert batch is not None
@@ -166,11 +166,11 @@ def next_batch(service: Service, *, evaluation: bool = False) -> Batch:
 
 
 def wait_for(service: Service, is_reached: Any) -> None:
-    changed = service.lobby.changed
+    changed = service.hub.changed
     with changed:
         assert changed.wait_for(is_reached, SECONDS)
 
 
 def wait_until_free(service: Service, num_free: int) -> None:
-    slots = service.lobby.serving.slots
+    slots = service.hub.serving.slots
     wait_for(service, lambda: slots.num_free == num_free)

@@ -6,9 +6,9 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.serving.connection import Stream, StreamError
+from learner.serving.connection import Connection, EndError
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, EnvSpec
@@ -20,16 +20,16 @@ from seedrl.wire.payload import StepLayout, unpack_actions
 SPEC = EnvSpec(ArraySpec((), "float32"), num_actions=99)
 
 
-def _lobby(*, is_lock_step: bool = True) -> Lobby:
+def _hub(*, is_lock_step: bool = True) -> Hub:
     slots = SlotTable(training=4, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, deadline_seconds=0.005, is_lock_step=is_lock_step)
-    return Lobby(serving, EnvironmentConfig(id="Some-v0"), spec=SPEC)
+    return Hub(serving, EnvironmentConfig(id="Some-v0"), spec=SPEC)
 
 
 def _join(
-    lobby: Lobby, num_envs: int, num_groups: int = 1, *, plays_recording: bool = True
-) -> Stream:
-    stream = Stream(lobby, "peer", queue.SimpleQueue())
+    hub: Hub, num_envs: int, num_groups: int = 1, *, plays_recording: bool = True
+) -> Connection:
+    stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(
         major=version.MAJOR,
         num_envs=num_envs,
@@ -41,69 +41,71 @@ def _join(
     return stream
 
 
-def _groups(stream: Stream) -> list[tuple[list[int], int]]:
+def _groups(stream: Connection) -> list[tuple[list[int], int]]:
     """Slots and first row of each group of Assign."""
     answer = stream.outbox.get_nowait()
     assert isinstance(answer, seedrl_pb2.FromLearner), answer
     return [(list(group.slots), group.first_row) for group in answer.assign.groups]
 
 
-def _step(stream: Stream, group: int, num_envs: int, sequence: int, step_type: StepType) -> None:
+def _step(
+    stream: Connection, group: int, num_envs: int, sequence: int, step_type: StepType
+) -> None:
     zeros, ones = np.zeros(num_envs, np.float32), np.ones(num_envs, np.float32)
     timestep = TimeStep(np.full(num_envs, step_type, np.uint8), zeros, ones, zeros)
     assert stream.receive(StepPayload(StepLayout(SPEC, num_envs).pack(group, sequence, timestep)))
 
 
-def _act(lobby: Lobby) -> None:
+def _act(hub: Hub) -> None:
     """Answers each slot with its number."""
-    batch = lobby.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.0)
+    batch = hub.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.0)
     assert batch is not None
-    lobby.answer(batch, np.arange(4, dtype=np.int32))
+    hub.answer(batch, np.arange(4, dtype=np.int32))
 
 
-def _actions(stream: Stream, num_envs: int) -> list[int]:
+def _actions(stream: Connection, num_envs: int) -> list[int]:
     answer = stream.outbox.get_nowait()
     assert isinstance(answer, ActionsPayload)
     return unpack_actions(answer.data, num_envs)[1].tolist()
 
 
 def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:
-    lobby = _lobby()
-    first = _join(lobby, 4)
+    hub = _hub()
+    first = _join(hub, 4)
     assert _groups(first) == [([0, 1, 2, 3], 0)]
     for sequence, step_type in enumerate((StepType.FIRST, StepType.MID, StepType.MID)):
         _step(first, 0, 4, sequence, step_type)
-        _act(lobby)
+        _act(hub)
     first.close()
-    assert lobby.take_ended() == []
-    again = _join(lobby, 4, 2)
+    assert hub.take_ended() == []
+    again = _join(hub, 4, 2)
     assert _groups(again) == [([0, 1], 3), ([2, 3], 3)]
     for group in (0, 1):
         _step(again, group, 2, 0, StepType.LAST)
-    _act(lobby)
-    assert lobby.serving.slots.rows.tolist() == [4] * 4
+    _act(hub)
+    assert hub.serving.slots.rows.tolist() == [4] * 4
 
 
 def test_streams_that_environments_take_over_are_reported_as_cut() -> None:
-    lobby = _lobby()
-    player = _join(lobby, 4)
+    hub = _hub()
+    player = _join(hub, 4)
     _step(player, 0, 4, 0, StepType.FIRST)
-    _act(lobby)
+    _act(hub)
     player.close()
-    environments = _join(lobby, 4, plays_recording=False)
+    environments = _join(hub, 4, plays_recording=False)
     assert _groups(environments) == [([0, 1, 2, 3], 0)]
-    assert lobby.take_ended() == [4, 5, 6, 7]
+    assert hub.take_ended() == [4, 5, 6, 7]
     environments.close()
-    assert lobby.take_ended() == [8, 9, 10, 11]
-    assert lobby.take_ended() == []
+    assert hub.take_ended() == [8, 9, 10, 11]
+    assert hub.take_ended() == []
 
 
 def test_each_group_gets_the_actions_of_its_own_slots() -> None:
-    lobby = _lobby()
-    players = [_join(lobby, 1) for _ in range(4)]
+    hub = _hub()
+    players = [_join(hub, 1) for _ in range(4)]
     for slot in (0, 2):
         players[slot].close()
-    both = _join(lobby, 2)
+    both = _join(hub, 2)
     assert [_groups(stream) for stream in (players[1], both, players[3])] == [
         [([1], 0)],
         [([0, 2], 0)],
@@ -111,7 +113,7 @@ def test_each_group_gets_the_actions_of_its_own_slots() -> None:
     ]
     for stream, num_envs in ((players[3], 1), (both, 2), (players[1], 1)):
         _step(stream, 0, num_envs, 0, StepType.FIRST)
-    _act(lobby)
+    _act(hub)
     assert _actions(both, 2) == [0, 2]
     assert _actions(players[1], 1) == [1]
     assert _actions(players[3], 1) == [3]
@@ -127,13 +129,13 @@ def test_each_group_gets_the_actions_of_its_own_slots() -> None:
 def test_a_player_that_is_of_no_use_is_told_not_to_come_back(
     is_lock_step: bool, reason: str
 ) -> None:
-    lobby = _lobby(is_lock_step=is_lock_step)
-    environments = _join(lobby, 4, plays_recording=False)
+    hub = _hub(is_lock_step=is_lock_step)
+    environments = _join(hub, 4, plays_recording=False)
     _step(environments, 0, 4, 0, StepType.FIRST)
-    _act(lobby)
+    _act(hub)
     environments.close()
-    end = _join(lobby, 4).outbox.get_nowait()
-    assert isinstance(end, StreamError)
+    end = _join(hub, 4).outbox.get_nowait()
+    assert isinstance(end, EndError)
     assert end.code == grpc.StatusCode.FAILED_PRECONDITION
     assert end.details.startswith(reason)
-    assert not end.is_told
+    assert not end.is_reported

@@ -1,4 +1,4 @@
-"""The lobby: waits that end when they should, and who gets which slots; without any transport."""
+"""The hub: waits that end when they should, and who gets which slots; without any transport."""
 
 import queue
 import threading
@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from learner.serving.connection import Stream, StreamError
+from learner.serving.connection import Connection, EndError
 from learner.serving.core import Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, EnvSpec
@@ -23,36 +23,36 @@ _SPEC = EnvSpec(ArraySpec((), "float32"), num_actions=2)
 
 
 @pytest.fixture
-def lobby() -> Lobby:
+def hub() -> Hub:
     slots = SlotTable(training=4, evaluation=2, seed=3)
     serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
-    return Lobby(serving, EnvironmentConfig(id="Some-v0"))
+    return Hub(serving, EnvironmentConfig(id="Some-v0"))
 
 
-def test_a_wake_before_the_wait_is_not_lost(lobby: Lobby) -> None:
-    lobby.wake()
+def test_a_wake_before_the_wait_is_not_lost(hub: Hub) -> None:
+    hub.wake()
     arguments = {"is_training_allowed": True, "is_evaluation_allowed": True}
-    assert lobby.next_batch(**arguments, timeout=1e6) is None
+    assert hub.next_batch(**arguments, timeout=1e6) is None
     start = time.monotonic()
-    assert lobby.next_batch(**arguments, timeout=0.02) is None
+    assert hub.next_batch(**arguments, timeout=0.02) is None
     assert time.monotonic() - start >= 0.02  # it counted once
 
 
-def test_a_wake_ends_a_wait(lobby: Lobby) -> None:
+def test_a_wake_ends_a_wait(hub: Hub) -> None:
     done = threading.Event()
 
     def wait() -> None:
-        lobby.next_batch(is_training_allowed=False, is_evaluation_allowed=False, timeout=1e6)
+        hub.next_batch(is_training_allowed=False, is_evaluation_allowed=False, timeout=1e6)
         done.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    lobby.wake()
+    hub.wake()
     assert done.wait(_SECONDS)
 
 
-def _join(lobby: Lobby, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Stream:
+def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Connection:
     """An env server that has said Hello."""
-    stream = Stream(lobby, "peer", queue.SimpleQueue())
+    stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(
         major=version.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
     )
@@ -60,48 +60,48 @@ def _join(lobby: Lobby, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None
     return stream
 
 
-def _assigned(stream: Stream) -> tuple[int, list[int]]:
+def _assigned(stream: Connection) -> tuple[int, list[int]]:
     """The key of its lease, and its slots."""
     answer = stream.outbox.get_nowait()
     assert isinstance(answer, seedrl_pb2.FromLearner), answer
     return answer.assign.lease, sorted(s for group in answer.assign.groups for s in group.slots)
 
 
-def _end(stream: Stream) -> str:
+def _end(stream: Connection) -> str:
     item = stream.outbox.get_nowait()
-    assert isinstance(item, StreamError)
+    assert isinstance(item, EndError)
     return item.details
 
 
-def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(lobby: Lobby) -> None:
-    _assigned(_join(lobby, 2))
-    old = _join(lobby, 4)
+def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub) -> None:
+    _assigned(_join(hub, 2))
+    old = _join(hub, 4)
     key, slots = _assigned(old)
     report = [seedrl_pb2.Sent(lease=key, num_envs=4, steps=1)]
-    assert _assigned(_join(lobby, 4, report))[1] == slots
+    assert _assigned(_join(hub, 4, report))[1] == slots
     assert old.outbox.get_nowait() is None  # ended quietly: nobody reads it
-    assert lobby.take_ended() != []
+    assert hub.take_ended() != []
     # It had sent a step that was never seen.
-    assert lobby.ledger()["lost"] == lobby.ledger()["sent"] == sum(slot < 4 for slot in slots)
+    assert hub.ledger()["lost"] == hub.ledger()["sent"] == sum(slot < 4 for slot in slots)
 
 
-def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(lobby: Lobby) -> None:
-    first, second = _join(lobby, 4), _join(lobby, 4)
+def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(hub: Hub) -> None:
+    first, second = _join(hub, 4), _join(hub, 4)
     assert len(_assigned(first)[1]) == 4
     assert len(_assigned(second)[1]) == 2
     assert second.outbox.empty()
     first.close()
     assert _end(second) == "more slots are free"
-    assert len(_assigned(_join(lobby, 4))[1]) == 4
+    assert len(_assigned(_join(hub, 4))[1]) == 4
 
 
-def test_slots_that_are_still_computed_make_room_when_they_return(lobby: Lobby) -> None:
-    first, second = _join(lobby, 4), _join(lobby, 4)
+def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> None:
+    first, second = _join(hub, 4), _join(hub, 4)
     first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=_SPEC.to_json())))
     for group in (0, 1):
-        _step(lobby, first, group)
+        _step(hub, first, group)
     batches = [
-        lobby.next_batch(is_training_allowed=not role, is_evaluation_allowed=role, timeout=_SECONDS)
+        hub.next_batch(is_training_allowed=not role, is_evaluation_allowed=role, timeout=_SECONDS)
         for role in (False, True)
     ]
     _assigned(second)
@@ -109,12 +109,12 @@ def test_slots_that_are_still_computed_make_room_when_they_return(lobby: Lobby) 
     assert second.outbox.empty()
     for batch in batches:
         assert batch is not None
-        lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+        hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     assert _end(second) == "more slots are free"
 
 
-def _step(lobby: Lobby, stream: Stream, group: int) -> None:
-    size = len(lobby.serving._live_leases[0].groups[group].slots)
+def _step(hub: Hub, stream: Connection, group: int) -> None:
+    size = len(hub.serving._live_leases[0].groups[group].slots)
     timestep = TimeStep(
         np.full(size, StepType.FIRST, np.uint8),
         np.zeros(size, np.float32),

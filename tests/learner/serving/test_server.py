@@ -38,7 +38,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
                 batch = next_batch(service)
                 for item in batch.pending:
                     seen[item.group.number] = item.timestep.observation["a"][0, 0]
-                service.lobby.answer(batch, 100 * sequence + batch.slots)
+                service.hub.answer(batch, 100 * sequence + batch.slots)
             assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
             answers = {}
             for _ in range(2):
@@ -50,9 +50,9 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
         client.step(0, FIRST, group=2)
         batch = next_batch(service, evaluation=True)
         assert (batch.evaluation, batch.slots.tolist()) == (True, [4, 5])
-        service.lobby.answer(batch, np.zeros(2, np.int32))
+        service.hub.answer(batch, np.zeros(2, np.int32))
         assert isinstance(client.receive(), ActionsPayload)
-    ledger = service.lobby.ledger()
+    ledger = service.hub.ledger()
     assert (ledger["accepted"], ledger["answered"], ledger["completed"]) == (18, 18, 16)
 
 
@@ -61,20 +61,20 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
     seeds = [list(group.seeds) for group in first.groups]
     first.step(0, FIRST)
     batch = next_batch(service)
-    service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+    service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     first.receive()
     first.step(1, MID)
-    wait_for(service, lambda: service.lobby.serving.ledger["accepted"] == 8)
-    assert service.lobby.take_ended() == []
+    wait_for(service, lambda: service.hub.serving.ledger["accepted"] == 8)
+    assert service.hub.take_ended() == []
     first.leave()
     wait_until_free(service, 6)
-    ended = service.lobby.take_ended()
+    ended = service.hub.take_ended()
     assert set(batch.streams.tolist()) < set(ended)
     assert len(set(ended)) == len(ended) == 6
-    assert service.lobby.take_ended() == []
-    ledger = service.lobby.ledger()
+    assert service.hub.take_ended() == []
+    ledger = service.hub.ledger()
     assert (ledger["struck"], ledger["discarded"], ledger["partial"]) == (4, 4, 0)
-    assert service.lobby.live_slots(evaluation=False).tolist() == []
+    assert service.hub.live_slots(evaluation=False).tolist() == []
     with Client(service.address) as second:
         second.shake_hands(num_envs=6)
         assert not {s for group in seeds for s in group} & {
@@ -84,7 +84,7 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
         batch = next_batch(service)
         assert not set(batch.streams.tolist()) & set(ended)
         assert batch.positions.tolist() == [0] * 4
-        assert service.lobby.epochs() == [2] * 6
+        assert service.hub.epochs() == [2] * 6
 
 
 def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Service) -> None:
@@ -93,9 +93,9 @@ def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Servic
     client.step(0, FIRST)
     batch = next_batch(service)
     client.leave()
-    wait_for(service, lambda: service.lobby.ended)
-    assert service.lobby.serving.slots.num_free == 6 - len(batch.slots)
-    service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+    wait_for(service, lambda: service.hub.ended)
+    assert service.hub.serving.slots.num_free == 6 - len(batch.slots)
+    service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     wait_until_free(service, 6)
 
 
@@ -105,7 +105,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
             client.shake_hands()
         one.step(0, FIRST)
         batch = next_batch(service)
-        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+        service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
         service.finish("it is over")
         assert isinstance(one.receive(), ActionsPayload)  # what was on its way still comes
         for client in (one, other):
@@ -116,7 +116,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
 def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) -> None:
     with Client(service.address) as client:
         client.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) is not None
+        assert service.hub.wait_for_spec(SECONDS) is not None
         service.stop()
         code, details = client.end()
     assert code == grpc.StatusCode.UNAVAILABLE
@@ -130,7 +130,7 @@ def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Se
     second.stop(grace_seconds=0.0)
     with Client(service.address) as client:
         client.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) == SPEC
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
 
 
 def test_a_path_that_cannot_be_bound_is_named_and_not_kept_locked(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
     service = service_at(bind)
     with Client(service.start()) as client:
         client.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) == SPEC
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
     service.stop(grace_seconds=0.0)
 
 
@@ -171,7 +171,7 @@ def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
     for group in groups:
         client.step(0, FIRST, group=group)
         expected += len(client.groups[group].slots)
-        ledger = service.lobby.serving.ledger
+        ledger = service.hub.serving.ledger
         wait_for(service, lambda rows=expected, ledger=ledger: ledger["accepted"] == rows)
 
 
@@ -182,7 +182,7 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
         _step_in_order(service, client, groups=[1, 0])  # the evaluation group first
         roles = []
         for _ in range(2):
-            batch = service.lobby.next_batch(
+            batch = service.hub.next_batch(
                 is_training_allowed=True, is_evaluation_allowed=True, timeout=SECONDS
             )
             assert batch is not None

@@ -71,7 +71,7 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
     service = unix_service
     with Client(service.address) as good, Client(service.address) as bad:
         good.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) is not None
+        assert service.hub.wait_for_spec(SECONDS) is not None
         bad.shake_hands()
         break_a_rule(bad)
         code, details = bad.end()
@@ -81,7 +81,7 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
         good.step(0, FIRST)
         batch = next_batch(service)
         assert batch.slots.tolist() == list(good.groups[0].slots)
-        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+        service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
         assert isinstance(good.receive(), ActionsPayload)
 
 
@@ -119,4 +119,4 @@ def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None
         code, details = client.end()
     assert code == grpc.StatusCode.INVALID_ARGUMENT
     assert "expected an env spec in JSON, got '{}'" in details
-    assert unix_service.lobby.wait_for_spec(0.0) is None
+    assert unix_service.hub.wait_for_spec(0.0) is None

@@ -33,11 +33,11 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         seeds = [seed for group in assign.groups for seed in group.seeds]
         assert len(set(seeds)) == 6
         assert max(seeds) < 2**31
-        assert service.lobby.wait_for_spec(0.0) is None
+        assert service.hub.wait_for_spec(0.0) is None
         client.send(ready())
-        assert service.lobby.wait_for_spec(SECONDS) == SPEC
-        assert service.lobby.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
-        assert service.lobby.live_slots(evaluation=True).tolist() == [4, 5]
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
+        assert service.hub.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
+        assert service.hub.live_slots(evaluation=True).tolist() == [4, 5]
 
 
 def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
@@ -54,7 +54,7 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
     other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
     with Client(service.address) as first, Client(service.address) as second:
         first.shake_hands()
-        assert service.lobby.wait_for_spec(SECONDS) == SPEC
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
         second.send(hello())
         second.receive()
         second.send(ready(other))
@@ -68,7 +68,7 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
             "num_actions: expected 3, got 4"
         )
         wait_until_free(service, 4)
-        assert service.lobby.wait_for_spec(0.0) == SPEC
+        assert service.hub.wait_for_spec(0.0) == SPEC
 
 
 def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
@@ -79,11 +79,11 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
     with Client(service.start()) as client:
         client.shake_hands()
         code, details = client.end()
-    assert not service.lobby.wait_for_agreement(SECONDS)
+    assert not service.hub.wait_for_agreement(SECONDS)
     service.stop(grace_seconds=0.0)
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert "observation: expected uint8[9], got nothing" in details
-    refusal = service.lobby.refusal
+    refusal = service.hub.refusal
     assert refusal is not None
     assert refusal.startswith("env server h:7 has another environment than the checkpoint: observ")
     assert refusal.endswith("; restore the config or start a new workdir")
@@ -94,25 +94,25 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
 def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
     service = service_at(f"unix:{tmp_path}/socket", spec=SPEC)
     with Client(service.start()) as client:
-        assert service.lobby.wait_for_spec(0.0) == SPEC
-        assert not service.lobby.wait_for_agreement(0.0)
+        assert service.hub.wait_for_spec(0.0) == SPEC
+        assert not service.hub.wait_for_agreement(0.0)
         client.shake_hands()
-        assert service.lobby.wait_for_agreement(SECONDS)
-    assert service.lobby.refusal is None
+        assert service.hub.wait_for_agreement(SECONDS)
+    assert service.hub.refusal is None
     service.stop(grace_seconds=0.0)
 
 
 def test_a_refusal_is_kept_and_frees_the_slots(unix_service: Service) -> None:
     service = unix_service
-    assert service.lobby.refusal is None
+    assert service.hub.refusal is None
     with Client(service.address) as client:
         client.send(hello())
         client.receive()
         refusal = seedrl_pb2.Refusal(reason="no such environment")
         client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
         assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
-    assert service.lobby.wait_for_spec(SECONDS) is None
-    assert service.lobby.refusal == "env server h:7 refuses: no such environment"
+    assert service.hub.wait_for_spec(SECONDS) is None
+    assert service.hub.refusal == "env server h:7 refuses: no such environment"
     wait_until_free(service, 6)
 
 

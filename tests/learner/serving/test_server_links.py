@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.serving.connection import Stream
+from learner.serving.connection import Connection
 from learner.serving.server import Service
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.link import Link
@@ -51,7 +51,7 @@ def test_what_reading_one_link_raises_is_not_the_end_of_the_others(
 ) -> None:
     service = unix_service
     with _linked(service, monkeypatch) as good, _linked(service, monkeypatch) as bad:
-        (good_link, bad_link) = (stream.link for stream in service.lobby.streams.values())
+        (good_link, bad_link) = (stream.link for stream in service.hub.streams.values())
         read = Link.receive_at_once
 
         def receive_at_once(link: Link) -> Any:
@@ -76,7 +76,7 @@ def test_who_does_not_read_its_answers_loses_its_lease(
         client.step(0, FIRST)
         batch = next_batch(service)
         monkeypatch.setattr(Link, "send_at_once", lambda link, message: False)
-        service.lobby.answer(batch, np.zeros(len(batch.slots), np.int32))
+        service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
         assert client.end()[0] == grpc.StatusCode.UNAVAILABLE
     wait_until_free(service, 6)
 
@@ -84,11 +84,11 @@ def test_who_does_not_read_its_answers_loses_its_lease(
 def test_a_defect_that_ends_the_reading_of_links_can_be_seen(
     unix_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def close(stream: Stream, end: object = None) -> None:
+    def close(stream: Connection, end: object = None) -> None:
         raise RuntimeError("a defect")
 
     with _linked(unix_service, monkeypatch) as client, monkeypatch.context() as patch:
-        patch.setattr(Stream, "close", close)
+        patch.setattr(Connection, "close", close)
         client.leave()
         deadline = time.monotonic() + SECONDS
         while unix_service.failure is None:

@@ -63,7 +63,7 @@ class Run:
         parts: dict[str, Any] = {
             "acting": acting,
             "learning": Learning(self.calls, acting),
-            "lobby": SimpleNamespace(streams_state=lambda: {"num_batches": 3}),
+            "hub": SimpleNamespace(streams_state=lambda: {"num_batches": 3}),
             "limiter": SimpleNamespace(state=lambda: RateLimiterState(8, 4, 0.5)),
             "recorder": SimpleNamespace(
                 append=lambda batch, actions: self.calls.append(f"record {batch} {actions}"),

@@ -14,7 +14,7 @@ import pytest
 from learner.acting.loop import FilledPages
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Batch, Serving
-from learner.serving.hub import Lobby
+from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
@@ -44,8 +44,8 @@ CONFIG = Config(
 )
 
 
-class AskedLobby(Lobby):
-    """A lobby without streams that says whether acting has asked for a batch."""
+class AskedHub(Hub):
+    """A hub without streams that says whether acting has asked for a batch."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -64,8 +64,8 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
     geometry, metrics = plan_geometry(config), Metrics(tmp_path)
     slots = SlotTable(training=SLOTS, evaluation=0, seed=0)
     serving = Serving(slots, page_steps=geometry.page_steps, deadline_seconds=0.0)
-    lobby = AskedLobby(serving, config.environment, spec=SPEC)
-    yield Session(config, geometry, lobby, SPEC, metrics, None)
+    hub = AskedHub(serving, config.environment, spec=SPEC)
+    yield Session(config, geometry, hub, SPEC, metrics, None)
     metrics.close()
 
 
@@ -88,7 +88,7 @@ def compiling(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[thr
 @pytest.mark.usefixtures("compiling")
 def test_acting_does_not_wait_for_the_update_to_be_compiled(session: Session) -> None:
     session.start()
-    assert session._lobby.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
+    assert session._hub.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
     assert session.snapshot() is not None
     # However long they take: none of it is a thread that hangs.
     assert session.stuck(-1.0) == []

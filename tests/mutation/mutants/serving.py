@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _SERVING = "learner/serving/core.py"
 _SLOTS = "learner/serving/leases.py"
-_LOBBY = "learner/serving/hub.py"
+_HUB = "learner/serving/hub.py"
 _ACTING = "learner/acting/loop.py"
 
 MUTANTS = (
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "actions_of_the_first_group",
-        _LOBBY,
+        _HUB,
         "item.sequence, actions[rows]",
         "item.sequence, actions[batch.rows[0]]",
         "Every group of a batch gets the actions of the first.",
@@ -154,8 +154,8 @@ MUTANTS = (
     Mutant(
         "cut_not_reported",
         "learner/serving/connection.py",
-        "                        self._lobby.ended.extend(map(int, group.streams))\n",
-        "                        self._lobby.ended.extend([])\n",
+        "                        self._hub.ended.extend(map(int, group.streams))\n",
+        "                        self._hub.ended.extend([])\n",
         "Nobody tells the replay that streams have ended.",
         "nothing grows (DESIGN 9.5)",
     ),

@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 _RETURNS = "seedrl/rl/returns.py"
 _Q_LEARNING = "seedrl/rl/q_learning.py"
 _R2D2 = "seedrl/agents/r2d2_functions.py"
+_VALUE_SCALING = "seedrl/rl/value_scaling.py"
 _EXPLORATION = "seedrl/rl/exploration.py"
 
 MUTANTS = (
@@ -101,13 +102,19 @@ MUTANTS = (
         "value rescaling (DESIGN 8)",
     ),
     Mutant(
+        "textbook_scaling",
+        _VALUE_SCALING,
+        "return values / (jnp.sqrt(jnp.abs(values) + 1) + 1) + epsilon * values",
+        "return jnp.sign(values) * (jnp.sqrt(jnp.abs(values) + 1) - 1) + epsilon * values",
+        "h takes the difference of nearly equal numbers, and its slope at 0 is epsilon.",
+        "a numerically stable h (DESIGN 8)",
+    ),
+    Mutant(
         "textbook_inverse_scaling",
-        "seedrl/rl/value_scaling.py",
-        "    root = _positive_root(epsilon, size)\n    coarse = _coarse(root)\n",
-        """    root = jnp.sqrt(1 + 4 * epsilon * (size + 1 + epsilon))
-    return jnp.sign(values) * (((root - 1) / (2 * epsilon)) ** 2 - 1)
-    coarse = _coarse(root)
-""",
+        _VALUE_SCALING,
+        "return root * (jnp.abs(root) + 2)",
+        "root = jnp.sqrt(linear**2 + 4 * epsilon * jnp.abs(values))\n"
+        "        return jnp.sign(values) * (((root - 1) / (2 * epsilon)) ** 2 - 1)",
         "The inverse of h takes the difference of nearly equal numbers.",
         "a numerically stable inverse (DESIGN 8)",
     ),

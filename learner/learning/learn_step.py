@@ -11,7 +11,7 @@ import optax
 from learner.learning.scalars import Scalars
 from seedrl.agents.agent import Agent
 from seedrl.replay.replay import InsertPlan, Replay, ReplayState
-from seedrl.rl.priorities import importance_weights, shard_probability
+from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.types import Array, Page, Tree
 
 AXIS = "device"

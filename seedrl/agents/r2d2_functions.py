@@ -11,8 +11,8 @@ from seedrl.agents.agent import ActOutput, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.rl.exploration import epsilon_greedy
+from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.q_learning import TDErrors, n_step_td_errors
-from seedrl.rl.td_priority import sequence_priority
 from seedrl.rl.value_scaling import ValueScaling
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 

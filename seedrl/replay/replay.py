@@ -61,7 +61,7 @@ class Replay(NamedTuple):
       sample: `(state, key, batch_size) -> Sample`; consumes the key. Every shard must hold a
         sequence before its first batch: an empty one answers with zeros and probability 0.
       update_priorities: `(state, index [B] int32, priorities [B] float32) -> ReplayState`. Keeps
-        the mass of a priority that is not finite and positive, and that of a page that is not
+        the mass of a priority that is not finite or is negative, and that of a page that is not
         sampleable. An index may occur several times with the same priority.
     """
 

@@ -37,7 +37,7 @@ TESTS = (
     "tests/seedrl/rl/test_exploration.py",
     "tests/seedrl/rl/test_priorities.py",
     "tests/seedrl/rl/test_returns.py",
-    "tests/seedrl/rl/test_td_priority.py",
+    "tests/seedrl/rl/test_importance.py",
     "tests/seedrl/rl/test_q_learning.py",
     "tests/seedrl/rl/test_value_scaling.py",
     "tests/seedrl/replay/test_index.py",

@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "priority_mix_swapped",
-        "seedrl/rl/td_priority.py",
+        "seedrl/rl/priorities.py",
         "mix * jnp.max(sizes, axis=0) + (1 - mix) * mean",
         "mix * mean + (1 - mix) * jnp.max(sizes, axis=0)",
         "The mean has the weight of the maximum.",
@@ -236,7 +236,7 @@ MUTANTS = (
     ),
     Mutant(
         "priority_counts_masked_rows",
-        "seedrl/rl/td_priority.py",
+        "seedrl/rl/priorities.py",
         "jnp.maximum(num_trained, 1.0)",
         "errors.shape[0]",
         "Masked rows count in the mean error.",

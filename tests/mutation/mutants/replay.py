@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 _INDEX = "seedrl/replay/index.py"
 _REPLAY = "seedrl/replay/replay.py"
 _PRIORITIES = "seedrl/rl/priorities.py"
+_IMPORTANCE = "seedrl/rl/importance.py"
 
 MUTANTS = (
     Mutant(
@@ -130,22 +131,30 @@ MUTANTS = (
     Mutant(
         "alpha_not_applied",
         _PRIORITIES,
-        "mass = jnp.power(jnp.where(is_valid, priority, 1.0), exponent)",
-        "mass = jnp.where(is_valid, priority, 1.0)",
+        "mass = jnp.power(jnp.where(is_positive, priority, 1.0), exponent)",
+        "mass = jnp.where(is_positive, priority, 1.0)",
         "Priorities are not raised to alpha.",
         "P(i) is p^alpha over its sum (DESIGN 6)",
     ),
     Mutant(
         "nan_priority_stored",
         _PRIORITIES,
-        "is_valid = jnp.isfinite(priority) & (priority > 0)",
-        "is_valid = ~(priority <= 0)",
+        "is_valid = jnp.isfinite(priority) & (priority >= 0)",
+        "is_valid = ~(priority < 0)",
         "A priority that is not a number enters.",
         "nothing non-finite reaches priorities (DESIGN 9.7)",
     ),
     Mutant(
-        "weight_exponent_sign",
+        "zero_priority_refused",
         _PRIORITIES,
+        "is_valid = jnp.isfinite(priority) & (priority >= 0)",
+        "is_valid = jnp.isfinite(priority) & (priority > 0)",
+        "A sequence without a trained row keeps the mass that it had.",
+        "what nothing can be learned from has the smallest mass (DESIGN 6)",
+    ),
+    Mutant(
+        "weight_exponent_sign",
+        _IMPORTANCE,
         "is_drawn, -exponent * jnp.log(",
         "is_drawn, exponent * jnp.log(",
         "Importance weights grow with the probability.",
@@ -153,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "weights_normalised_per_device",
-        _PRIORITIES,
+        _IMPORTANCE,
         "        largest = jax.lax.pmax(largest, axis_name)\n",
         "        largest = largest * 1.0\n",
         "Each device divides by its own largest weight.",
@@ -161,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "probability_of_one_shard",
-        _PRIORITIES,
+        _IMPORTANCE,
         "return probability_in_shard / num_shards",
         "return probability_in_shard",
         "The probability is not divided by the number of shards.",

@@ -13,7 +13,8 @@ from scipy.stats import chi2
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex, replay_bytes
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
-from seedrl.rl.priorities import importance_weights, shard_probability
+from seedrl.rl.importance import importance_weights, shard_probability
+from seedrl.rl.priorities import MIN_MASS
 from seedrl.types import Array, Page, StoredStep, TimeStep
 
 WINDOW = WindowSpec(burn_in=1, unroll=4, bootstrap=1, stride=2)
@@ -100,7 +101,7 @@ def test_a_chain_of_pages_worked_by_hand() -> None:
     np.testing.assert_array_equal(state.mass, [0, 0, 3, 5, 0, 0])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 0.0, -1.0])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0])
 def test_a_refused_update_keeps_the_mass(bad: float) -> None:
     replay, state, _ = filled(5)
     np.testing.assert_array_equal(state.mass, masses(1, 3, 5))
@@ -116,7 +117,7 @@ def test_an_update_does_not_revive_what_is_not_sampleable() -> None:
     np.testing.assert_array_equal(state.mass, masses(1, 3, 5))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
 def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     replay, state, index = filled(5)
     plan = index.plan([0])
@@ -127,6 +128,31 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     state = state._replace(pages=state.pages._replace(steps=steps))
     state = replay.insert(state, pages_of([10]), plan)
     np.testing.assert_array_equal(state.mass, masses(1, 3, 5, 3))
+
+
+def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -> None:
+    # Sequences of one row in pages of one row, as in an agent that trains single transitions.
+    window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
+    replay = paged_replay(
+        window=window,
+        page_steps=1,
+        capacity_pages=4,
+        priority_exponent=1.0,
+        initial_priorities=first_reward,
+    )
+    pages = jax.tree.map(lambda leaf: leaf[:, :1] if leaf.ndim > 1 else leaf, pages_of([0, 1, 2]))
+    timestep = pages.steps.timestep._replace(reward=np.asarray([[5], [0], [1]], np.float32))
+    pages = pages._replace(steps=pages.steps._replace(timestep=timestep))
+    state = replay.init(jax.tree.map(lambda leaf: leaf[0], pages))
+    index = PageIndex(capacity_pages=4, window=window, page_steps=1)
+    state = replay.insert(state, pages, index.plan([0, 1, 2]))
+    smallest = np.float32(MIN_MASS)
+    np.testing.assert_array_equal(state.mass, [5, smallest, 1, 0])
+    zero = np.zeros(1, np.float32)
+    state = replay.update_priorities(state, np.zeros(1, np.int32), zero)
+    np.testing.assert_array_equal(state.mass, [smallest, smallest, 1, 0])
+    drawn = np.concatenate([replay.sample(state, jax.random.key(n), 64).index for n in range(50)])
+    assert set(drawn.tolist()) == {2}
 
 
 def _sums_outside_branches(jaxpr: jax.extend.core.Jaxpr) -> list[tuple[int, ...]]:

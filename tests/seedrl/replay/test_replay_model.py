@@ -10,6 +10,7 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
+from seedrl.rl.priorities import MIN_MASS
 from seedrl.types import Array, Page, StoredStep, TimeStep
 
 ALPHA = 0.9
@@ -30,6 +31,8 @@ def make_page(life: int, number: int, page_steps: int, rng: np.random.Generator)
     priority = rng.exponential(size=page_steps).astype(np.float32)
     if rng.random() < 0.1:
         priority[rng.integers(page_steps)] = rng.choice([np.nan, np.inf, -1e9])
+    elif rng.random() < 0.1:
+        priority[:] = 0.0
     return Page(
         steps=StoredStep(
             timestep=TimeStep(
@@ -53,6 +56,13 @@ def poison(state: ReplayState) -> ReplayState:
         return jnp.full_like(leaf, jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 99)
 
     return state._replace(pages=jax.tree.map(fill, state.pages))
+
+
+def model_mass(priority: float) -> float | None:
+    """The mass of a priority; None if it is refused."""
+    if not (np.isfinite(priority) and priority >= 0):
+        return None
+    return priority**ALPHA if priority > 0 else MIN_MASS
 
 
 @dataclasses.dataclass
@@ -83,9 +93,8 @@ class Model:
         for stored in [s for s in self.pages if s is not None]:
             rows = self.sequence(stored)
             if stored.mass is None and rows is not None:
-                priority = np.sum(rows.extras["priority"], dtype=np.float64)
-                is_valid = np.isfinite(priority) and priority > 0
-                stored.mass = priority**ALPHA if is_valid else fallback
+                mass = model_mass(np.sum(rows.extras["priority"], dtype=np.float64))
+                stored.mass = fallback if mass is None else mass
 
     def sequence(self, start: Stored) -> StoredStep | None:
         """The rows of the sequence that starts in a page, or None if it is not there in full."""
@@ -103,9 +112,9 @@ class Model:
     def update(self, index: np.ndarray, priorities: np.ndarray) -> None:
         for page, priority in zip(index, priorities, strict=True):
             stored = self.pages[page]
-            is_valid = np.isfinite(priority) and priority > 0
-            if is_valid and stored is not None and stored.mass is not None:
-                stored.mass = float(priority) ** ALPHA
+            mass = model_mass(float(priority))
+            if mass is not None and stored is not None and stored.mass is not None:
+                stored.mass = mass
 
 
 @dataclasses.dataclass

@@ -1,19 +1,56 @@
-"""Worked examples and failure values of the priority equations."""
+"""Priorities and masses: worked examples, masks and failure values."""
 
-import functools
-from collections.abc import Callable
+import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.rl.priorities import MAX_MASS, importance_weights, shard_probability, stored_mass
-from seedrl.types import Array
+from seedrl.rl.priorities import MAX_MASS, MIN_MASS, sequence_priority, stored_mass
 
-BATCH = 8
+
+def test_a_worked_example() -> None:
+    errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
+    priority = sequence_priority(errors, np.ones((3, 1), bool))
+    np.testing.assert_allclose(priority, [0.9 * 4 + 0.1 * 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("mix", "expected"), [(0.0, 2.0), (0.5, 3.0), (1.0, 4.0)])
+def test_the_mix_goes_from_mean_to_maximum(mix: float, expected: float) -> None:
+    errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
+    np.testing.assert_allclose(
+        sequence_priority(errors, np.ones((3, 1), bool), mix=mix), [expected], rtol=1e-6
+    )
+
+
+def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
+    errors = np.array([[2.0, 1e9], [1e9, 3.0], [4.0, 1e9]], np.float32)
+    is_trained = np.array([[True, False], [False, True], [True, False]])
+    expected = [0.9 * 4 + 0.1 * 3, 3.0]
+    np.testing.assert_allclose(sequence_priority(errors, is_trained), expected, rtol=1e-6)
+
+
+def test_a_sequence_without_a_trained_row_has_priority_zero() -> None:
+    priority = sequence_priority(np.full((2, 1), 1e9, np.float32), np.zeros((2, 1), bool))
+    np.testing.assert_array_equal(priority, [0.0])
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    rows=st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=6, max_size=6),
+    mix=st.floats(0, 1),
+)
+def test_any_priority_is_the_mixture_of_maximum_and_mean(
+    rows: list[tuple[float, bool]], mix: float
+) -> None:
+    errors = np.array([[error] for error, _ in rows], np.float32)
+    is_trained = np.array([[flag] for _, flag in rows])
+    sizes = [abs(error) for error, flag in rows if flag]
+    expected = mix * max(sizes) + (1 - mix) * math.fsum(sizes) / len(sizes) if sizes else 0.0
+    found = sequence_priority(errors, is_trained, mix=mix)
+    np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 
 def test_mass_is_the_priority_to_the_exponent() -> None:
@@ -27,9 +64,16 @@ def test_exponent_zero_samples_uniformly() -> None:
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
-def test_priorities_that_are_not_finite_and_positive_are_refused(exponent: float) -> None:
-    refused = jnp.asarray([np.nan, np.inf, -np.inf, 0.0, -1.0], jnp.float32)
-    np.testing.assert_array_equal(stored_mass(refused, exponent), np.zeros(5))
+def test_priorities_that_are_not_finite_or_are_negative_are_refused(exponent: float) -> None:
+    refused = jnp.asarray([np.nan, np.inf, -np.inf, -1.0], jnp.float32)
+    np.testing.assert_array_equal(stored_mass(refused, exponent), np.zeros(4))
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
+def test_priority_zero_has_the_smallest_mass_there_is(exponent: float) -> None:
+    mass = stored_mass(jnp.asarray([0.0, -0.0, 1e-38], jnp.float32), exponent)
+    np.testing.assert_array_equal(mass[:2], np.full(2, MIN_MASS, np.float32))
+    assert mass[2] >= mass[0]
 
 
 def test_extreme_priorities_keep_a_positive_mass_with_a_finite_sum() -> None:
@@ -48,82 +92,3 @@ def test_any_mass_is_the_power(priority: float, exponent: float) -> None:
     expected = min(max(priority**exponent, 1e-30), 1e30)
     mass = stored_mass(jnp.asarray([priority], jnp.float32), exponent)
     np.testing.assert_allclose(mass, [expected], rtol=2e-5)
-
-
-def test_weights_of_a_worked_example() -> None:
-    # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
-    weights = importance_weights(jnp.asarray([0.1, 0.2, 0.4], jnp.float32), 0.5)
-    np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
-
-
-def test_exponent_zero_weighs_everything_alike() -> None:
-    weights = importance_weights(jnp.asarray([0.1, 0.9], jnp.float32), 0.0)
-    np.testing.assert_array_equal(weights, [1.0, 1.0])
-
-
-def test_exponent_one_cancels_the_probability() -> None:
-    probability = jnp.asarray([1e-30, 1e-3, 0.5], jnp.float32)
-    weights = importance_weights(probability, 1.0)
-    np.testing.assert_allclose(weights * probability, np.full(3, 1e-30), rtol=1e-4)
-
-
-def test_draws_of_an_empty_shard_weigh_nothing() -> None:
-    weights = importance_weights(jnp.asarray([0.0, 0.5], jnp.float32), 0.6)
-    np.testing.assert_array_equal(weights, [0.0, 1.0])
-    np.testing.assert_array_equal(importance_weights(jnp.zeros(2), 0.6), [0.0, 0.0])
-
-
-def test_the_maximum_is_taken_over_all_shards() -> None:
-    probability = jnp.asarray([[0.1, 0.2], [0.4, 0.8]], jnp.float32)
-    sharded = jax.vmap(lambda p: importance_weights(p, 1.0, "core"), axis_name="core")(probability)
-    whole = importance_weights(probability.reshape(-1), 1.0)
-    np.testing.assert_allclose(sharded.reshape(-1), whole, rtol=1e-6)
-    np.testing.assert_allclose(whole, [1.0, 0.5, 0.25, 0.125], rtol=1e-6)
-
-
-def test_the_probability_really_drawn_divides_by_the_number_of_shards() -> None:
-    # Masses [1, 3] and [4, 12]: each shard gives one of two draws, so 1 and 4 are drawn alike.
-    poor = shard_probability(jnp.asarray([0.25, 0.75], jnp.float32), 2)
-    rich = shard_probability(jnp.asarray([4 / 16, 12 / 16], jnp.float32), 2)
-    np.testing.assert_allclose(poor, [0.125, 0.375])
-    np.testing.assert_allclose(rich, poor)
-
-
-@functools.cache
-def weights_over(num_devices: int) -> Callable[[np.ndarray, float], Array]:
-    """`importance_weights` of a batch spread over devices, from probabilities within shards."""
-
-    def weights(probability_in_shard: Array, exponent: float) -> Array:
-        probability = shard_probability(probability_in_shard, num_devices)
-        return importance_weights(probability, exponent, "device")
-
-    devices = jax.local_devices()[:num_devices]
-    return jax.pmap(weights, axis_name="device", in_axes=(0, None), devices=devices)
-
-
-@pytest.mark.parametrize("num_devices", [1, 4])
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(
-    exponent=st.floats(0, 1),
-    sizes=st.lists(st.integers(1, 50), min_size=4, max_size=4),
-    scales=st.lists(st.floats(-6, 6), min_size=4, max_size=4),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_weights_are_the_closed_form_on_any_shards(
-    num_devices: int, exponent: float, sizes: list[int], scales: list[float], seed: int
-) -> None:
-    """w_i = (N P(i))^-β / max_j (N P(j))^-β, P(i) = p_i / (n Σ of its shard), N of all shards."""
-    random = np.random.default_rng(seed)
-    shards = [
-        10.0**scale * random.exponential(size=size)
-        for size, scale in zip(sizes[:num_devices], scales[:num_devices], strict=True)
-    ]
-    drawn = [random.integers(0, len(shard), BATCH // num_devices) for shard in shards]
-    shares = np.array(
-        [shard[index] / shard.sum() for shard, index in zip(shards, drawn, strict=True)]
-    )
-    total = sum(map(len, shards))
-    unscaled = (total * shares / num_devices) ** -exponent
-    found = weights_over(num_devices)(shares.astype(np.float32), exponent)
-    np.testing.assert_allclose(found, unscaled / unscaled.max(), rtol=2e-5)
-    assert np.max(found) == 1.0

@@ -17,7 +17,7 @@ class ActingState(NamedTuple):
 
     Attributes:
       carry: tree of `[S, ...]`, the agent's carry before the slot's next step.
-      pages: `steps [N, K, ...]`, `carry [N, ...]`: the page under writing of each training slot.
+      pages: `steps [N, K, ...]`, `carry [N, ...]`: the open page of each training slot.
       key: `[2] uint32`, the session's; that of a batch is made of it and the batch's number.
     """
 
@@ -27,7 +27,7 @@ class ActingState(NamedTuple):
 
 
 class ActPrograms(NamedTuple):
-    """The jitted programs of the acting thread.
+    """The jitted programs of an actor; its slots are numbered from 0, training slots first.
 
     Attributes:
       init: `key -> ActingState`.
@@ -35,11 +35,13 @@ class ActPrograms(NamedTuple):
         -> (state, action [B])`. Consumes `state`. No two batches have the same `number`. Rows with
         slot S are padding: they read garbage and write nothing.
       take_pages: `(state, slots [I]) -> Page` with leaves `[I, ...]`, copies.
+      page_steps: K.
     """
 
     init: Callable[[Array], ActingState]
     act: Callable[..., tuple[ActingState, Array]]
     take_pages: Callable[[ActingState, Array], Page]
+    page_steps: int
 
 
 def example_timestep(spec: EnvSpec) -> TimeStep:
@@ -100,26 +102,14 @@ def build_act_programs(
         # would take as long as a small network.
         key = state.key.at[1].set(state.key[1] ^ number)
         # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
-        # slot and write nothing. Evaluation slots are out of range of the pages, so they are not
-        # stored.
+        # slot and write nothing.
         carry = jax.tree.map(lambda table: table[slots], state.carry)
         output = agent.act(params, carry, timestep, exploration_table[slots], key)
         step = StoredStep(
             timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
         )
         first_rows = jnp.where(positions == 0, slots, num_slots)
-        pages = Page(
-            jax.tree.map(
-                lambda table, row: table.at[slots, positions].set(row, mode="drop"),
-                state.pages.steps,
-                step,
-            ),
-            jax.tree.map(
-                lambda table, row: table.at[first_rows].set(row, mode="drop"),
-                state.pages.carry,
-                carry,
-            ),
-        )
+        pages = _write(state.pages, Page(step, carry), slots, positions, first_rows)
         carries = jax.tree.map(
             lambda table, row: table.at[slots].set(row, mode="drop"), state.carry, output.carry
         )
@@ -132,4 +122,22 @@ def build_act_programs(
         init=jax.jit(init),
         act=jax.jit(act, donate_argnums=0),
         take_pages=jax.jit(take_pages),
+        page_steps=page.steps.version.shape[0],
+    )
+
+
+def _write(pages: Page, rows: Page, slots: Array, positions: Array, first_rows: Array) -> Page:
+    """Writes `rows [B, ...]` at their slots and positions, and the carries at `first_rows` alone.
+
+    Evaluation slots are out of range of the pages, so they are not stored.
+    """
+    return Page(
+        jax.tree.map(
+            lambda table, row: table.at[slots, positions].set(row, mode="drop"),
+            pages.steps,
+            rows.steps,
+        ),
+        jax.tree.map(
+            lambda table, row: table.at[first_rows].set(row, mode="drop"), pages.carry, rows.carry
+        ),
     )

@@ -1,4 +1,4 @@
-"""The ladder of batch shapes that are compiled, and the staging of batches into them."""
+"""The batch shapes that are compiled, each with its place for the steps of a batch."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
     return tuple(sorted({-(-largest // factor**rung) for rung in range(rungs)}))
 
 
-class BatchLadder:
+class BatchShapes:
     """Copies the steps of a batch into arrays of the next larger compiled shape.
 
     Attributes:
@@ -38,14 +38,17 @@ class BatchLadder:
         timestep.step_type[:] = StepType.FIRST
         return np.full(rows, self.padding_slot, np.int32), np.zeros(rows, np.int32), timestep
 
-    def stage(self, batch: Batch) -> tuple[np.ndarray, np.ndarray, TimeStep]:
+    def stage(self, batch: Batch, own_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, TimeStep]:
         """Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]`, padded to R rows.
 
         Every call makes new arrays: on CPUs the device may read them in place.
+
+        Args:
+          own_slots: `[B] int32`, what the programs call the slots of the batch.
         """
         rows = self._fit(self.act_rows, len(batch.slots))
         slots, positions, timestep = self.padding_batch(rows)
-        slots[: len(batch.slots)] = batch.slots
+        slots[: len(batch.slots)] = own_slots
         positions[: len(batch.slots)] = batch.positions
         targets = jax.tree.leaves(timestep)
         for item, where in zip(batch.pending, batch.rows, strict=True):

@@ -5,15 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learner.acting.episodes import Episode
+from learner.threads.exchange import FrozenParams
 from seedrl.config import EvaluationConfig
-from seedrl.types import StepType, Tree
-
-
-class FrozenParams(NamedTuple):
-    """Parameters on the acting device with the number of updates behind them."""
-
-    params: Tree
-    version: int
+from seedrl.types import StepType
 
 
 class Score(NamedTuple):
@@ -88,7 +82,7 @@ class Evaluator:
         return self._round.frozen
 
     def poll(self, now: float, latest: FrozenParams, live_slots: np.ndarray) -> None:
-        """Starts a round if one is due; starts it anew if evaluation slots came or went."""
+        """Starts a round if one is due; starts it again if evaluation slots appeared or left."""
         if self.confirmed is not None:
             return
         if self._round is not None:

@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 
-from learner.acting.act_step import build_act_programs, example_page, example_timestep
-from learner.acting.batch_shapes import BatchLadder
+from learner.acting.act_step import example_timestep
 from learner.bench.measure import own_process
 from learner.bench.measure.interleave import Pace, alternate, rate, spread
 from learner.bench.measure.result import Row, conditions
 from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.bare_forward import bare_forward
 from learner.bench.rigs.workloads import Subject
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable
-from seedrl.config import ServingConfig
-from seedrl.config_checks import page_steps
-from seedrl.types import Page, TimeStep
+from seedrl.types import TimeStep
 
 
 def run(pace: Pace) -> Iterator[Row]:
@@ -30,56 +28,9 @@ def run(pace: Pace) -> Iterator[Row]:
 
 def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
     """A row for each batch shape of the subject."""
-    actor = Actor(subject, subject.config.serving)
-    for num_rows in actor.ladder.act_rows:
+    actor = BareActor(subject, subject.config.serving)
+    for num_rows in actor.shapes.act_rows:
         yield row(subject, actor, num_rows, pace)
-
-
-class Actor:
-    """The acting thread's program without the thread. Owns an acting state; used by one thread."""
-
-    def __init__(self, subject: Subject, serving: ServingConfig):
-        """`serving` says how many slots there are."""
-        self._agent = subject.config.agent.build(subject.spec)
-        self.ladder = BatchLadder(
-            subject.spec,
-            num_training=serving.training_slots,
-            num_evaluation=serving.evaluation_slots,
-        )
-        self._page_steps = page_steps(subject.config)
-        self._num_training = serving.training_slots
-        num_slots = serving.training_slots + serving.evaluation_slots
-        self._programs = build_act_programs(
-            self._agent,
-            example_page(self._agent, subject.spec, self._page_steps),
-            num_training=serving.training_slots,
-            num_slots=num_slots,
-            exploration=np.full(num_slots, 0.1, np.float32),
-        )
-        self._state = self._programs.init(jax.random.PRNGKey(0))
-        self._params = jax.jit(self._agent.init)(jax.random.PRNGKey(1))
-        self._steps = 0
-
-    def act(self, batch: Batch) -> np.ndarray:
-        """Acts as the acting thread does; the actions, one for each row of the batch."""
-        position = np.int32(self._steps % self._page_steps)
-        self._steps += 1
-        slots, positions, timestep = self.ladder.stage(batch)
-        positions[: len(batch.slots)] = position
-        self._state, action = self._programs.act(
-            self._state,
-            self._params,
-            np.int32(0),
-            np.uint32(self._steps),
-            slots,
-            positions,
-            timestep,
-        )
-        return np.asarray(action)[: len(batch.slots)]
-
-    def pages(self) -> Page:
-        """The pages under writing, leaves `[N, K, ...]` and carry leaves `[N, ...]`, copies."""
-        return self._programs.take_pages(self._state, np.arange(self._num_training))
 
 
 def make_batch(subject: Subject, num_rows: int) -> Batch:
@@ -95,7 +46,7 @@ def make_batch(subject: Subject, num_rows: int) -> Batch:
     return Batch(pending, group.slots, group.streams, positions, False, 0.0, 0, rows)
 
 
-def row(subject: Subject, actor: Actor, num_rows: int, pace: Pace) -> Row:
+def row(subject: Subject, actor: BareActor, num_rows: int, pace: Pace) -> Row:
     """Acting on batches of `num_rows` rows."""
     batch = make_batch(subject, num_rows)
     forward = bare_forward(subject, num_rows)
@@ -104,7 +55,7 @@ def row(subject: Subject, actor: Actor, num_rows: int, pace: Pace) -> Row:
         {
             "act": lambda: rate(lambda: len(actor.act(batch)), pace.seconds),
             "forward": lambda: rate(forward, pace.seconds),
-            "stage": lambda: _microseconds(lambda: actor.ladder.stage(batch)),
+            "stage": lambda: _microseconds(lambda: actor.shapes.stage(batch, batch.slots)),
         },
         pace.rounds,
     )

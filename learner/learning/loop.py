@@ -6,16 +6,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from learner.acting.evaluator import FrozenParams
-from learner.acting.loop import FilledPages
 from learner.learning.device_mapping import MappedPrograms, publish
 from learner.learning.learn_step import LearnerState
 from learner.learning.scalars import Scalars
+from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
-from learner.serving.hub import Hub
-from learner.threads.channel import Channel, Mailbox
-from learner.threads.rate_limiter import RateLimiter
-from learner.threads.snapshot_requests import Snapshot, Snapshots
+from learner.threads.exchange import Exchange, FilledPages, FrozenParams
+from learner.threads.snapshot_requests import Snapshots
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState
 from seedrl.types import Page, Tree
@@ -23,11 +20,27 @@ from seedrl.types import Page, Tree
 POLL_SECONDS = 0.05
 
 
+class ShardedReplay(NamedTuple):
+    """The replay over n devices.
+
+    Attributes:
+      memory: on the devices, leaves `[n, ...]`.
+      indices: what the host knows of each shard.
+      page_steps: K.
+      min_sequences: sequences that each shard must hold before it can be sampled.
+    """
+
+    memory: ReplayState
+    indices: list[PageIndex]
+    page_steps: int
+    min_sequences: int
+
+
 class _Update(NamedTuple):
     """An update that may still be computed.
 
     Attributes:
-      numbers: what it says of itself.
+      numbers: its metrics.
       params: a copy of the parameters after it, if they are to be published; one tree or none.
     """
 
@@ -49,47 +62,37 @@ class Learning:
     def __init__(
         self,
         *,
-        hub: Hub,
         programs: MappedPrograms,
         state: LearnerState,
-        replay: ReplayState,
-        indices: list[PageIndex],
-        page_steps: int,
-        min_sequences_per_shard: int,
-        params: Mailbox[FrozenParams],
-        learned_version: Mailbox[int],
-        limiter: RateLimiter,
-        pages: Channel[FilledPages],
+        replay: ShardedReplay,
+        exchange: Exchange,
         metrics: Metrics,
         acting_device: jax.Device,
         publish_every_updates: int,
         poll_seconds: float = POLL_SECONDS,
     ):
-        self._hub = hub
-        self._clock = hub.clock
-        self._poll_seconds = poll_seconds
         self._programs = programs
         self._state = state
-        self._replay = replay
-        self._indices = indices
-        self._page_steps = page_steps
-        self._restored_pages = sum(index.num_inserted for index in indices)
-        self._min_sequences = min_sequences_per_shard
-        self._params = params
-        self._learned_version = learned_version
-        self._limiter = limiter
-        self._pages = pages
+        self._replay = replay.memory
+        self._indices = replay.indices
+        self._page_steps = replay.page_steps
+        self._restored_pages = sum(index.num_inserted for index in replay.indices)
+        self._min_sequences = replay.min_sequences
+        self._exchange = exchange
+        self._limiter = exchange.limiter
+        self._clock = exchange.clock
         self._metrics = metrics
         self._acting_device = acting_device
         self._publish_every = publish_every_updates
+        self._poll_seconds = poll_seconds
         self._in_flight: _Update | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
-        self._shapes = jax.tree.map(_shape, (state, replay))
+        self._shapes = jax.tree.map(_shape, (state, replay.memory))
         self.snapshots = Snapshots(self.final_snapshot)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
-        limiter.set_ready(self._is_ready)
+        self._limiter.set_ready(self._is_ready)
 
     @property
     def stored_rows(self) -> int:
@@ -117,7 +120,7 @@ class Learning:
 
         Args:
           page: example page (shapes and dtypes).
-          page_rows: numbers of pages that may come at once.
+          page_rows: numbers of pages that may arrive at once.
         """
         self.compile_insertion(page, page_rows)
         self._state, self._replay, metrics = self._programs.learn(
@@ -144,8 +147,8 @@ class Learning:
         learn.lower(*self._shapes, np.bool_(True)).compile()
 
     def run_once(self) -> bool:
-        """Takes in what has come, then learns once if an update is owed; whether it did."""
-        if not self.keep_up():
+        """Inserts what has arrived, then learns once if an update is owed; whether it did."""
+        if not self.run_without_update():
             return False
         start = self._clock()
         is_owed = self._limiter.wait_to_learn(self._poll_seconds)
@@ -154,19 +157,19 @@ class Learning:
             self._learn()
         return is_owed
 
-    def keep_up(self) -> bool:
+    def run_without_update(self) -> bool:
         """Does all that does not wait for an update that is owed; whether replay can be sampled."""
-        self.take_in(0.0 if self._is_ready else self._poll_seconds)
+        self.insert_pages(0.0 if self._is_ready else self._poll_seconds)
         # At most one update in flight: a queue of them would keep acting from the device.
-        self.settle()
+        self.finish_update()
         is_ready = self._is_ready
         self._limiter.set_ready(is_ready)
         self.snapshots.answer()
         return is_ready
 
-    def take_in(self, timeout: float = 0.0) -> None:
+    def insert_pages(self, timeout: float = 0.0) -> None:
         """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
-        for item in self._pages.take_all(timeout):
+        for item in self._exchange.pages.take_all(timeout):
             self._insert(item)
 
     def _insert(self, item: FilledPages) -> None:
@@ -204,12 +207,12 @@ class Learning:
         is_published = self.updates % self._publish_every == 0
         params = [publish(self._state.params, self._acting_device)] if is_published else []
         self._in_flight = _Update(numbers, tuple(params))
-        self._learned_version.put(self.updates)
+        self._exchange.learned_version.put(self.updates)
         self._limiter.trained()
         self._metrics.count("updates", 1)
-        self._hub.wake()
+        self._exchange.wake_acting()
 
-    def settle(self) -> None:
+    def finish_update(self) -> None:
         """Waits for the update under way, if there is one, and publishes what it has learned.
 
         Not earlier: whoever acts with parameters that are still being computed waits for them.
@@ -218,11 +221,11 @@ class Learning:
             return
         update, self._in_flight = self._in_flight, None
         self._observe(update.numbers.fetch())
-        self._learned_version.put(self.updates)
+        self._exchange.learned_version.put(self.updates)
         # A skipped update brings the count back to where nothing is to be published.
         if self.updates % self._publish_every == 0:
             for params in update.params:
-                self._params.put(FrozenParams(params, self.updates))
+                self._exchange.params.put(FrozenParams(params, self.updates))
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         # The device does not count an update that it skipped; versions must be the device's.

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState
+from learner.learning.snapshot import Snapshot
 from learner.serving.core import Serving
-from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.config import Config
 from seedrl.config_file import difference, from_json

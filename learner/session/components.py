@@ -6,12 +6,13 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.batch_shapes import BatchLadder
-from learner.acting.evaluator import Evaluator, FrozenParams
-from learner.acting.loop import Acting, FilledPages
+from learner.acting.actor import Actor
+from learner.acting.batch_shapes import BatchShapes
+from learner.acting.evaluator import Evaluator
+from learner.acting.loop import Acting
 from learner.learning.device_mapping import map_programs, publish, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import POLL_SECONDS, Learning
+from learner.learning.loop import POLL_SECONDS, Learning, ShardedReplay
 from learner.reporting.metrics import Metrics
 from learner.saving.saver import (
     by_field,
@@ -22,18 +23,16 @@ from learner.saving.saver import (
 )
 from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, check_memory
-from learner.threads.channel import Channel, Mailbox
+from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter, RateLimiterState
 from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.replay.index import PageIndex
-from seedrl.replay.replay import Replay, ReplayState, paged_replay
+from seedrl.replay.replay import Replay, paged_replay
 from seedrl.specs import EnvSpec
-from seedrl.types import Page
-
-_CHANNEL_CAPACITY = 64
+from seedrl.types import Array, Page
 
 
 class Parts(NamedTuple):
@@ -42,26 +41,19 @@ class Parts(NamedTuple):
     Attributes:
       acting, learning: what its threads do.
       evaluator: the evaluation's state.
-      limiter: holds the replay ratio between the two.
-      pages: on their way from acting to learning.
+      exchange: what crosses between the two.
       page: a page's shapes and dtypes.
-      page_rows: the numbers of pages that may come at once.
+      page_rows: the numbers of pages that may arrive at once.
       replay_bytes: size of one device's replay.
     """
 
     acting: Acting
     learning: Learning
     evaluator: Evaluator
-    limiter: RateLimiter
-    pages: Channel[FilledPages]
+    exchange: Exchange
     page: Page
     page_rows: tuple[int, ...]
     replay_bytes: int
-
-
-class _Memory(NamedTuple):
-    replay: ReplayState
-    indices: list[PageIndex]
 
 
 def assemble(
@@ -73,7 +65,7 @@ def assemble(
     metrics: Metrics,
     checkpoint: Checkpoint | None,
 ) -> Parts:
-    """Builds the parts; what a checkpoint holds of them goes on from there.
+    """Builds the parts; each continues from what a checkpoint holds of it.
 
     Raises ConfigError if the devices cannot hold the replay, CheckpointError if the checkpoint does
     not fit the config.
@@ -82,76 +74,75 @@ def assemble(
     page = example_page(agent, spec, geometry.page_steps)
     replay_bytes = check_memory(page, geometry)
     replay = _replay(config, geometry, agent)
+    shards = _sharded_replay(config, geometry, replay, page, checkpoint)
     learn_programs = _learn_programs(config, geometry, agent, replay)
-    act_programs = _act_programs(config, agent, page)
-    ladder = BatchLadder(
+    acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
+    state = jax.jit(learn_programs.init)(learning_key)
+    if checkpoint is not None:
+        state = restore_state(checkpoint, state, config)
+        # The acting key of the checkpoint's session must not be used again.
+        acting_key = jax.random.fold_in(acting_key, int(state.updates))
+    # The learn step consumes its state; these copies belong to it alone.
+    state = replicate(LearnerState(*state), geometry.devices)
+    exchange = open_exchange(
+        _limiter(config, agent),
+        FrozenParams(publish(state.params, geometry.devices[0]), int(state.updates)),
+        wake_acting=hub.wake,
+        clock=hub.clock,
+    )
+    actor = _actor(config, geometry, agent, spec, acting_key)
+    evaluator = Evaluator(config.evaluation, hub.clock())
+    acting = Acting(
+        hub=hub,
+        actor=actor,
+        exchange=exchange,
+        evaluator=evaluator,
+        metrics=metrics,
+        frames_per_step=config.environment.frames_per_step,
+        total_steps=config.learning.total_steps,
+    )
+    if checkpoint is not None:
+        _resume(acting, exchange.limiter, checkpoint, config)
+    learning = Learning(
+        programs=map_programs(learn_programs, geometry.devices),
+        state=state,
+        replay=shards,
+        exchange=exchange,
+        metrics=metrics,
+        acting_device=geometry.devices[0],
+        publish_every_updates=config.learning.publish_every_updates,
+        poll_seconds=0.0 if config.learning.lock_step else POLL_SECONDS,
+    )
+    return Parts(acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes)
+
+
+def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config: Config) -> None:
+    """Lets acting, and the ratio between it and learning, continue from a checkpoint."""
+    acting.training_steps = int(checkpoint.meta["env_steps"])
+    limiter.restore(RateLimiterState(*checkpoint.meta["limiter"]))
+    if streams_go_on(config, checkpoint):
+        acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
+
+
+def _limiter(config: Config, agent: Agent) -> RateLimiter:
+    return RateLimiter(
+        replay_ratio=config.learning.replay_ratio,
+        batch_steps=config.learning.batch_sequences * agent.window.unroll,
+        tolerance_updates=config.learning.tolerance_updates,
+    )
+
+
+def _actor(config: Config, geometry: Geometry, agent: Agent, spec: EnvSpec, key: Array) -> Actor:
+    """The actor of all slots, on the first device."""
+    programs = _act_programs(config, agent, example_page(agent, spec, geometry.page_steps))
+    shapes = BatchShapes(
         spec,
         num_training=config.serving.training_slots,
         num_evaluation=config.serving.evaluation_slots,
         # In lock step every batch has all slots, and their pages fill up together.
         rungs=1 if config.learning.lock_step else 3,
     )
-    limiter = RateLimiter(
-        replay_ratio=config.learning.replay_ratio,
-        batch_steps=config.learning.batch_sequences * agent.window.unroll,
-        tolerance_updates=config.learning.tolerance_updates,
-    )
-    pages: Channel[FilledPages] = Channel(_CHANNEL_CAPACITY)
-    evaluator = Evaluator(config.evaluation, hub.clock())
-
-    acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
-    state = jax.jit(learn_programs.init)(learning_key)
-    memory = _memory(config, geometry, replay, page, checkpoint)
-    training_steps = 0
-    if checkpoint is not None:
-        state = restore_state(checkpoint, state, config)
-        training_steps = int(checkpoint.meta["env_steps"])
-        limiter.restore(RateLimiterState(*checkpoint.meta["limiter"]))
-        # The acting key of the checkpoint's session must not be used again.
-        acting_key = jax.random.fold_in(acting_key, int(state.updates))
-    # The learn step consumes its state; these copies belong to it alone.
-    state = replicate(LearnerState(*state), geometry.devices)
-
-    acting_device = geometry.devices[0]
-    version = int(state.updates)
-    params = Mailbox(FrozenParams(publish(state.params, acting_device), version))
-    learned_version = Mailbox(version)
-    acting = Acting(
-        hub=hub,
-        programs=act_programs,
-        state=jax.device_put(act_programs.init(acting_key), acting_device),
-        ladder=ladder,
-        params=params,
-        learned_version=learned_version,
-        evaluator=evaluator,
-        limiter=limiter,
-        pages=pages,
-        metrics=metrics,
-        page_steps=geometry.page_steps,
-        frames_per_step=config.environment.frames_per_step,
-        total_steps=config.learning.total_steps,
-        training_steps=training_steps,
-    )
-    learning = Learning(
-        hub=hub,
-        programs=map_programs(learn_programs, geometry.devices),
-        state=state,
-        replay=memory.replay,
-        indices=memory.indices,
-        page_steps=geometry.page_steps,
-        min_sequences_per_shard=geometry.min_sequences,
-        params=params,
-        learned_version=learned_version,
-        limiter=limiter,
-        pages=pages,
-        metrics=metrics,
-        acting_device=acting_device,
-        publish_every_updates=config.learning.publish_every_updates,
-        poll_seconds=0.0 if config.learning.lock_step else POLL_SECONDS,
-    )
-    if checkpoint is not None and streams_go_on(config, checkpoint):
-        acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
-    return Parts(acting, learning, evaluator, limiter, pages, page, ladder.page_rows, replay_bytes)
+    return Actor(programs, shapes, jax.device_put(programs.init(key), geometry.devices[0]))
 
 
 def _replay(config: Config, geometry: Geometry, agent: Agent) -> Replay:
@@ -192,15 +183,15 @@ def _act_programs(config: Config, agent: Agent, page: Page) -> ActPrograms:
     )
 
 
-def _memory(
+def _sharded_replay(
     config: Config,
     geometry: Geometry,
     replay: Replay,
     page: Page,
     checkpoint: Checkpoint | None,
-) -> _Memory:
+) -> ShardedReplay:
     """The replay on its devices and its indices: empty, or the checkpoint's if it has one."""
-    empty = stack_shards(lambda: replay.init(page), geometry.devices)
+    memory = stack_shards(lambda: replay.init(page), geometry.devices)
     indices = [
         PageIndex(
             capacity_pages=geometry.capacity_pages,
@@ -209,18 +200,19 @@ def _memory(
         )
         for _ in geometry.devices
     ]
+    shards = ShardedReplay(memory, indices, geometry.page_steps, geometry.min_sequences)
     if checkpoint is None:
-        return _Memory(empty, indices)
+        return shards
     try:
-        saved = restore_replay(checkpoint, empty)
+        saved = restore_replay(checkpoint, memory)
         if saved is None:
-            return _Memory(empty, indices)
+            return shards
         for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
-            # Otherwise streams go on only under new leases, which have new names.
+            # Otherwise streams resume only under new leases, which have new names.
             index.restore(state if streams_go_on(config, checkpoint) else {**state, "streams": []})
     except (CheckpointError, ValueError) as error:
         sections = ("agent", "replay", "learning.num_devices")
         refusal = CheckpointError(str(error))
         raise by_field(refusal, checkpoint, config, sections) from error
-    restored = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, empty)
-    return _Memory(restored, indices)
+    restored = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, memory)
+    return shards._replace(memory=restored)

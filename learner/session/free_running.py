@@ -59,7 +59,7 @@ class FreeRunning:
                 # As if what was sent had been taken in: otherwise acting would owe nothing for it.
                 self._limiter.set_ready(True)
         elif not _is_over(self._update):
-            self._learning.keep_up()
+            self._learning.run_without_update()
         else:
             self._learning.run_once()
 

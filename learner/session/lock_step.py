@@ -11,10 +11,11 @@ from typing import Any
 
 from learner.acting.loop import Acting
 from learner.learning.loop import Learning
+from learner.learning.snapshot import Snapshot
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
 from learner.threads.rate_limiter import RateLimiter
-from learner.threads.snapshot_requests import Snapshot, Snapshots
+from learner.threads.snapshot_requests import Snapshots
 
 
 class LockStep:
@@ -41,13 +42,13 @@ class LockStep:
         self.snapshots = Snapshots(self.snapshot)
 
     def run_once(self) -> None:
-        """Acts on the next batch, if one comes soon, and learns what it owes."""
+        """Acts on the next batch, if one is due soon, and learns what it owes."""
         acted = self._acting.run_once()
         if acted is not None and self._recorder is not None:
             self._recorder.append(acted.batch, acted.actions)
         while self._learning.run_once():
             # At once, so that what is acted on next knows whether the update was applied.
-            self._learning.settle()
+            self._learning.finish_update()
         self.snapshots.answer()
 
     def snapshot(self, with_replay: bool) -> Snapshot:

@@ -7,14 +7,16 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
-from learner.acting.batch_shapes import BatchLadder
+from learner.acting.act_step import build_act_programs, example_page
+from learner.acting.actor import Actor
+from learner.acting.batch_shapes import BatchShapes
 from learner.acting.episodes import EpisodeTracker
-from learner.acting.evaluator import FrozenParams, Round, Score
+from learner.acting.evaluator import Round, Score
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.server import Service
+from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
@@ -103,19 +105,19 @@ class _Player:
         )
         self._hub = hub
         self._num_slots = num_slots
-        self._ladder = BatchLadder(spec, num_training=0, num_evaluation=num_slots)
         self._episodes = EpisodeTracker(num_slots)
-        self._programs: ActPrograms = build_act_programs(
+        programs = build_act_programs(
             agent,
             example_page(agent, spec, 1),
             num_training=0,
             num_slots=num_slots,
             exploration=np.full(num_slots, agent.evaluation_exploration, np.float32),
         )
-        self._state: ActingState = self._programs.init(key)
+        shapes = BatchShapes(spec, num_training=0, num_evaluation=num_slots)
+        self._actor = Actor(programs, shapes, programs.init(key))
 
     def play(self, episodes: int) -> Score:
-        """Plays a round; starts it anew if env servers come or go."""
+        """Plays a round; starts it again if env servers appear or leave."""
         round_: Round | None = None
         next_look = 0.0
         while True:
@@ -142,18 +144,7 @@ class _Player:
         return round_ or Round(self._frozen, live, episodes)
 
     def _act(self, batch: Batch, round_: Round) -> None:
-        slots, positions, timestep = self._ladder.stage(batch)
-        self._state, action = self._programs.act(
-            self._state,
-            self._frozen.params,
-            np.int32(self._frozen.version),
-            np.uint32(batch.number),
-            slots,
-            positions,
-            timestep,
-        )
-        rows = len(batch.slots)
-        self._hub.answer(batch, np.asarray(action)[:rows])
-        step_type = timestep.step_type[:rows]
-        ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:rows])
-        round_.observe(batch.slots, step_type, ended)
+        acted = self._actor.act(batch, self._frozen)
+        self._hub.answer(batch, acted.actions)
+        ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
+        round_.observe(batch.slots, acted.step_type, ended)

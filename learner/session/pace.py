@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from learner.learning.snapshot import Snapshot
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
 from learner.session.components import Parts
@@ -27,7 +28,7 @@ class Pace(NamedTuple):
     warm_up: Callable[[], None]
     is_compiling: Callable[[], bool]
     bodies: Mapping[str, Callable[[], object]]
-    snapshots: Snapshots
+    snapshots: Snapshots[Snapshot]
     end_waits: Callable[[], None]
 
 
@@ -43,12 +44,12 @@ def compile_all(parts: Parts) -> None:
 
 def free_running(parts: Parts, hub: Hub) -> Pace:
     """Acting and learning at the same time; whichever is ahead waits."""
-    free = FreeRunning(parts.acting, parts.learning, parts.limiter)
+    free = FreeRunning(parts.acting, parts.learning, parts.exchange.limiter)
 
     def end_waits() -> None:
         free.cancel()
-        parts.limiter.close()
-        parts.pages.close()
+        parts.exchange.limiter.close()
+        parts.exchange.pages.close()
         hub.wake()
 
     return Pace(
@@ -66,7 +67,7 @@ def in_lock_step(parts: Parts, hub: Hub, recorder: Recorder | None) -> Pace:
         parts.acting,
         parts.learning,
         hub=hub,
-        limiter=parts.limiter,
+        limiter=parts.exchange.limiter,
         recorder=recorder,
     )
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
+from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
@@ -15,7 +16,6 @@ from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.session.components import assemble
 from learner.session.geometry import Geometry
 from learner.session.pace import free_running, in_lock_step
-from learner.threads.snapshot_requests import Snapshot
 from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
@@ -55,7 +55,7 @@ class Session:
         self.acting, self.learning = self._parts.acting, self._parts.learning
         self.evaluator = self._parts.evaluator
         self.replay_bytes = self._parts.replay_bytes
-        self._limiter = self._parts.limiter
+        self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()
         self._pace = (
             in_lock_step(self._parts, hub, recorder)
@@ -144,7 +144,7 @@ class Session:
         self._pace.end_waits()
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         if has_stopped and not self.failed.is_set():
-            self.learning.take_in()
+            self.learning.insert_pages()
         return has_stopped
 
     def final_snapshot(self) -> Snapshot:

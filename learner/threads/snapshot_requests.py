@@ -1,76 +1,36 @@
-"""Snapshots: what a checkpoint keeps, asked for by one thread and taken by the one that owns it."""
+"""Snapshots on request: one thread asks, and the thread that owns the state takes the copy."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
 
-import numpy as np
-
-from learner.acting.act_step import ActingState
-from learner.learning.learn_step import LearnerState
 from learner.threads.channel import Channel, Mailbox
-from seedrl.replay.replay import ReplayState
-from seedrl.types import Tree
+
+T = TypeVar("T")
 
 
-class ActingSnapshot(NamedTuple):
-    """What acting needs to go on with every stream where it is; numpy leaves.
-
-    Attributes:
-      state: carries, pages under writing, key.
-      params: the parameters that act: with `learning.publish_every_updates` not always the newest.
-      version: `[] int64`, the number of updates behind them.
-      episode_returns: `[S] float64`, of the episodes under way.
-      episode_lengths: `[S] int64`.
-    """
-
-    state: ActingState
-    params: Tree
-    version: np.ndarray
-    episode_returns: np.ndarray
-    episode_lengths: np.ndarray
-
-
-class Snapshot(NamedTuple):
-    """What a checkpoint needs, on the host.
-
-    Attributes:
-      state: numpy leaves.
-      indices: the replay's page indices, one per shard, as plain values.
-      replay: numpy leaves, or `()` if the replay is not saved.
-      acting: `()` if the streams are cut where the run goes on.
-      meta: counts of that very moment, by their names in a checkpoint.
-    """
-
-    state: LearnerState
-    indices: list[dict[str, object]]
-    replay: ReplayState | tuple[()]
-    acting: ActingSnapshot | tuple[()] = ()
-    meta: Mapping[str, Any] = {}
-
-
-class _Request(NamedTuple):
+class _Request(NamedTuple, Generic[T]):
     with_replay: bool
-    answer: Channel[Snapshot]
+    answer: Channel[T]
 
 
-class Snapshots:
+class Snapshots(Generic[T]):
     """Where snapshots are asked for, by one thread, and taken, by another that owns the state.
 
     Attributes:
-      take: `with_replay -> Snapshot`, for the owner's thread, or after that has ended.
+      take: `with_replay -> snapshot`, for the owner's thread, or after that has ended.
     """
 
-    def __init__(self, take: Callable[[bool], Snapshot]):
+    def __init__(self, take: Callable[[bool], T]):
         self.take = take
-        self._request: Mailbox[_Request | None] = Mailbox(None)
+        self._request: Mailbox[_Request[T] | None] = Mailbox(None)
 
-    def request(self, *, with_replay: bool) -> Channel[Snapshot]:
+    def request(self, *, with_replay: bool) -> Channel[T]:
         """Asks for a copy of everything; the answer's channel.
 
         Each request has a channel of its own, so that an answer that nobody waits for any more is
         not taken for the next one's.
         """
-        request = _Request(with_replay, Channel(1))
+        request = _Request[T](with_replay, Channel(1))
         self._request.put(request)
         return request.answer
 

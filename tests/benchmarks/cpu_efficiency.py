@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from learner.bench import pipeline
-from learner.bench.inference import Actor, make_batch
+from learner.bench.inference import make_batch
 from learner.bench.measure.interleave import Pace, alternate, rate, spread
 from learner.bench.measure.result import Row
+from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.raw_stepping import RawStepping
 from learner.bench.rigs.system import System
 from learner.bench.rigs.workloads import Subject
@@ -72,7 +73,7 @@ def measure(subject: Subject, pace: Pace) -> dict[str, tuple[float, ...]]:
 
 def _inference(subject: Subject, served: Config) -> Callable[[], float]:
     """Acting on as many rows as the run's batches have; returns their number."""
-    actor = Actor(subject, served.serving)
+    actor = BareActor(subject, served.serving)
     batch = make_batch(subject, served.serving.training_slots // 2)
     actor.act(batch)
     return lambda: len(actor.act(batch))

@@ -14,10 +14,10 @@ import pytest
 
 from learner.acting.act_step import example_page
 from learner.bench import inference, replay, wire
-from learner.bench.inference import Actor
 from learner.bench.measure.interleave import Pace, alternate, rate, ratios, spread
 from learner.bench.measure.result import Row
 from learner.bench.rigs import workloads
+from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.bare_learner import BareLearner
 from learner.bench.rigs.workloads import Subject
 from learner.bench.wire import Messages
@@ -94,7 +94,7 @@ def test_neither_insertion_nor_learning_copies_the_replay(learner: BareLearner) 
 
 def test_acting_keeps_up_with_the_bare_network() -> None:
     subject = workloads.pong()
-    actor = Actor(subject, subject.config.serving)
+    actor = BareActor(subject, subject.config.serving)
     assert best(lambda: inference.row(subject, actor, 16, PACE).ratio.median, 0.5) >= 0.5
 
 

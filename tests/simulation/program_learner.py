@@ -8,9 +8,10 @@ import numpy as np
 
 from envs_server.spaces import env_spec
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.batch_shapes import BatchLadder
-from learner.acting.evaluator import Evaluator, FrozenParams
-from learner.acting.loop import Acting, FilledPages
+from learner.acting.actor import Actor
+from learner.acting.batch_shapes import BatchShapes
+from learner.acting.evaluator import Evaluator
+from learner.acting.loop import Acting
 from learner.learning.device_mapping import (
     MappedPrograms,
     map_programs,
@@ -19,10 +20,10 @@ from learner.learning.device_mapping import (
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import Learning
-from learner.threads.channel import Channel, Mailbox
+from learner.learning.loop import Learning, ShardedReplay
+from learner.learning.snapshot import Snapshot
+from learner.threads.exchange import FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from learner.threads.snapshot_requests import Snapshot
 from seedrl.agents.agent import Agent
 from seedrl.config import EvaluationConfig
 from seedrl.replay.replay import ReplayState, paged_replay
@@ -55,7 +56,7 @@ class _Programs(NamedTuple):
 
     agent: Agent
     page: Page
-    ladder: BatchLadder
+    shapes: BatchShapes
     act: ActPrograms
     learn: LearnPrograms
     mapped: MappedPrograms
@@ -93,7 +94,7 @@ def _programs() -> _Programs:
     return _Programs(
         agent=agent,
         page=page,
-        ladder=BatchLadder(spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS),
+        shapes=BatchShapes(spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS),
         act=act,
         learn=learn,
         mapped=map_programs(learn, _devices()),
@@ -131,43 +132,32 @@ class ProgramLearner:
             )
             index.restore({**saved.indices[0], "streams": []})
         state = replicate(LearnerState(*state), _devices())
-        version = int(state.updates)
-        params = Mailbox(FrozenParams(publish(state.params, device), version))
-        learned_version = Mailbox(version)
         metrics: Any = _NoMetrics()
-        self._limiter = RateLimiter(
-            replay_ratio=0.5, batch_steps=_BATCH * WINDOW.unroll, tolerance_updates=4.0
+        exchange = open_exchange(
+            RateLimiter(
+                replay_ratio=0.5, batch_steps=_BATCH * WINDOW.unroll, tolerance_updates=4.0
+            ),
+            FrozenParams(publish(state.params, device), int(state.updates)),
+            wake_acting=self.hub.wake,
+            clock=self.hub.clock,
+            # One thread does both: the channel must never be what acting waits for.
+            capacity=100_000,
         )
-        # One thread does both: the channel must never be what acting waits for.
-        pages: Channel[FilledPages] = Channel(100_000)
         evaluation = EvaluationConfig(interval_seconds=0.01, episodes=3)
+        acting_state = programs.act.init(jax.random.fold_in(key, session))
         self._acting = Acting(
             hub=self.hub,
-            programs=programs.act,
-            state=programs.act.init(jax.random.fold_in(key, session)),
-            ladder=programs.ladder,
-            params=params,
-            learned_version=learned_version,
+            actor=Actor(programs.act, programs.shapes, acting_state),
+            exchange=exchange,
             evaluator=Evaluator(evaluation, world.timeline.now),
-            limiter=self._limiter,
-            pages=pages,
             metrics=metrics,
-            page_steps=PAGE_STEPS,
-            frames_per_step=1,
             poll_seconds=0.0,
         )
         self._learning = Learning(
-            hub=self.hub,
             programs=programs.mapped,
             state=state,
-            replay=memory,
-            indices=[index],
-            page_steps=PAGE_STEPS,
-            min_sequences_per_shard=8,
-            params=params,
-            learned_version=learned_version,
-            limiter=self._limiter,
-            pages=pages,
+            replay=ShardedReplay(memory, [index], PAGE_STEPS, min_sequences=8),
+            exchange=exchange,
             metrics=metrics,
             acting_device=device,
             publish_every_updates=1,
@@ -183,7 +173,7 @@ class ProgramLearner:
         """Never called: `begin` leaves nothing to do."""
 
     def learn(self) -> None:
-        """Takes in pages, and learns if an update is owed."""
+        """Inserts pages, and learns if an update is owed."""
         self._learning.run_once()
 
     def save(self) -> Snapshot:
@@ -205,7 +195,7 @@ class ProgramLearner:
 
     def check(self) -> list[str]:
         """Every page that is held, and every sequence as sampling gives it."""
-        self._learning.take_in()
+        self._learning.insert_pages()
         (index,), replay = (snapshot := self.save()).indices, snapshot.replay
         assert isinstance(replay, ReplayState)
         memory: ReplayState = jax.tree.map(lambda leaf: leaf[0], replay)

@@ -211,7 +211,7 @@ class LearnerRun:
         self._settle()
         assert session.residues(at_rest=True) == []
         session.raise_failure()
-        session.learning.settle()
+        session.learning.finish_update()
         snapshot = session.learning.final_snapshot(with_replay=True)
         shards = [
             jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)

@@ -129,7 +129,7 @@ class System:
         if not has_stopped:
             raise RuntimeError("a thread of the learner did not stop")
         # Waits for the update in flight, which would compete with what is measured next.
-        learning.settle()
+        learning.finish_update()
 
     def _await_update(self) -> None:
         before = self.parts.learning.updates

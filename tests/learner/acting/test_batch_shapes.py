@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from learner.acting.batch_shapes import BatchLadder, ladder
+from learner.acting.batch_shapes import BatchShapes, ladder
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
@@ -13,8 +13,8 @@ SPEC = EnvSpec(
 )
 
 
-def _ladder(num_training: int = 8, num_evaluation: int = 3) -> BatchLadder:
-    return BatchLadder(SPEC, num_training=num_training, num_evaluation=num_evaluation)
+def _shapes(num_training: int = 8, num_evaluation: int = 3) -> BatchShapes:
+    return BatchShapes(SPEC, num_training=num_training, num_evaluation=num_evaluation)
 
 
 def _pending(slots: list[int]) -> Pending:
@@ -42,6 +42,10 @@ def _batch(*groups: list[int]) -> Batch:
     return Batch(pending, slots, slots.astype(np.int64), slots % 4, False, 0.0, 0, rows)
 
 
+def _stage(shapes: BatchShapes, batch: Batch) -> tuple[np.ndarray, np.ndarray, TimeStep]:
+    return shapes.stage(batch, batch.slots)
+
+
 @pytest.mark.parametrize(
     ("largest", "factor", "rungs", "expected"),
     [
@@ -62,20 +66,20 @@ def test_the_ladder_ends_with_the_largest_batch(
     ("training", "evaluation"), [(8, 3), (3, 8), (32, 20), (1, 0), (0, 4), (7, 7)]
 )
 def test_every_batch_that_can_come_fits(training: int, evaluation: int) -> None:
-    sizes = _ladder(training, evaluation)
-    assert sizes.padding_slot == training + evaluation
-    assert sizes.act_rows[-1] == max(training, evaluation)
-    assert {training, evaluation} - {0} <= set(sizes.act_rows)  # full batches are not padded
-    assert sizes.page_rows[-1] == max(training, 1)
+    shapes = _shapes(training, evaluation)
+    assert shapes.padding_slot == training + evaluation
+    assert shapes.act_rows[-1] == max(training, evaluation)
+    assert {training, evaluation} - {0} <= set(shapes.act_rows)  # full batches are not padded
+    assert shapes.page_rows[-1] == max(training, 1)
 
 
 def test_one_rung_is_one_shape() -> None:
-    sizes = BatchLadder(SPEC, num_training=8, num_evaluation=0, rungs=1)
-    assert sizes.act_rows == sizes.page_rows == (8,)
+    shapes = BatchShapes(SPEC, num_training=8, num_evaluation=0, rungs=1)
+    assert shapes.act_rows == shapes.page_rows == (8,)
 
 
 def test_groups_are_laid_one_after_another_and_the_rest_is_padding() -> None:
-    slots, positions, timestep = _ladder().stage(_batch([5, 6], [2]))
+    slots, positions, timestep = _stage(_shapes(), _batch([5, 6], [2]))
     assert slots.tolist() == [5, 6, 2] + [11] * (len(slots) - 3)
     assert positions.tolist() == [1, 2, 2] + [0] * (len(slots) - 3)
     rest = [0] * (len(slots) - 3)
@@ -90,39 +94,39 @@ def test_rows_of_a_group_need_not_lie_together() -> None:
     slots = np.arange(4, dtype=np.int32)
     rows = [item.group.slots for item in pending]
     batch = Batch(pending, slots, slots.astype(np.int64), slots, False, 0.0, 0, rows)
-    staged, _, timestep = _ladder(4, 0).stage(batch)
+    staged, _, timestep = _stage(_shapes(4, 0), batch)
     assert staged.tolist() == timestep.reward.tolist() == [0, 1, 2, 3]
     assert timestep.observation["image"][:, 1, 1].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(1, 2), (2, 2), (3, 3), (4, 4), (5, 8), (8, 8)])
 def test_a_batch_takes_the_next_larger_shape(rows: int, expected: int) -> None:
-    sizes = _ladder()
-    assert sizes.act_rows == (2, 3, 4, 8)
-    slots, positions, timestep = sizes.stage(_batch(list(range(rows))))
+    shapes = _shapes()
+    assert shapes.act_rows == (2, 3, 4, 8)
+    slots, positions, timestep = _stage(shapes, _batch(list(range(rows))))
     assert len(slots) == len(positions) == len(timestep.reward) == expected
 
 
 def test_staged_arrays_have_the_dtypes_of_the_device() -> None:
-    slots, positions, timestep = _ladder().stage(_batch([0]))
+    slots, positions, timestep = _stage(_shapes(), _batch([0]))
     assert slots.dtype == positions.dtype == np.int32
     assert timestep.observation["image"].dtype == np.uint8
     assert timestep.observation["more"][0].dtype == np.float32  # float64 is float32 there
-    padding = _ladder().padding_batch(2)
+    padding = _shapes().padding_batch(2)
     assert [leaf.dtype for leaf in padding[2][:3]] == [leaf.dtype for leaf in timestep[:3]]
 
 
 def test_every_call_stages_into_new_arrays() -> None:
-    sizes = _ladder()
-    first, second = (sizes.stage(_batch([slot])) for slot in (1, 2))
+    shapes = _shapes()
+    first, second = (_stage(shapes, _batch([slot])) for slot in (1, 2))
     assert first[0].tolist()[0] == 1
     assert first[2].reward[0] == 1
     assert not np.shares_memory(first[2].reward, second[2].reward)
 
 
 def test_slots_of_full_pages_are_padded_with_slot_0() -> None:
-    sizes = _ladder()
-    assert sizes.page_rows == (1, 2, 8)
-    assert sizes.pad_page_slots(np.array([7, 3, 5])).tolist() == [7, 3, 5, 0, 0, 0, 0, 0]
-    assert sizes.pad_page_slots(np.array([6])).tolist() == [6]
-    assert sizes.pad_page_slots(np.array([6])).dtype == np.int32
+    shapes = _shapes()
+    assert shapes.page_rows == (1, 2, 8)
+    assert shapes.pad_page_slots(np.array([7, 3, 5])).tolist() == [7, 3, 5, 0, 0, 0, 0, 0]
+    assert shapes.pad_page_slots(np.array([6])).tolist() == [6]
+    assert shapes.pad_page_slots(np.array([6])).dtype == np.int32

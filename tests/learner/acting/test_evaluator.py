@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from learner.acting.episodes import Episode
-from learner.acting.evaluator import Evaluator, FrozenParams, Round, Score
+from learner.acting.evaluator import Evaluator, Round, Score
+from learner.threads.exchange import FrozenParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
 

@@ -17,15 +17,16 @@ import optax
 import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.batch_shapes import BatchLadder
-from learner.acting.evaluator import Evaluator, FrozenParams
-from learner.acting.loop import Acting, FilledPages
+from learner.acting.actor import Actor
+from learner.acting.batch_shapes import BatchShapes
+from learner.acting.evaluator import Evaluator
+from learner.acting.loop import Acting
 from learner.reporting.metrics import Metrics
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
-from learner.threads.channel import Channel, Mailbox
+from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
@@ -68,12 +69,11 @@ class World(NamedTuple):
     acting: Acting
     hub: Hub
     stream: Connection
-    params: Mailbox[FrozenParams]
-    pages: Channel[FilledPages]
+    exchange: Exchange
 
     def learn(self, number: int) -> None:
         """Parameters and version become `number`."""
-        self.params.put(FrozenParams(jnp.int32(number), number))
+        self.exchange.params.put(FrozenParams(jnp.int32(number), number))
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
@@ -125,7 +125,9 @@ def _sealing(programs: ActPrograms) -> ActPrograms:
     def take_pages(state: Any, slots: Array) -> Any:
         return Sealed(programs.take_pages(state.value, slots))
 
-    return ActPrograms(lambda key: Sealed(programs.init(key)), act, take_pages)  # type: ignore[arg-type, return-value]
+    return programs._replace(
+        init=lambda key: Sealed(programs.init(key)), act=act, take_pages=take_pages
+    )
 
 
 @pytest.fixture
@@ -140,21 +142,18 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     slots = SlotTable(training=2, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.0)
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
-    params = Mailbox(FrozenParams(jnp.int32(1), 1))
-    pages: Channel[FilledPages] = Channel(8)
+    exchange = open_exchange(
+        RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0),
+        FrozenParams(jnp.int32(1), 1),
+        wake_acting=hub.wake,
+    )
+    shapes = BatchShapes(SPEC, num_training=2, num_evaluation=1)
     acting = Acting(
         hub=hub,
-        programs=programs,
-        state=programs.init(jax.random.PRNGKey(0)),
-        ladder=BatchLadder(SPEC, num_training=2, num_evaluation=1),
-        params=params,
-        learned_version=Mailbox(90),
+        actor=Actor(programs, shapes, programs.init(jax.random.PRNGKey(0))),
+        exchange=exchange,
         evaluator=Evaluator(EvaluationConfig(interval_seconds=0.0, episodes=2), 0.0),
-        limiter=RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0),
-        pages=pages,
         metrics=metrics,
-        page_steps=PAGE_STEPS,
-        frames_per_step=1,
         poll_seconds=0.0,
     )
     stream = Connection(hub, "peer", queue.SimpleQueue())
@@ -164,7 +163,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     while not stream.outbox.empty():
         stream.outbox.get()
     try:
-        yield World(acting, hub, stream, params, pages)
+        yield World(acting, hub, stream, exchange)
     finally:
         metrics.close()
 
@@ -195,10 +194,10 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world: World,
 ) -> None:
     world.play(0, FIRST, {0: 7, 1: 4})
-    assert world.pages.take_all(timeout=0.0) == []
+    assert world.exchange.pages.take_all(timeout=0.0) == []
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
-    (filled,) = world.pages.take_all(timeout=0.0)
+    (filled,) = world.exchange.pages.take_all(timeout=0.0)
     groups = world.hub.serving._live_leases[0].groups
     names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
     assert names.keys() == {*TRAINING, EVALUATION}
@@ -221,15 +220,15 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     groups = world.hub.serving._live_leases[0].groups
     world.stream.close()
     world.acting.run_once()
-    (filled,) = world.pages.take_all(timeout=0.0)
+    (filled,) = world.exchange.pages.take_all(timeout=0.0)
     assert filled.streams == ()
     assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)
 
 
 def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:
     with _world(_sealing(_programs()), tmp_path) as world:
-        world.params.put(FrozenParams(Sealed(jnp.int32(1)), 1))
+        world.exchange.params.put(FrozenParams(Sealed(jnp.int32(1)), 1))
         for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
             world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
-        filled = world.pages.take_all(timeout=0.0)
+        filled = world.exchange.pages.take_all(timeout=0.0)
         assert [sorted(pages.slots) for pages in filled] == [list(TRAINING)] * 2

@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from learner.bench import inference
-from learner.bench.inference import Actor, make_batch
+from learner.bench.inference import make_batch
 from learner.bench.measure.interleave import Pace
+from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.bare_forward import bare_forward
 from learner.bench.rigs.workloads import Subject
 
@@ -23,7 +24,7 @@ def test_there_is_a_row_for_each_batch_shape(tiny: Subject, pace: Pace) -> None:
 
 
 def test_acting_writes_what_it_saw_into_the_open_page(tiny: Subject) -> None:
-    actor = Actor(tiny, tiny.config.serving)
+    actor = BareActor(tiny, tiny.config.serving)
     actions = [actor.act(make_batch(tiny, 3)) for _ in range(2)]
     pages = actor.pages()
     for position, action in enumerate(actions):

@@ -1,16 +1,14 @@
-import time
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from learner.acting.evaluator import FrozenParams
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState
-from learner.learning.loop import Learning
+from learner.learning.loop import Learning, ShardedReplay
 from learner.learning.scalars import Scalars
-from learner.threads.channel import Channel, Mailbox
+from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
@@ -33,12 +31,8 @@ class Metrics:
 
 
 def _learning(
-    skips: list[float],
-    params: Mailbox[FrozenParams],
-    *,
-    is_ready: bool = True,
-    publish_every_updates: int = 1,
-) -> tuple[Learning, Metrics]:
+    skips: list[float], *, is_ready: bool = True, publish_every_updates: int = 1
+) -> tuple[Learning, Exchange, Metrics]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
@@ -50,89 +44,80 @@ def _learning(
     limiter = RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)
     limiter.set_ready(is_ready)
     limiter.acted(50)
-    metrics = Metrics()
-    fakes: dict[str, Any] = {
-        "hub": SimpleNamespace(wake=lambda: None, clock=time.monotonic),
-        "indices": [SimpleNamespace(num_sequences=9, num_inserted=0)],
-        "metrics": metrics,
-        "replay": (),
-    }
-    return Learning(
+    exchange = open_exchange(limiter, FrozenParams((), 7), wake_acting=lambda: None)
+    metrics: Any = Metrics()
+    indices: Any = [SimpleNamespace(num_sequences=9, num_inserted=0)]
+    memory: Any = ()
+    learning = Learning(
         programs=MappedPrograms(insert=lambda *_: None, learn=learn),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), jnp.zeros(2, jnp.uint32)),
-        page_steps=1,
-        min_sequences_per_shard=1,
-        params=params,
-        learned_version=Mailbox(7),
-        limiter=limiter,
-        pages=Channel(1),
+        replay=ShardedReplay(memory, indices, page_steps=1, min_sequences=1),
+        exchange=exchange,
+        metrics=metrics,
         acting_device=jax.local_devices()[0],
         publish_every_updates=publish_every_updates,
-        **fakes,
-    ), metrics
+    )
+    return learning, exchange, metrics
 
 
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
-    params = Mailbox(FrozenParams((), 7))
     skips = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
-    learning, metrics = _learning(skips, params)
+    learning, exchange, metrics = _learning(skips)
     looked_at: list[float] = []
     for _ in skips:
         learning.run_once()
         # What is under way is not published: acting would wait for it.
-        assert params.get().version < learning.updates
+        assert exchange.params.get().version < learning.updates
         assert metrics.observed == [("skipped_updates", skip) for skip in looked_at]
         looked_at = skips[: len(looked_at) + 1]
-    learning.settle()
+    learning.finish_update()
     assert int(learning._state.updates) == 7 + skips.count(0.0)
     assert learning.updates == int(learning._state.updates)
-    assert params.get().version == learning.updates
+    assert exchange.params.get().version == learning.updates
 
 
 def test_only_every_nth_update_that_counts_is_published() -> None:
-    params = Mailbox(FrozenParams((), 7))
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
-    learning, _ = _learning(skips, params, publish_every_updates=2)
-    published = [params.get()]
+    learning, exchange, _ = _learning(skips, publish_every_updates=2)
+    published = [exchange.params.get()]
     for _ in skips:
         assert learning.run_once()
-        learning.settle()
-        if params.get() is not published[-1]:
-            published.append(params.get())
+        learning.finish_update()
+        if exchange.params.get() is not published[-1]:
+            published.append(exchange.params.get())
     assert learning.updates == 11
     assert [each.version for each in published] == [7, 8, 10]
 
 
-def test_once_settled_all_counts_are_the_devices() -> None:
-    params = Mailbox(FrozenParams((), 7))
+def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
     skips = [0.0, 1.0, 1.0, 0.0]
-    learning, metrics = _learning(skips, params)
+    learning, exchange, metrics = _learning(skips)
     for number in range(len(skips)):
         assert learning.run_once()
-        learning.settle()
+        learning.finish_update()
         updates = int(learning._state.updates)
-        assert learning.updates == params.get().version == updates
-        assert learning._learned_version.get() == updates
+        assert learning.updates == exchange.params.get().version == updates
+        assert exchange.learned_version.get() == updates
         assert metrics.observed == [("skipped_updates", skip) for skip in skips[: number + 1]]
-    learning.settle()
+    learning.finish_update()
     assert len(metrics.observed) == len(skips)
 
 
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
-    learning, _ = _learning([], Mailbox(FrozenParams((), 7)), is_ready=False)
+    learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)
     assert learning._limiter.owed_steps == 30
 
 
 def test_every_update_counts_against_what_is_owed() -> None:
-    learning, _ = _learning([0.0, 1.0, 0.0], Mailbox(FrozenParams((), 7)))
+    learning, *_ = _learning([0.0, 1.0, 0.0])
     for trained_steps in (1, 2, 3):
         assert learning.run_once()
         assert learning._limiter.state().trained_steps == trained_steps
 
 
 def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
-    learning, _ = _learning([], Mailbox(FrozenParams((), 7)))
+    learning, *_ = _learning([])
     window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
     learning._indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
     plan = learning._plan([100, 101, 102], [0, 1, 2], rows=4)
@@ -142,7 +127,7 @@ def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
 
 
 def test_missing_steps_are_those_of_the_shards_that_hold_too_few_sequences() -> None:
-    learning, _ = _learning([], Mailbox(FrozenParams((), 7)))
+    learning, *_ = _learning([])
     learning._min_sequences, learning._page_steps = 5, 4
     indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 4)]
     learning._indices = indices

@@ -11,7 +11,9 @@ import optax
 import pytest
 
 from learner.acting.act_step import ActingState
+from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState
+from learner.learning.snapshot import Snapshot
 from learner.saving.saver import (
     Saver,
     restore_acting,
@@ -22,7 +24,6 @@ from learner.saving.saver import (
 )
 from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
-from learner.threads.snapshot_requests import ActingSnapshot, Snapshot
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig

@@ -11,9 +11,10 @@ import pytest
 
 from learner.acting.act_step import example_page
 from learner.learning.learn_step import LearnerState
-from learner.learning.loop import Snapshot
+from learner.learning.loop import ShardedReplay
+from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
-from learner.session.components import _act_programs, _Memory, _memory, _replay
+from learner.session.components import _act_programs, _replay, _sharded_replay
 from learner.session.geometry import plan_geometry
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
@@ -44,22 +45,22 @@ CONFIG = Config(
 )
 
 
-def _build(config: Config, checkpoint: Checkpoint | None) -> _Memory:
+def _build(config: Config, checkpoint: Checkpoint | None) -> ShardedReplay:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     page = example_page(agent, SPEC, geometry.page_steps)
     replay = _replay(config, geometry, agent)
-    return _memory(config, geometry, replay, page, checkpoint)
+    return _sharded_replay(config, geometry, replay, page, checkpoint)
 
 
 def _saved(directory: Path) -> Checkpoint:
-    memory = _build(CONFIG, None)
+    shards = _build(CONFIG, None)
     for stream in (7, 7, 8):
-        memory.indices[0].plan([stream])
+        shards.indices[0].plan([stream])
     state: Any = LearnerState((), (), (), np.int32(3), np.zeros(2, np.uint32))
-    replay = jax.tree.map(np.asarray, memory.replay)
+    replay = jax.tree.map(np.asarray, shards.memory)
     saver = Saver(directory, keep=2)
     saver.start(
-        Snapshot(state, [index.state() for index in memory.indices], replay),
+        Snapshot(state, [index.state() for index in shards.indices], replay),
         {"config": to_json(CONFIG)},
     )
     saver.wait()

@@ -37,8 +37,8 @@ class Learning:
     def compile_update(self) -> None:
         self._compile("update")
 
-    def keep_up(self) -> None:
-        self.calls.append("keep up")
+    def run_without_update(self) -> None:
+        self.calls.append("run without update")
 
     def run_once(self) -> None:
         self.calls.append("run")
@@ -83,10 +83,10 @@ def test_learning_does_what_is_compiled() -> None:
     free = _begin(learning)
     assert not _until(free, learning, "answer")
     learning.released["insertion"].set()
-    assert _until(free, learning, "keep up") <= {"answer"}
+    assert _until(free, learning, "run without update") <= {"answer"}
     assert free.is_compiling
     learning.released["update"].set()
-    assert _until(free, learning, "run") <= {"keep up"}
+    assert _until(free, learning, "run") <= {"run without update"}
     assert not free.is_compiling
     learning.calls.clear()
     free.learn_once()
@@ -135,7 +135,7 @@ def test_what_nobody_will_need_is_not_compiled() -> None:
     free = _begin(stopped)
     free.cancel()
     stopped.released["insertion"].set()
-    assert _until(free, stopped, "keep up") <= {"answer"}
+    assert _until(free, stopped, "run without update") <= {"answer"}
     free.learn_once()  # a cancelled compilation is no failure
     assert not free.is_compiling
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from learner.learning.snapshot import Snapshot
 from learner.session.lock_step import LockStep
 from learner.threads.rate_limiter import RateLimiterState
-from learner.threads.snapshot_requests import Snapshot
 
 STEPS = 4  # of a batch
 
@@ -45,8 +45,8 @@ class Learning:
         self.acting.due -= 1
         return True
 
-    def settle(self) -> None:
-        self.calls.append("settle")
+    def finish_update(self) -> None:
+        self.calls.append("finish")
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         self.calls.append(f"snapshot {with_replay}")
@@ -77,7 +77,7 @@ def test_a_round_learns_all_that_its_batch_has_come_to_owe() -> None:
     run = Run([0, 2, 1])
     for _ in range(2):
         run.lock_step.run_once()
-    update = ["learn", "settle"]
+    update = ["learn", "finish"]
     assert run.calls == ["act", "record 4 actions", "act", "record 8 actions", *update, *update]
 
 
@@ -85,7 +85,7 @@ def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
     run = Run([1])
     answer = run.lock_step.snapshots.request(with_replay=True)
     run.lock_step.run_once()
-    assert run.calls == ["act", "record 4 actions", "learn", "settle", "sync", "snapshot True"]
+    assert run.calls == ["act", "record 4 actions", "learn", "finish", "sync", "snapshot True"]
     (snapshot,) = answer.take_all(timeout=0.0)
     assert snapshot.acting == (STEPS,)
     assert snapshot.meta == {

@@ -11,13 +11,13 @@ import jax.monitoring
 import numpy as np
 import pytest
 
-from learner.acting.loop import FilledPages
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
+from learner.threads.exchange import FilledPages
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig
@@ -96,7 +96,7 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(session: Session) ->
     session.raise_failure()
 
 
-def test_what_hangs_is_told_once_all_is_compiled(
+def test_what_hangs_is_reported_once_all_is_compiled(
     session: Session, compiling: threading.Event
 ) -> None:
     session.start()
@@ -130,11 +130,11 @@ def test_what_is_compiled_ahead_is_what_runs(session: Session, compiled: list[st
     slots = range(SLOTS)
     for _ in range(3):
         filled = FilledPages(jax.device_put(pages, jax.local_devices()[0]), slots, slots, ())
-        assert parts.pages.put(filled, timeout=0.0)
+        assert parts.exchange.pages.put(filled, timeout=0.0)
     compiled.clear()
-    assert learning.keep_up()
-    parts.limiter.acted(SLOTS * 4)
+    assert learning.run_without_update()
+    parts.exchange.limiter.acted(SLOTS * 4)
     assert learning.run_once()
-    learning.settle()
+    learning.finish_update()
     assert compiled == []
     assert learning.updates == 1

@@ -3,21 +3,17 @@
 from tests.mutation.mutant import Mutant
 
 _ACT_STEP = "learner/acting/act_step.py"
-_LADDER = "learner/acting/batch_shapes.py"
+_BATCH_SHAPES = "learner/acting/batch_shapes.py"
 _LIMITER = "learner/threads/rate_limiter.py"
 _EVALUATION = "learner/acting/evaluator.py"
 
-_STORED_CARRY = """                lambda table, row: table.at[first_rows].set(row, mode="drop"),
-                state.pages.carry,
-                carry,
-"""
 
 MUTANTS = (
     Mutant(
         "carry_stored_after_the_step",
         _ACT_STEP,
-        _STORED_CARRY,
-        _STORED_CARRY.replace("                carry,\n", "                output.carry,\n"),
+        "Page(step, carry), slots",
+        "Page(step, output.carry), slots",
         "A page keeps the carry from after its first step.",
         "the carry is taken before the step and its reset (DESIGN 4, 9.3)",
     ),
@@ -110,8 +106,16 @@ MUTANTS = (
         "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
+        "slots_of_another_actor",
+        "learner/acting/actor.py",
+        "self._shapes.stage(batch, self._own[batch.slots])",
+        "self._shapes.stage(batch, batch.slots)",
+        "An actor of some slots only takes the carries and pages of others.",
+        "no row is swapped (DESIGN 9.2)",
+    ),
+    Mutant(
         "groups_staged_in_reverse",
-        _LADDER,
+        _BATCH_SHAPES,
         "for item, where in zip(batch.pending, batch.rows, strict=True)",
         "for item, where in zip(batch.pending, batch.rows[::-1], strict=True)",
         "A batch gives the steps of one group to the slots of another.",
@@ -119,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "padding_on_a_real_slot",
-        _LADDER,
+        _BATCH_SHAPES,
         "self.padding_slot = num_training + num_evaluation\n",
         "self.padding_slot = num_training + num_evaluation - 1\n",
         "Padding rows act on the last slot.",

@@ -6,6 +6,7 @@ _SERVING = "learner/serving/core.py"
 _SLOTS = "learner/serving/leases.py"
 _HUB = "learner/serving/hub.py"
 _ACTING = "learner/acting/loop.py"
+_ACTOR = "learner/acting/actor.py"
 
 MUTANTS = (
     Mutant(
@@ -161,9 +162,9 @@ MUTANTS = (
     ),
     Mutant(
         "actions_swapped_in_batch",
-        _ACTING,
-        "actions = np.asarray(action)[: len(batch.slots)]",
-        "actions = np.asarray(action)[: len(batch.slots)][::-1]",
+        _ACTOR,
+        "np.asarray(action)[:num_rows],",
+        "np.asarray(action)[:num_rows][::-1],",
         "Env servers get each other's actions.",
         "no row is swapped (DESIGN 9.2)",
     ),
@@ -178,32 +179,33 @@ MUTANTS = (
     Mutant(
         "page_taken_early",
         _ACTING,
-        "full = np.flatnonzero(batch.positions == self._page_steps - 1)",
-        "full = np.flatnonzero(batch.positions == self._page_steps - 2)",
+        "full = np.flatnonzero(batch.positions == self._actor.page_steps - 1)",
+        "full = np.flatnonzero(batch.positions == self._actor.page_steps - 2)",
         "A page is inserted before its last row is written.",
         "a sequence is consecutive steps of one stream (DESIGN 6, 9.2)",
     ),
     Mutant(
         "version_of_the_learner_stored",
         _ACTING,
-        "            np.int32(frozen.version),\n",
-        "            np.int32(self._learned_version.get()),\n",
+        "acted = self._actor.act(batch, frozen)",
+        "newest = self._exchange.learned_version.get()\n"
+        "        acted = self._actor.act(batch, frozen._replace(version=newest))",
         "Rows carry the learner's version instead of the one that acted.",
         "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
         "first_rows_counted_as_steps",
         _ACTING,
-        "steps = int(np.count_nonzero(step_type != StepType.FIRST.value))",
-        "steps = len(step_type)",
+        "steps = int(np.count_nonzero(acted.step_type != StepType.FIRST.value))",
+        "steps = len(acted.step_type)",
         "LAST to FIRST counts as an environment step.",
         "LAST to FIRST rows are not steps (DESIGN 7)",
     ),
     Mutant(
         "evaluation_not_frozen",
         _ACTING,
-        "frozen = self._evaluator.frozen if batch.evaluation else self._params.get()",
-        "frozen = self._params.get()",
+        "frozen = self._evaluator.frozen if batch.evaluation else self._exchange.params.get()",
+        "frozen = self._exchange.params.get()",
         "Evaluation acts with parameters that change meanwhile.",
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),

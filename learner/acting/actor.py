@@ -1,0 +1,115 @@
+"""An actor: the inference programs of one device, with the slots that it acts for."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from learner.acting.act_step import ActingState, ActPrograms
+from learner.acting.batch_shapes import BatchShapes
+from learner.serving.core import Batch
+from learner.threads.exchange import FrozenParams
+from seedrl.types import Page
+
+
+class Acted(NamedTuple):
+    """A batch that was acted on, on the host.
+
+    Attributes:
+      batch: the batch.
+      actions: `[B] int32`, one for each of its rows.
+      step_type, reward: `[B] uint8` and `[B] float32`, of the steps that were acted on.
+      fill: B as a share of the rows of the program that ran; the others were padding.
+    """
+
+    batch: Batch
+    actions: np.ndarray
+    step_type: np.ndarray
+    reward: np.ndarray
+    fill: float
+
+
+class Actor:
+    """Acts on batches of any size, by programs for a few. Used by one thread, which owns it.
+
+    Its programs number its slots from 0, training slots first; batches number those of all actors.
+
+    Attributes:
+      num_slots: S.
+      page_steps: K.
+      page_rows: numbers of pages that `take_pages` may return.
+    """
+
+    def __init__(
+        self,
+        programs: ActPrograms,
+        shapes: BatchShapes,
+        state: ActingState,
+        slots: np.ndarray | None = None,
+    ):
+        """Takes `state` over: the programs consume it.
+
+        Args:
+          slots: `[S] int32`, the slots that it acts for, in the order of its own numbers; by
+            default slot 0 and those that follow.
+        """
+        self._programs = programs
+        self._shapes = shapes
+        self._state = state
+        slots = np.arange(shapes.padding_slot, dtype=np.int32) if slots is None else slots
+        self._own = np.full(int(slots.max(initial=-1)) + 1, shapes.padding_slot, np.int32)
+        self._own[slots] = np.arange(len(slots))
+        self.num_slots = shapes.padding_slot
+        self.page_steps = programs.page_steps
+        self.page_rows = shapes.page_rows
+
+    def warm_up(self, frozen: FrozenParams) -> None:
+        """Compiles every batch shape, by acting on padding only."""
+        for rows in self._shapes.act_rows:
+            self._state, action = self._programs.act(
+                self._state,
+                frozen.params,
+                np.int32(frozen.version),
+                np.uint32(0),
+                *self._shapes.padding_batch(rows),
+            )
+            jax.block_until_ready(action)
+        for rows in self.page_rows:
+            jax.block_until_ready(self._programs.take_pages(self._state, np.zeros(rows, np.int32)))
+
+    def act(self, batch: Batch, frozen: FrozenParams) -> Acted:
+        """Acts on a batch of its slots and waits for the actions."""
+        slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
+        self._state, action = self._programs.act(
+            self._state,
+            frozen.params,
+            np.int32(frozen.version),
+            np.uint32(batch.number % 2**32),
+            slots,
+            positions,
+            timestep,
+        )
+        num_rows = len(batch.slots)
+        return Acted(
+            batch,
+            np.asarray(action)[:num_rows],
+            timestep.step_type[:num_rows],
+            timestep.reward[:num_rows],
+            fill=num_rows / len(slots),
+        )
+
+    def take_pages(self, slots: np.ndarray) -> Page:
+        """Copies of the pages of `slots`, on the device: `[I, ...]`; the last may be padding."""
+        own = self._shapes.pad_page_slots(self._own[slots])
+        return self._programs.take_pages(self._state, own)
+
+    def state(self) -> ActingState:
+        """A copy on the host."""
+        copy: ActingState = jax.tree.map(np.array, self._state)
+        return copy
+
+    def restore(self, state: ActingState) -> None:
+        """Continues from a copy that `state` gave."""
+        self._state = jax.tree.map(
+            lambda new, old: jax.device_put(new, old.sharding), state, self._state
+        )

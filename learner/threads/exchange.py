@@ -1,0 +1,72 @@
+"""Everything that crosses between the acting and the learning thread."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from learner.threads.channel import Channel, Mailbox
+from learner.threads.rate_limiter import RateLimiter
+from seedrl.types import Page, Tree
+
+# Pages that are on their way: enough that acting never waits for an update of ordinary length.
+_CAPACITY = 64
+
+
+class FilledPages(NamedTuple):
+    """Pages on their way to replay.
+
+    Attributes:
+      pages: leaves `[I, ...]` on the acting device; rows beyond `len(streams)` are padding.
+      streams: the stream of each page, in order.
+      slots: the slot of each page.
+      ended: streams that were cut; nothing more arrives from them.
+    """
+
+    pages: Page | tuple[()]
+    streams: Sequence[int]
+    slots: Sequence[int]
+    ended: Sequence[int]
+
+
+class FrozenParams(NamedTuple):
+    """Parameters on the acting device with the number of updates behind them."""
+
+    params: Tree
+    version: int
+
+
+class Exchange(NamedTuple):
+    """What acting and learning share, and all that they know of each other.
+
+    Attributes:
+      limiter: holds the replay ratio between the two.
+      pages: from acting to learning, in order: full pages, and streams that have ended.
+      params: from learning to acting: the newest parameters.
+      learned_version: from learning to acting: the number of updates taken, published or not.
+      wake_acting: makes acting look again at what the limiter allows.
+      clock: seconds, monotonic, for both.
+    """
+
+    limiter: RateLimiter
+    pages: Channel[FilledPages]
+    params: Mailbox[FrozenParams]
+    learned_version: Mailbox[int]
+    wake_acting: Callable[[], None]
+    clock: Callable[[], float] = time.monotonic
+
+
+def open_exchange(
+    limiter: RateLimiter,
+    first: FrozenParams,
+    *,
+    wake_acting: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+    capacity: int = _CAPACITY,
+) -> Exchange:
+    """An exchange without pages, in which `first` is the newest version.
+
+    `capacity`: how many items acting may send before learning takes them; then it waits.
+    """
+    return Exchange(
+        limiter, Channel(capacity), Mailbox(first), Mailbox(first.version), wake_acting, clock
+    )

@@ -1,0 +1,122 @@
+"""An actor pads batches, cuts the padding off again, and knows its slots by numbers of its own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from learner.acting.act_step import build_act_programs, example_page
+from learner.acting.actor import Actor
+from learner.acting.batch_shapes import BatchShapes
+from learner.serving.batcher import Pending
+from learner.serving.core import Batch
+from learner.serving.leases import Group, Lease
+from learner.threads.exchange import FrozenParams
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.window import WindowSpec
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Array, StepType, TimeStep, Tree
+from tests.compilations import compilations
+
+SPEC = EnvSpec(ArraySpec((), "int32"), num_actions=1000)
+PAGE_STEPS = 2
+EXPLORATION = np.array([0.1, 0.2, 0.3, 0.9], np.float32)
+FROZEN = FrozenParams(jnp.int32(100), 5)
+
+
+def _act(params: Tree, carry: Tree, step: TimeStep, epsilon: Array, key: Array) -> ActOutput:
+    """Answers how many steps its slot has had, which slot it is by its epsilon, and what it saw."""
+    count = carry + 1
+    tenths = jnp.round(10 * epsilon).astype(jnp.int32)
+    return ActOutput(params * count + 10 * tenths + step.observation, count, ())
+
+
+AGENT = Agent(
+    window=WindowSpec(0, 1, 1, 2),
+    init=lambda key: jnp.int32(0),
+    initial_carry=lambda size: jnp.zeros(size, jnp.int32),
+    act=_act,
+    exploration=lambda size: np.zeros(size),
+    evaluation_exploration=0.0,
+    init_target=lambda params: (),
+    update_target=lambda params, target, updates: (),
+    loss=lambda *_: None,  # type: ignore[arg-type, return-value]
+    initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
+    optimizer=optax.sgd(0.1),
+)
+
+
+def _actor(slots: list[int] | None) -> Actor:
+    """An actor of three training slots and one for evaluation, which are called `slots`."""
+    programs = build_act_programs(
+        AGENT,
+        example_page(AGENT, SPEC, PAGE_STEPS),
+        num_training=3,
+        num_slots=4,
+        exploration=EXPLORATION,
+    )
+    shapes = BatchShapes(SPEC, num_training=3, num_evaluation=1)
+    state = programs.init(jax.random.PRNGKey(0))
+    return Actor(programs, shapes, state, None if slots is None else np.array(slots, np.int32))
+
+
+def _batch(slots: list[int], position: int = 0) -> Batch:
+    """A batch of one message, which observes 0, 1, ..."""
+    rows = len(slots)
+    numbers = np.array(slots, np.int32)
+    group = Group(Lease(1, 1, "peer", 0), 0, numbers, numbers.astype(np.int64), False, b"")
+    timestep = TimeStep(
+        np.full(rows, StepType.MID, np.uint8),
+        np.arange(rows, dtype=np.float32) / 2,
+        np.ones(rows, np.float32),
+        np.arange(rows, dtype=np.int32),
+    )
+    positions = np.full(rows, position, np.int32)
+    pending = [Pending(group, 0, timestep, 0.0)]
+    return Batch(pending, numbers, group.streams, positions, False, 0.0, 0, [slice(0, rows)])
+
+
+def test_each_row_is_answered_and_padding_is_cut_off() -> None:
+    actor = _actor(None)
+    acted = actor.act(_batch([2, 0]), FROZEN)
+    # Slot 2 explores at 0.3 and sees 0, slot 0 at 0.1 and sees 1; both for the first time.
+    assert acted.actions.tolist() == [100 + 30 + 0, 100 + 10 + 1]
+    assert acted.reward.tolist() == [0.0, 0.5]
+    assert acted.step_type.tolist() == [StepType.MID] * 2
+    assert acted.fill == 2 / 2
+    assert actor.act(_batch([2]), FROZEN).actions.tolist() == [200 + 30 + 0]
+    assert actor.act(_batch([0, 1, 2]), FROZEN).fill == 1.0
+
+
+@pytest.mark.parametrize("slots", [[0, 1, 2, 3], [8, 4, 6, 10]])
+def test_an_actor_of_any_slots_acts_as_that_of_the_first_ones(slots: list[int]) -> None:
+    actor = _actor(slots)
+    for position in range(PAGE_STEPS):
+        acted = actor.act(_batch([slots[1], slots[2], slots[3]], position), FROZEN)
+        count = 100 * (position + 1)
+        assert acted.actions.tolist() == [count + 20 + 0, count + 30 + 1, count + 90 + 2]
+    pages = actor.take_pages(np.array([slots[2], slots[1]]))
+    np.testing.assert_array_equal(pages.steps.action[:2], [[131, 231], [120, 220]])
+    np.testing.assert_array_equal(pages.steps.version[:2], 5)
+    np.testing.assert_array_equal(pages.carry[:2], [0, 0])
+
+
+def test_a_restored_actor_continues_where_the_copy_was_taken() -> None:
+    actor = _actor(None)
+    actor.act(_batch([0, 1]), FROZEN)
+    copy = actor.state()
+    expected = actor.act(_batch([0, 1], 1), FROZEN).actions.tolist()
+    other = _actor(None)
+    other.restore(copy)
+    assert other.act(_batch([0, 1], 1), FROZEN).actions.tolist() == expected
+
+
+def test_after_warming_up_nothing_is_compiled() -> None:
+    actor = _actor(None)
+    actor.warm_up(FROZEN)
+    with compilations() as names:
+        for rows in ([0], [0, 1], [2, 1, 0], [3]):
+            actor.act(_batch(rows), FROZEN)
+            actor.take_pages(np.array(rows[:1]))
+    assert names == []

@@ -1,1 +1,21 @@
-"""Learner: everything with a thread, a device or a clock."""
+"""Binary 2: whatever has a thread, a device or a clock.
+
+An observation passes these packages in order:
+
+    serving     hops 3-4: bytes from env servers to batches that are due, actions to bytes
+    acting      hop 5: batches to actions, and to full pages of experience
+    threads     what crosses from the acting to the learning thread, and how threads live
+    learning    hops 6-8: pages into replay, replay to updates, updates to published parameters
+
+and the others stand around them:
+
+    saving      what outlives the process: checkpoints, the run folder, recordings
+    reporting   what a run says of itself: metrics, progress, the learning curve
+    launch      processes on this machine; knows nothing of learning
+    session     a run from start to end: the only package that wires the ones above
+    bench       what `seedrl bench` measures
+    cli         one file per command
+
+Imports go one way: cli, bench, session, saving, acting, then serving or learning, then threads,
+reporting or launch. The import linter holds that (pyproject.toml).
+"""

@@ -5,7 +5,6 @@ keep N messages in flight and do nothing with the answers.
 """
 
 import queue
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-
-from learner.cli.arguments import parse_flags
+import tyro
 
 _SERVICE, _METHOD = "seedrl.bench.Echo", "Connect"
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -74,7 +72,7 @@ class EchoOptions:
 
 def main() -> None:
     """Sends until it is killed or the server goes away."""
-    options = parse_flags(EchoOptions, sys.argv[1:], prog="echo")
+    options = tyro.cli(EchoOptions)
     outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     message = bytes(options.message_bytes)
     for _ in range(options.in_flight):

@@ -1,7 +1,7 @@
 """Learning as one program per device: sample, loss, gradient, update and priority write-back."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from learner.learning.scalars import Scalars
-from seedrl.agents.agent import Agent
+from seedrl.agents.agent import Agent, LossOutput
 from seedrl.replay.replay import InsertPlan, Replay, ReplayState
 from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.types import Array, Page, Tree
@@ -40,7 +40,8 @@ class LearnPrograms(NamedTuple):
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan [I]) -> replay`.
       learn: `(state, replay, is_enabled) -> (state, replay, metrics)`. An update that is not finite
-        is skipped: only the key moves on. With `is_enabled` False nothing changes: that compiles
+        is skipped: the key moves on, and the sequences of its batch are drawn last from then on.
+        With `is_enabled` False nothing changes: that compiles
         and warms up the program without learning from it.
     """
 
@@ -83,13 +84,11 @@ def build_learn_programs(
         new_state = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new_state, state)
         # With the key of a skipped update the same batch would be drawn again, for ever.
         new_state = new_state._replace(key=jnp.where(is_enabled, next_key, state.key))
-        new_memory = memory
-        for priorities in jax.tree.leaves(output.priorities):  # one array, or none
-            written = jnp.where(is_applied, priorities, jnp.nan)
-            new_memory = replay.update_priorities(memory, sample.index, written)
+        written = _written_priorities(output, weights, is_applied, is_enabled)
+        new_memory = replay.update_priorities(memory, sample.index, written)
         metrics = Scalars.of(
             {
-                **jax.lax.pmean(dict(output.metrics), AXIS),
+                **_over_devices(output.metrics),
                 **_lag(agent, state.updates, sample.sequence.steps.version),
                 "loss": loss,
                 "gradient_norm": gradient_norm,
@@ -111,6 +110,24 @@ def _init(agent: Agent, key: Array) -> LearnerState:
         updates=jnp.zeros((), jnp.int32),
         key=key,
     )
+
+
+def _written_priorities(
+    output: LossOutput, weights: Array, is_applied: Array, is_enabled: Array
+) -> Array:
+    """What the sequences of a batch get, `[B] float32`; NaN keeps what they have."""
+    kept = jnp.full_like(weights, jnp.nan)
+    (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
+    # Whatever made the update not finite would be drawn again, for as long as it is stored.
+    return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))
+
+
+def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:
+    """An agent's own numbers: maxima for names that end in `_max`, else means."""
+    return {
+        name: (jax.lax.pmax if name.endswith("_max") else jax.lax.pmean)(value, AXIS)
+        for name, value in metrics.items()
+    }
 
 
 def _apply(agent: Agent, state: LearnerState, gradients: Tree) -> LearnerState:

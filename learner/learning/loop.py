@@ -27,13 +27,11 @@ class ShardedReplay(NamedTuple):
       memory: on the devices, leaves `[n, ...]`.
       indices: what the host knows of each shard.
       page_steps: K.
-      min_sequences: sequences that each shard must hold before it can be sampled.
     """
 
     memory: ReplayState
     indices: list[PageIndex]
     page_steps: int
-    min_sequences: int
 
 
 class _Update(NamedTuple):
@@ -51,8 +49,7 @@ class _Update(NamedTuple):
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
-    A slot's pages go to shard `slot % n`; a shard is ready when it holds enough sequences. With
-    `poll_seconds` 0 it never waits for the other side.
+    A slot's pages go to shard `slot % n`. With `poll_seconds` 0 it never waits for the other side.
 
     Attributes:
       snapshots: taken between two updates.
@@ -77,7 +74,6 @@ class Learning:
         self._indices = replay.indices
         self._page_steps = replay.page_steps
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
-        self._min_sequences = replay.min_sequences
         self._exchange = exchange
         self._limiter = exchange.limiter
         self._clock = exchange.clock
@@ -92,7 +88,7 @@ class Learning:
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
-        self._limiter.set_ready(self._is_ready)
+        self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
 
     @property
     def stored_rows(self) -> int:
@@ -105,15 +101,10 @@ class Learning:
         """Sequences that can be sampled now."""
         return sum(index.num_sequences for index in self._indices)
 
-    @property
-    def missing_steps(self) -> int:
-        """Training environment steps that replay needs at least before it can be sampled."""
-        missing = sum(max(0, self._min_sequences - index.num_sequences) for index in self._indices)
-        return missing * self._page_steps
-
-    @property
-    def _is_ready(self) -> bool:
-        return min(index.num_sequences for index in self._indices) >= self._min_sequences
+    def num_sequences_per_shard(self, steps_to_insert: int = 0) -> int:
+        """Sequences that every shard holds at least, once that many more steps are inserted."""
+        pages = steps_to_insert // (self._page_steps * len(self._indices))
+        return min(index.num_sequences for index in self._indices) + pages
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles all programs, and runs the update without effect.
@@ -162,10 +153,9 @@ class Learning:
         self.insert_pages(0.0 if self._is_ready else self._poll_seconds)
         # At most one update in flight: a queue of them would keep acting from the device.
         self.finish_update()
-        is_ready = self._is_ready
-        self._limiter.set_ready(is_ready)
+        self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
         self.snapshots.answer()
-        return is_ready
+        return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
         """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
@@ -208,8 +198,9 @@ class Learning:
         params = [publish(self._state.params, self._acting_device)] if is_published else []
         self._in_flight = _Update(numbers, tuple(params))
         self._exchange.learned_version.put(self.updates)
-        self._limiter.trained()
-        self._metrics.count("updates", 1)
+        # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
+        # ever be inserted.
+        self._limiter.took()
         self._exchange.wake_acting()
 
     def finish_update(self) -> None:
@@ -228,10 +219,18 @@ class Learning:
                 self._exchange.params.put(FrozenParams(params, self.updates))
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
-        # The device does not count an update that it skipped; versions must be the device's.
-        self.updates -= int(numbers["skipped_updates"])
+        skipped = int(numbers["skipped_updates"])
+        self._metrics.count("skipped_updates", skipped)
+        self._metrics.count("updates", 1 - skipped)
+        if skipped:
+            # The device does not count it; versions must be the device's. Its numbers are left out:
+            # one that is not finite would be all that is seen of the interval.
+            self.updates -= 1
+            return
+        self._limiter.applied()
         for name, number in numbers.items():
-            self._metrics.observe(name, number)
+            if name != "skipped_updates":
+                self._metrics.observe(name, number)
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""

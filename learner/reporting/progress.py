@@ -19,7 +19,14 @@ _Cell = tuple[str, str]
 _ROWS: tuple[tuple[str, tuple[_Cell, ...]], ...] = (
     ("environment steps", (("env_steps", "{:,.0f}"), ("env_steps_per_second", "{:,.0f}/s"))),
     ("frames", (("frames_per_second", "{:,.0f}/s"),)),
-    ("updates", (("updates", "{:,.0f}"), ("updates_per_second", "{:,.1f}/s"))),
+    (
+        "updates",
+        (
+            ("updates", "{:,.0f}"),
+            ("updates_per_second", "{:,.1f}/s"),
+            ("skipped_updates", "{:,.0f} skipped"),
+        ),
+    ),
     ("replay ratio", (("replay_ratio", "{:.2f}"), ("replay_ratio_target", "target {:.2f}"))),
     (
         "policy lag",
@@ -53,10 +60,15 @@ _LINE: tuple[_Cell, ...] = (
 )
 
 
+_SKIPPED: _Cell = ("skipped_updates", "{:,.0f} skipped")
+_WARNING_SECONDS = 60.0
+
+
 class Progress:
     """Shows a run's metrics: a live panel on a terminal, else one line for each update.
 
-    Owned by one thread. Returns stay as last seen, until an episode ends again.
+    Owned by one thread. Returns stay as last seen, until an episode ends again. Skipped updates
+    are warned of in a line of their own, at most once a minute.
     """
 
     def __init__(
@@ -65,6 +77,7 @@ class Progress:
         self._console = console if console is not None else Console(file=sys.stderr)
         self._clock, self._start = clock, clock()
         self._last: dict[str, float] = {}
+        self._num_skipped, self._next_warning = 0.0, -math.inf
         self._live: Live | None = None
         if self._console.is_terminal:
             self._live = Live(self._panel(), console=self._console, refresh_per_second=2)
@@ -77,8 +90,21 @@ class Progress:
         if self._live is not None:
             self._live.update(self._panel())
         else:
-            cells = [_format(self._last, *cell) for cell in _LINE]
+            skipped = (_SKIPPED,) if self._last.get("skipped_updates") else ()
+            cells = [_format(self._last, *cell) for cell in (*_LINE, *skipped)]
             self.log(f"{self._elapsed()}  {'  '.join(cells)}")
+        self._warn_of_skipped_updates()
+
+    def _warn_of_skipped_updates(self) -> None:
+        num_skipped = self._last.get("skipped_updates", 0.0)
+        if num_skipped <= self._num_skipped or self._clock() < self._next_warning:
+            return
+        self.log(
+            f"learner: warning: {num_skipped - self._num_skipped:,.0f} updates were skipped, for "
+            "their loss or gradient was not finite; their sequences are drawn last from now on "
+            "(is a reward or an observation very large?)"
+        )
+        self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
 
     def log(self, line: str) -> None:
         """Prints a line, above the panel if there is one."""

@@ -24,12 +24,13 @@ from learner.saving.saver import (
 from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, check_memory
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter, RateLimiterState
+from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.replay.index import PageIndex
+from seedrl.replay.limiter import ratio_limiter
 from seedrl.replay.replay import Replay, paged_replay
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Page
@@ -85,7 +86,7 @@ def assemble(
     # The learn step consumes its state; these copies belong to it alone.
     state = replicate(LearnerState(*state), geometry.devices)
     exchange = open_exchange(
-        _limiter(config, agent),
+        _limiter(config, geometry, agent),
         FrozenParams(publish(state.params, geometry.devices[0]), int(state.updates)),
         wake_acting=hub.wake,
         clock=hub.clock,
@@ -119,17 +120,19 @@ def assemble(
 def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config: Config) -> None:
     """Lets acting, and the ratio between it and learning, continue from a checkpoint."""
     acting.training_steps = int(checkpoint.meta["env_steps"])
-    limiter.restore(RateLimiterState(*checkpoint.meta["limiter"]))
+    limiter.restore(checkpoint.meta["limiter"])
     if streams_go_on(config, checkpoint):
         acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
 
 
-def _limiter(config: Config, agent: Agent) -> RateLimiter:
-    return RateLimiter(
+def _limiter(config: Config, geometry: Geometry, agent: Agent) -> RateLimiter:
+    limiter = ratio_limiter(
         replay_ratio=config.learning.replay_ratio,
         batch_steps=config.learning.batch_sequences * agent.window.unroll,
         tolerance_updates=config.learning.tolerance_updates,
+        min_sequences=geometry.min_sequences,
     )
+    return RateLimiter(limiter)
 
 
 def _actor(config: Config, geometry: Geometry, agent: Agent, spec: EnvSpec, key: Array) -> Actor:
@@ -200,7 +203,7 @@ def _sharded_replay(
         )
         for _ in geometry.devices
     ]
-    shards = ShardedReplay(memory, indices, geometry.page_steps, geometry.min_sequences)
+    shards = ShardedReplay(memory, indices, geometry.page_steps)
     if checkpoint is None:
         return shards
     try:

@@ -1,8 +1,8 @@
 """Free running: acting and learning at the same time, each in a thread of its own.
 
 Acting begins as soon as its own programs are compiled. Those of learning take longer, and replay
-has to fill anyway: learning takes in pages once insertion is compiled. What acting does ahead of it
-stays bounded by the rate limiter, which has to be told when replay would be ready.
+has to fill anyway: learning inserts pages once insertion is compiled. What acting does ahead of it
+stays bounded by the rate limiter, which learns here when replay would be ready.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -55,9 +55,8 @@ class FreeRunning:
         if not _is_over(self._insertion):
             self._learning.snapshots.answer()
             steps = self._acting.training_steps - self._first_step
-            if steps >= self._learning.missing_steps:
-                # As if what was sent had been taken in: otherwise acting would owe nothing for it.
-                self._limiter.set_ready(True)
+            # As if what was sent had been inserted: otherwise acting would owe nothing for it.
+            self._limiter.holds(self._learning.num_sequences_per_shard(steps))
         elif not _is_over(self._update):
             self._learning.run_without_update()
         else:

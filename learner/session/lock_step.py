@@ -58,7 +58,7 @@ class LockStep:
             self._recorder.sync()
         meta: dict[str, Any] = {
             "env_steps": self._acting.training_steps,
-            "limiter": list(self._limiter.state()),
+            "limiter": dict(self._limiter.now.counts()),
             "streams": self._hub.streams_state(),
         }
         learned = self._learning.final_snapshot(with_replay)

@@ -96,8 +96,8 @@ class Session:
 
     def gauges(self) -> None:
         """Sets the metrics that are states rather than events."""
-        self._metrics.gauge("replay_ratio", self._limiter.measured_ratio)
-        self._metrics.gauge("replay_ratio_target", self._config.learning.replay_ratio)
+        for name, value in self._limiter.now.metrics().items():
+            self._metrics.gauge(name, value)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
         for account, rows in self.accounts().items():
             self._metrics.gauge(f"ledger/{account}", rows)
@@ -126,7 +126,7 @@ class Session:
             "config": to_json(self._config),
             "env_spec": self._spec.to_json(),
             "env_steps": self.acting.training_steps,
-            "limiter": list(self._limiter.state()),
+            "limiter": dict(self._limiter.now.counts()),
             **snapshot.meta,
         }
 

@@ -22,7 +22,8 @@ class ActOutput(NamedTuple):
 class LossOutput(NamedTuple):
     """Second result of `Agent.loss`: new `priorities [B] float32`, and scalar metrics.
 
-    Priorities of `()` leave those in the replay as they are.
+    Priorities of `()` leave those in the replay as they are. Over devices, metrics whose names end
+    in `_max` are maxima, and all others means.
     """
 
     priorities: Array

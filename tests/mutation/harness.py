@@ -10,6 +10,7 @@ TESTS = (
     "tests/learner/serving/test_ledger.py",
     "tests/learner/acting/test_batch_shapes.py",
     "tests/learner/threads/test_rate_limiter.py",
+    "tests/seedrl/replay/test_limiter.py",
     "tests/learner/acting/test_episodes.py",
     "tests/learner/acting/test_evaluator.py",
     "tests/learner/learning/test_loop.py",

@@ -26,6 +26,7 @@ from learner.threads.exchange import FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.config import EvaluationConfig
+from seedrl.replay.limiter import ratio_limiter
 from seedrl.replay.replay import ReplayState, paged_replay
 from seedrl.types import Page, StoredStep
 from tests.simulation.learner import (
@@ -135,7 +136,12 @@ class ProgramLearner:
         metrics: Any = _NoMetrics()
         exchange = open_exchange(
             RateLimiter(
-                replay_ratio=0.5, batch_steps=_BATCH * WINDOW.unroll, tolerance_updates=4.0
+                ratio_limiter(
+                    replay_ratio=0.5,
+                    batch_steps=_BATCH * WINDOW.unroll,
+                    tolerance_updates=4.0,
+                    min_sequences=8,
+                )
             ),
             FrozenParams(publish(state.params, device), int(state.updates)),
             wake_acting=self.hub.wake,
@@ -156,7 +162,7 @@ class ProgramLearner:
         self._learning = Learning(
             programs=programs.mapped,
             state=state,
-            replay=ShardedReplay(memory, [index], PAGE_STEPS, min_sequences=8),
+            replay=ShardedReplay(memory, [index], PAGE_STEPS),
             exchange=exchange,
             metrics=metrics,
             acting_device=device,

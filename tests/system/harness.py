@@ -203,7 +203,7 @@ class LearnerRun:
             lambda: (
                 self.num_inserted_pages() * self.geometry.page_steps
                 == self.hub.ledger().get("completed", 0)
-                and session._limiter.owed_steps < batch_steps
+                and session._limiter.now.owed_steps < batch_steps
             ),
             "end of what was owed",
         )

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from learner.threads.rate_limiter import RateLimiterState
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
@@ -17,6 +16,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
+from seedrl.replay.limiter import RatioLimiter
 from seedrl.types import StepType
 from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
@@ -66,7 +66,7 @@ class Balance(NamedTuple):
     ratio: float
     env_steps: int
     reported_ratio: float
-    limiter: RateLimiterState
+    limiter: RatioLimiter
     owed: list[float]
     compiled: list[str]
 
@@ -79,7 +79,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
     owed: list[float] = []
 
     def has_run() -> bool:
-        owed.append(run.session._limiter.owed_steps)
+        owed.append(run.session._limiter.now.owed_steps)
         return run.session.learning.updates >= updates and len(owed) >= samples
 
     # From then on all is compiled.
@@ -104,7 +104,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
         ratio=request.param,
         env_steps=env_steps,
         reported_ratio=reported["replay_ratio"],
-        limiter=run.session._limiter.state(),
+        limiter=run.session._limiter.now,
         owed=owed,
         compiled=compiled_names,
     )
@@ -112,7 +112,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
 
 def test_the_measured_replay_ratio_is_the_configured_one_within_a_batch(balance: Balance) -> None:
     trained_steps = int(balance.outcome.state.updates) * BATCH_STEPS
-    assert trained_steps == balance.limiter.trained_steps
+    assert trained_steps == balance.limiter.applied_steps
     # All that was owed has been learned: what is missing is less than a batch.
     assert 0 <= balance.ratio * balance.limiter.env_steps - trained_steps < BATCH_STEPS
     assert balance.reported_ratio == trained_steps / balance.limiter.env_steps

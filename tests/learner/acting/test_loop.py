@@ -31,6 +31,7 @@ from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
+from seedrl.replay.limiter import ratio_limiter
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire import seedrl_pb2, version
@@ -143,7 +144,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.0)
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     exchange = open_exchange(
-        RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0),
+        RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
         FrozenParams(jnp.int32(1), 1),
         wake_acting=hub.wake,
     )

@@ -15,9 +15,10 @@ from seedrl.agents.agent import Agent, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.replay.replay import Replay, Sample
+from seedrl.replay.index import PageIndex
+from seedrl.replay.replay import Replay, Sample, paged_replay
 from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
+from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
 
 B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
@@ -203,7 +204,8 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(r2d2: Setting) -> N
     assert metrics["skipped_updates"] == 1.0
     assert np.isnan(metrics["loss"])
     _assert_same(after._replace(key=state.key), state)
-    _assert_same(after_memory, memory)
+    # The sequences of the whole batch, on all devices: nothing says which of them it was.
+    _assert_same(after_memory, memory._replace(priorities=np.zeros_like(memory.priorities)))
     assert (after.key != state.key).any()  # else the same batch would be drawn for ever
     again, _, metrics = _learn(r2d2, after, r2d2.memory(_sequence(R2D2)))
     assert metrics["skipped_updates"] == 0.0
@@ -235,7 +237,13 @@ def _toy_loss(
     # the metrics show and the loss does not see.
     rewards = sequence.steps.timestep.reward.sum(axis=0)
     loss = jnp.mean(weights * (rewards * params + jnp.sqrt(params)))
-    return loss, LossOutput(rewards, {"draw": jax.random.uniform(key), "target": target})
+    metrics = {
+        "draw": jax.random.uniform(key),
+        "target": target,
+        "reward_max": jnp.max(rewards),
+        "reward_largest": jnp.max(rewards),
+    }
+    return loss, LossOutput(rewards, metrics)
 
 
 TOY = Agent(
@@ -275,7 +283,17 @@ def test_an_infinite_gradient_of_a_finite_loss_is_skipped(toy: Setting) -> None:
     assert np.isfinite(metrics["loss"])
     assert metrics["skipped_updates"] == 1.0
     _assert_same(after._replace(key=state.key), state)
-    _assert_same(after_memory, memory)
+    _assert_same(after_memory, memory._replace(priorities=np.zeros_like(memory.priorities)))
+
+
+def test_metrics_are_means_over_devices_and_maxima_where_their_names_say_so(toy: Setting) -> None:
+    sequence = _sequence(TOY)
+    sequence.steps.timestep.reward[:] = 0.0
+    sequence.steps.timestep.reward[0] = np.arange(B)
+    _, _, metrics = _learn(toy, toy.state, toy.memory(sequence))
+    assert metrics["reward_max"] == B - 1
+    per_device = np.arange(B).reshape(toy.num_devices, -1)
+    assert metrics["reward_largest"] == per_device.max(axis=1).mean()
 
 
 def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:
@@ -338,3 +356,41 @@ def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> Non
     assert state.updates.dtype == np.int32
     _assert_same(state.target, state.params)
     _assert_same(state.optimizer, _on_host(R2D2.optimizer.init(state.params)))
+
+
+def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:
+    window, page_steps, rows = R2D2.window, 2, 80
+    memory = paged_replay(
+        window=window,
+        page_steps=page_steps,
+        capacity_pages=rows // page_steps,
+        priority_exponent=0.9,
+        initial_priorities=R2D2.initial_priorities,
+    )
+    programs = build_learn_programs(
+        R2D2, memory, batch_per_device=B, num_devices=1, importance_exponent=0.6
+    )
+    mapped = map_programs(programs, jax.local_devices()[:1])
+    random = np.random.default_rng(0)
+    reward = random.normal(size=rows).astype(np.float32)
+    reward[40] = 1e30  # finite, but its squared error is not
+    ones = np.ones(rows, np.float32)
+    timestep = TimeStep(
+        np.full(rows, StepType.MID, np.uint8), reward, ones, np.ones((rows, 3), np.float32)
+    )
+    zeros = np.zeros(rows, np.int32)
+    steps = StoredStep(timestep, zeros, zeros, random.normal(size=(rows, 2)).astype(np.float32))
+    carry = _on_host(R2D2.initial_carry(rows // page_steps))
+    pages = Page(jax.tree.map(lambda x: x.reshape(-1, page_steps, *x.shape[1:]), steps), carry)
+    index = PageIndex(capacity_pages=memory.capacity_pages, window=window, page_steps=page_steps)
+    plan = jax.tree.map(lambda x: x[None], index.plan([0] * len(carry.previous_action)))
+    empty = memory.init(jax.tree.map(lambda leaf: leaf[0], pages))
+    stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
+    state, skipped = programs.init(jax.random.PRNGKey(1)), []
+    for _ in range(12):
+        state, stored, metrics = mapped.learn(state, stored, np.bool_(True))
+        skipped.append(float(metrics["skipped_updates"]))
+    # Row 40 is in the burn-in, the trained rows or the bootstrap of at most three sequences.
+    assert skipped[0] == 1.0
+    assert sum(skipped) <= 3
+    assert skipped[4:] == [0.0] * 8

@@ -12,13 +12,15 @@ from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
+from seedrl.replay.limiter import ratio_limiter
 
 
 class Metrics:
-    """Takes everything and keeps what was observed."""
+    """Takes everything and keeps what was observed and counted."""
 
     def __init__(self) -> None:
         self.observed: list[tuple[str, float]] = []
+        self.counted: list[tuple[str, float]] = []
 
     def observe(self, name: str, value: float) -> None:
         self.observed.append((name, value))
@@ -26,8 +28,17 @@ class Metrics:
     def waited(self, *_: object) -> None:
         pass
 
-    def count(self, *_: object) -> None:
-        pass
+    def count(self, name: str, amount: float) -> None:
+        self.counted.append((name, amount))
+
+
+def _counted(skips: list[float]) -> list[tuple[str, float]]:
+    """What is counted of such updates."""
+    return [
+        (name, amount)
+        for skip in skips
+        for name, amount in (("skipped_updates", skip), ("updates", 1 - skip))
+    ]
 
 
 def _learning(
@@ -39,10 +50,19 @@ def _learning(
     def learn(state: LearnerState, replay: Any, is_enabled: Any) -> Any:
         is_skipped = next(pending)
         state = state._replace(updates=state.updates + 1 - int(is_skipped))
-        return state, replay, Scalars.of({"skipped_updates": jnp.float32(is_skipped)})
+        return (
+            state,
+            replay,
+            Scalars.of(
+                {
+                    "skipped_updates": jnp.float32(is_skipped),
+                    "loss": jnp.float32("nan" if is_skipped else 0.5),
+                }
+            ),
+        )
 
-    limiter = RateLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)
-    limiter.set_ready(is_ready)
+    limiter = RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
+    limiter.holds(int(is_ready))
     limiter.acted(50)
     exchange = open_exchange(limiter, FrozenParams((), 7), wake_acting=lambda: None)
     metrics: Any = Metrics()
@@ -51,7 +71,7 @@ def _learning(
     learning = Learning(
         programs=MappedPrograms(insert=lambda *_: None, learn=learn),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), jnp.zeros(2, jnp.uint32)),
-        replay=ShardedReplay(memory, indices, page_steps=1, min_sequences=1),
+        replay=ShardedReplay(memory, indices, page_steps=1),
         exchange=exchange,
         metrics=metrics,
         acting_device=jax.local_devices()[0],
@@ -68,7 +88,7 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
         learning.run_once()
         # What is under way is not published: acting would wait for it.
         assert exchange.params.get().version < learning.updates
-        assert metrics.observed == [("skipped_updates", skip) for skip in looked_at]
+        assert metrics.counted == _counted(looked_at)
         looked_at = skips[: len(looked_at) + 1]
     learning.finish_update()
     assert int(learning._state.updates) == 7 + skips.count(0.0)
@@ -98,22 +118,27 @@ def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
         updates = int(learning._state.updates)
         assert learning.updates == exchange.params.get().version == updates
         assert exchange.learned_version.get() == updates
-        assert metrics.observed == [("skipped_updates", skip) for skip in skips[: number + 1]]
+        assert metrics.counted == _counted(skips[: number + 1])
     learning.finish_update()
-    assert len(metrics.observed) == len(skips)
+    assert len(metrics.counted) == 2 * len(skips)
 
 
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)
-    assert learning._limiter.owed_steps == 30
+    assert learning._limiter.now.counts()["env_steps"] == 30
 
 
-def test_every_update_counts_against_what_is_owed() -> None:
-    learning, *_ = _learning([0.0, 1.0, 0.0])
-    for trained_steps in (1, 2, 3):
+def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> None:
+    learning, _, metrics = _learning([0.0, 1.0, 0.0])
+    for taken_steps, applied_steps in ((1, 1), (2, 1), (3, 2)):
         assert learning.run_once()
-        assert learning._limiter.state().trained_steps == trained_steps
+        learning.finish_update()
+        counts = learning._limiter.now.counts()
+        assert counts["taken_steps"] == taken_steps
+        assert counts["applied_steps"] == applied_steps
+    # What a skipped update computed is not reported: its loss is not a number.
+    assert metrics.observed == [("loss", 0.5), ("loss", 0.5)]
 
 
 def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
@@ -126,9 +151,10 @@ def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
     assert [index.num_inserted for index in learning._indices] == [2, 1]
 
 
-def test_missing_steps_are_those_of_the_shards_that_hold_too_few_sequences() -> None:
+def test_every_shard_holds_what_the_poorest_does_and_its_part_of_what_is_on_its_way() -> None:
     learning, *_ = _learning([])
-    learning._min_sequences, learning._page_steps = 5, 4
+    learning._page_steps = 4
     indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 4)]
     learning._indices = indices
-    assert learning.missing_steps == (2 + 1) * 4
+    assert learning.num_sequences_per_shard() == 3
+    assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 5

@@ -9,14 +9,13 @@ import pytest
 
 from learner.session.free_running import FreeRunning
 from learner.threads.rate_limiter import RateLimiter
+from seedrl.replay.limiter import ratio_limiter
 
 SECONDS = 20.0  # far longer than anything here takes
 
 
 class Learning:
     """Compiles when it is let, and writes down what else it is asked to do."""
-
-    missing_steps = 30
 
     def __init__(self, insertion: BaseException | None = None, update: BaseException | None = None):
         self.errors = {"insertion": insertion, "update": update}
@@ -36,6 +35,9 @@ class Learning:
 
     def compile_update(self) -> None:
         self._compile("update")
+
+    def num_sequences_per_shard(self, steps_to_insert: int) -> int:
+        return steps_to_insert
 
     def run_without_update(self) -> None:
         self.calls.append("run without update")
@@ -58,7 +60,10 @@ def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None
 
 
 def _limiter() -> RateLimiter:
-    return RateLimiter(replay_ratio=1.0, batch_steps=5, tolerance_updates=2.0)
+    limiter = ratio_limiter(
+        replay_ratio=1.0, batch_steps=5, tolerance_updates=2.0, min_sequences=30
+    )
+    return RateLimiter(limiter)
 
 
 def _begin(
@@ -101,7 +106,7 @@ def test_acting_fills_replay_and_then_owes_what_it_does_ahead() -> None:
         acting.training_steps += steps
         limiter.acted(steps)
         _until(free, learning, "answer")
-        assert limiter.owed_steps == owed
+        assert limiter.now.owed_steps == owed
         assert limiter.wait_to_act(0.0) == (owed < 10)
     for released in learning.released.values():
         released.set()

@@ -7,7 +7,6 @@ import numpy as np
 
 from learner.learning.snapshot import Snapshot
 from learner.session.lock_step import LockStep
-from learner.threads.rate_limiter import RateLimiterState
 
 STEPS = 4  # of a batch
 
@@ -64,7 +63,7 @@ class Run:
             "acting": acting,
             "learning": Learning(self.calls, acting),
             "hub": SimpleNamespace(streams_state=lambda: {"num_batches": 3}),
-            "limiter": SimpleNamespace(state=lambda: RateLimiterState(8, 4, 0.5)),
+            "limiter": SimpleNamespace(now=SimpleNamespace(counts=lambda: {"env_steps": 8})),
             "recorder": SimpleNamespace(
                 append=lambda batch, actions: self.calls.append(f"record {batch} {actions}"),
                 sync=lambda: self.calls.append("sync"),
@@ -90,7 +89,7 @@ def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
     assert snapshot.acting == (STEPS,)
     assert snapshot.meta == {
         "env_steps": STEPS,
-        "limiter": [8, 4, 0.5],
+        "limiter": {"env_steps": 8},
         "streams": {"num_batches": 3},
     }
     run.lock_step.run_once()

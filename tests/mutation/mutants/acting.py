@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _ACT_STEP = "learner/acting/act_step.py"
 _BATCH_SHAPES = "learner/acting/batch_shapes.py"
-_LIMITER = "learner/threads/rate_limiter.py"
+_LIMITER = "seedrl/replay/limiter.py"
 _EVALUATION = "learner/acting/evaluator.py"
 
 
@@ -132,25 +132,33 @@ MUTANTS = (
     Mutant(
         "steps_owed_before_ready",
         _LIMITER,
-        "            if self._is_ready:\n                self._env_steps += steps\n",
-        "            if steps:\n                self._env_steps += steps\n",
+        "env_steps=self.env_steps + steps) if self.is_ready else self",
+        "env_steps=self.env_steps + steps)",
         "Steps from before learning was possible are owed.",
         "the measured replay ratio is the configured one (DESIGN 7)",
     ),
     Mutant(
         "update_before_it_is_owed",
         _LIMITER,
-        "return self._is_ready and self._owed() >= self._batch_steps",
-        "return self._is_ready and self._owed() > 0",
+        "return self.is_ready and self.owed_steps >= self.batch_steps",
+        "return self.is_ready and self.owed_steps > 0",
         "Learning runs up to a batch ahead.",
         "the measured replay ratio is the configured one (DESIGN 7)",
     ),
     Mutant(
         "acting_too_far_ahead",
         _LIMITER,
-        "self._most_owed = tolerance_updates * batch_steps",
-        "self._most_owed = 2 * tolerance_updates * batch_steps",
+        "self.owed_steps < self.tolerance_updates * self.batch_steps",
+        "self.owed_steps < 2 * self.tolerance_updates * self.batch_steps",
         "Acting runs twice as far ahead as allowed.",
+        "whichever side is ahead waits (DESIGN 7)",
+    ),
+    Mutant(
+        "update_does_not_pay",
+        _LIMITER,
+        "self._replace(taken_steps=self.taken_steps + self.batch_steps)",
+        "self._replace(taken_steps=self.taken_steps)",
+        "An update leaves the debt as it is.",
         "whichever side is ahead waits (DESIGN 7)",
     ),
     Mutant(

@@ -42,10 +42,26 @@ MUTANTS = (
     Mutant(
         "priorities_of_skipped_update",
         _LEARN_STEP,
-        "written = jnp.where(is_applied, priorities, jnp.nan)",
-        "written = priorities",
-        "An update that is skipped, or a warm-up, changes priorities.",
-        "a skipped update changes nothing (DESIGN 9.7)",
+        "jnp.where(is_enabled, 0.0, kept)",
+        "priorities",
+        "An update that is skipped, or a warm-up, gives sequences the priorities that it computed.",
+        "nothing non-finite reaches priorities (DESIGN 9.7)",
+    ),
+    Mutant(
+        "skipped_batch_keeps_its_priorities",
+        _LEARN_STEP,
+        "jnp.where(is_enabled, 0.0, kept)",
+        "kept",
+        "What made an update be skipped is drawn again, for as long as it is stored.",
+        "a skipped batch is drawn last (DESIGN 9.7)",
+    ),
+    Mutant(
+        "maxima_averaged_over_devices",
+        _LEARN_STEP,
+        'jax.lax.pmax if name.endswith("_max") else jax.lax.pmean',
+        "jax.lax.pmean",
+        "The maximum that is reported is the mean of those of the devices.",
+        "metrics are those of the whole batch (DESIGN 7)",
     ),
     Mutant(
         "learning_key_not_advanced",
@@ -114,7 +130,7 @@ MUTANTS = (
     Mutant(
         "skipped_update_counted",
         _LEARNING,
-        '        self.updates -= int(numbers["skipped_updates"])\n',
+        "            self.updates -= 1\n",
         "",
         "The host counts updates that the device has skipped.",
         "a stored step carries the version that acted (DESIGN 4)",
@@ -130,9 +146,17 @@ MUTANTS = (
     Mutant(
         "update_not_counted",
         _LEARNING,
-        "        self._limiter.trained()\n",
+        "        self._limiter.took()\n",
         "",
         "Updates are not counted against what is owed.",
+        "the measured replay ratio is the configured one (DESIGN 7)",
+    ),
+    Mutant(
+        "skipped_update_reported_as_trained",
+        _LEARNING,
+        "            self.updates -= 1\n            return\n",
+        "            self.updates -= 1\n            self._limiter.applied()\n            return\n",
+        "The replay ratio counts updates that were skipped.",
         "the measured replay ratio is the configured one (DESIGN 7)",
     ),
     Mutant(

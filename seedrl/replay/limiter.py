@@ -1,0 +1,177 @@
+"""The rate limiter: keeps learning and acting at the configured replay ratio. Pure.
+
+With E the training environment steps since learning became possible, T the steps of the updates
+taken, r the replay ratio, b the trained steps of one update and c the tolerance in updates (cf. the
+rate limiter of Cassirer et al. 2021, Reverb, which bounds samples_per_insert * inserts - samples):
+
+    owed = r * E - T
+    learning may take an update   iff  ready and owed >= b
+    acting on training slots waits iff ready and owed >= c * b
+
+Hence, if at most n environment steps are taken between two questions whether to act,
+
+    0 <= owed < c * b + r * n
+
+so the ratio T / E is never above r, and is below it by less than c updates whenever acting is
+allowed to continue. An update that was taken pays, whether or not it was applied: what makes every
+update fail must not make acting wait for ever. The ratio that is reported counts applied ones only.
+
+At every moment one of the two may continue, for any r, b and any c >= 1: not ready, acting may;
+ready with owed < c * b, acting may; ready with owed >= c * b, owed >= b and learning may. Both
+decide on one value of `owed`, so that rounding cannot come between them.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, Self
+
+from seedrl.errors import ConfigError
+
+
+class Limiter(Protocol):
+    """What decides which side may continue: a value, each method of which gives the next one.
+
+    Several hosts that give it the same inputs decide alike.
+    """
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is enough experience to learn from."""
+        ...
+
+    def may_act(self) -> bool:
+        """Whether training slots may act."""
+        ...
+
+    def may_learn(self) -> bool:
+        """Whether an update may be taken."""
+        ...
+
+    def acted(self, steps: int) -> Self:
+        """Training slots have taken this many environment steps."""
+        ...
+
+    def holds(self, num_sequences: int) -> Self:
+        """Every shard holds this many sequences, or more, that can be drawn."""
+        ...
+
+    def took(self) -> Self:
+        """An update was taken."""
+        ...
+
+    def applied(self) -> Self:
+        """An update that was taken has been applied: it was not skipped."""
+        ...
+
+    def metrics(self) -> Mapping[str, float]:
+        """What is reported of it, by name."""
+        ...
+
+    def counts(self) -> Mapping[str, float]:
+        """What a checkpoint keeps of it."""
+        ...
+
+    def restored(self, counts: Mapping[str, float]) -> Self:
+        """This limiter with the counts of an earlier session."""
+        ...
+
+
+class RatioLimiter(NamedTuple):
+    """Holds the replay ratio. Made by `ratio_limiter`, which checks the settings.
+
+    Attributes:
+      replay_ratio: r, trained (non-burn-in) steps per training environment step.
+      batch_steps: b, sequences of an update times rows trained of each.
+      tolerance_updates: c, how many updates acting may run ahead of learning.
+      min_sequences: what each shard must hold before learning starts.
+      env_steps: E.
+      taken_steps: T.
+      applied_steps: those of T whose update was applied.
+      is_ready: whether every shard holds enough; while not, acting is free and owes nothing.
+    """
+
+    replay_ratio: float
+    batch_steps: int
+    tolerance_updates: float
+    min_sequences: int
+    env_steps: int = 0
+    taken_steps: int = 0
+    applied_steps: int = 0
+    is_ready: bool = False
+
+    def may_act(self) -> bool:
+        """See Limiter."""
+        return not self.is_ready or self.owed_steps < self.tolerance_updates * self.batch_steps
+
+    def may_learn(self) -> bool:
+        """See Limiter."""
+        return self.is_ready and self.owed_steps >= self.batch_steps
+
+    def acted(self, steps: int) -> Self:
+        """See Limiter. Steps are owed only while it is ready."""
+        return self._replace(env_steps=self.env_steps + steps) if self.is_ready else self
+
+    def holds(self, num_sequences: int) -> Self:
+        """See Limiter."""
+        return self._replace(is_ready=num_sequences >= self.min_sequences)
+
+    def took(self) -> Self:
+        """See Limiter."""
+        return self._replace(taken_steps=self.taken_steps + self.batch_steps)
+
+    def applied(self) -> Self:
+        """See Limiter."""
+        return self._replace(applied_steps=self.applied_steps + self.batch_steps)
+
+    @property
+    def owed_steps(self) -> float:
+        """Trained steps that are due."""
+        return self.replay_ratio * self.env_steps - self.taken_steps
+
+    @property
+    def measured_ratio(self) -> float:
+        """Applied trained steps per environment step; 0 before the first step that counts."""
+        return self.applied_steps / self.env_steps if self.env_steps else 0.0
+
+    def metrics(self) -> Mapping[str, float]:
+        """See Limiter."""
+        return {"replay_ratio": self.measured_ratio, "replay_ratio_target": self.replay_ratio}
+
+    def counts(self) -> Mapping[str, float]:
+        """See Limiter. The ratio is kept too: counts mean something only under it."""
+        names = ("env_steps", "taken_steps", "applied_steps", "replay_ratio")
+        return {name: getattr(self, name) for name in names}
+
+    def restored(self, counts: Mapping[str, float]) -> Self:
+        """See Limiter. Counts of another ratio are dropped: their debt is of no meaning.
+
+        Kept, they would make a run resumed at a higher ratio first train for all of its past.
+        """
+        if counts["replay_ratio"] != self.replay_ratio:
+            return self._replace(env_steps=0, taken_steps=0, applied_steps=0)
+        return self._replace(
+            env_steps=int(counts["env_steps"]),
+            taken_steps=int(counts["taken_steps"]),
+            applied_steps=int(counts["applied_steps"]),
+        )
+
+
+def ratio_limiter(
+    *, replay_ratio: float, batch_steps: int, tolerance_updates: float, min_sequences: int = 1
+) -> RatioLimiter:
+    """The limiter of a new run; for the arguments see RatioLimiter.
+
+    Raises ConfigError for settings under which no side, or only one, could ever continue.
+    """
+    if not (math.isfinite(replay_ratio) and replay_ratio > 0):
+        raise ConfigError(
+            f"expected learning.replay_ratio to be a positive number, got {replay_ratio}"
+        )
+    # math.inf is allowed: acting never waits.
+    if not tolerance_updates >= 1:
+        raise ConfigError(
+            f"expected learning.tolerance_updates of at least 1, got {tolerance_updates}; "
+            "below that acting would wait for updates that may not be taken yet"
+        )
+    assert batch_steps >= 1
+    return RatioLimiter(replay_ratio, batch_steps, tolerance_updates, min_sequences)

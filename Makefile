@@ -19,7 +19,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test mutants check format lock proto
+.PHONY: help train test mutants check format docs lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ check: $(STAMP) ## Check formatting, lint, types and the directions of imports
 format: $(STAMP) ## Format, and repair what lint can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP) ## Write docs/metrics.md and docs/config.md again, from the code
+	$(BIN)/python -m tests.architecture.documents
 
 # No index address and no path enters the lock: it must install from wherever pip is told to look.
 lock: ## Pin all versions again (needs uv)

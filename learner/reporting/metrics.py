@@ -13,7 +13,8 @@ kind is `metrics`, has
     return/<role>, length/<role> means over the episodes that ended in the interval
     episodes/<role>              episodes since this process started
 
-The last line, of kind `ledger`, has the accounts of `learner.serving.ledger` when all is at rest.
+`learner.reporting.metric_names` says what each name means. The last line, of kind `ledger`, has the
+accounts of `learner.serving.ledger` when all is at rest.
 
 After a resume the lines go on below those of the earlier process, as does `elapsed_seconds`. Those
 that it wrote after its last checkpoint remain, so `env_steps` may step back once; TensorBoard hides
@@ -35,20 +36,15 @@ from typing import Any, Literal
 import numpy as np
 from tensorboardX import SummaryWriter
 
+from learner.reporting.metric_names import PERCENTILES, group
+
 _logger = logging.getLogger(__name__)
 
 FILE_NAME = "metrics.jsonl"
 Role = Literal["training", "evaluation"]
 
-_PERCENTILES = (50, 95, 99)
 _NUM_KEPT = 8192
 _TAIL_BYTES = 2**20  # hundreds of lines
-# TensorBoard groups tags by what precedes the slash.
-_GROUPS = (
-    ("learning", ("loss", "td_error", "q_", "target_", "gradient_norm")),
-    ("balance", ("env_steps", "frames", "updates", "replay_ratio", "policy_lag", "serving_lag")),
-    ("balance", ("replay_age", "acting_waits", "learning_waits")),
-)
 
 
 class _Distribution:
@@ -220,19 +216,15 @@ def _ends_in_half_a_line(file: FileIO) -> bool:
 
 def _percentiles(name: str, values: Iterable[float]) -> dict[str, float]:
     array = np.asarray(list(values), np.float64)
-    results = np.percentile(array, _PERCENTILES) if np.isfinite(array).all() else [math.nan] * 3
+    results = np.percentile(array, PERCENTILES) if np.isfinite(array).all() else [math.nan] * 3
     return {
-        f"{name}_p{rank}": float(result) for rank, result in zip(_PERCENTILES, results, strict=True)
+        f"{name}_p{rank}": float(result) for rank, result in zip(PERCENTILES, results, strict=True)
     }
 
 
 def _tag(name: str) -> str:
-    if "/" in name:
-        return name
-    for group, prefixes in _GROUPS:
-        if name.startswith(prefixes):
-            return f"{group}/{name}"
-    return f"system/{name}"
+    # TensorBoard groups tags by what precedes the slash.
+    return name if "/" in name else f"{group(name)}/{name}"
 
 
 def _plain(value: Any) -> Any:

@@ -33,7 +33,6 @@ _ROWS: tuple[tuple[str, tuple[_Cell, ...]], ...] = (
         (
             ("policy_lag_updates", "{:.1f} updates"),
             ("serving_lag_updates", "serving {:.1f}"),
-            ("replay_age_updates", "replay {:.1f}"),
         ),
     ),
     (

@@ -18,25 +18,28 @@ class Equation(NamedTuple):
     right: tuple[str, ...]
 
 
-# sent        rows that env servers say they sent under leases that are settled
-# seen        rows of these leases that arrived, each once
-# lost        rows of their last messages, which never arrived
-# received    rows that arrived, under any lease
-# accepted    rows taken into a queue
-# fenced      rows of a lease that had ended
-# duplicate   rows that had arrived before
-# rejected    rows that broke a rule
-# queued      rows that wait for a batch
-# dispatched  rows in a batch that is being computed
-# struck      rows taken from the queue because their lease ended
-# answered    rows that were acted on
-# restored    rows of pages under writing that came from a checkpoint
-# evaluation  rows of evaluation slots
-# partial     rows of pages under writing
-# discarded   rows of pages that were never filled, because their lease ended
-# completed   rows of full pages
-# stored      rows that replay has taken in since the start of the session
-# abandoned   rows of full pages that were on their way to replay when the session ended
+# What the rows of each account are.
+ACCOUNTS = {
+    "sent": "rows that env servers say they sent under leases that are settled",
+    "seen": "rows of these leases that arrived, each once",
+    "lost": "rows of their last messages, which never arrived",
+    "received": "rows that arrived, under any lease",
+    "accepted": "rows taken into a queue",
+    "fenced": "rows of a lease that had ended",
+    "duplicate": "rows that had arrived before",
+    "rejected": "rows that broke a rule",
+    "queued": "rows that wait for a batch",
+    "dispatched": "rows in a batch that is being computed",
+    "struck": "rows taken from the queue because their lease ended",
+    "answered": "rows that were acted on",
+    "restored": "rows of open pages that came from a checkpoint",
+    "evaluation": "rows of evaluation slots",
+    "partial": "rows of open pages",
+    "discarded": "rows of pages that were never filled, because their lease ended",
+    "completed": "rows of full pages",
+    "stored": "rows that replay has taken in since the start of the session",
+    "abandoned": "rows of full pages that were on their way to replay when the session ended",
+}
 ALWAYS = (
     Equation(("sent",), ("seen", "lost")),
     Equation(("received",), ("accepted", "fenced", "duplicate", "rejected")),

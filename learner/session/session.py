@@ -12,7 +12,7 @@ from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
-from learner.serving.ledger import ALWAYS, AT_REST, residues
+from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, residues
 from learner.session.components import assemble
 from learner.session.geometry import Geometry
 from learner.session.pace import free_running, in_lock_step
@@ -106,7 +106,8 @@ class Session:
         """Rows in every account of the ledger; see `learner.serving.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
-        return {**self._hub.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
+        accounts = {**self._hub.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
+        return dict.fromkeys(ACCOUNTS, 0) | accounts
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
         """What does not come out in the ledger, one a line; see `learner.serving.ledger`.

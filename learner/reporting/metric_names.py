@@ -1,0 +1,251 @@
+"""What every metric of a run is called, and what it means: the source of docs/metrics.md.
+
+A test compares these names with those that the code emits, in both directions. The metrics of an
+agent are its own: R2D2's are here, an agent of another package emits what it likes.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+Kind = Literal["count", "gauge", "distribution", "mean", "share"]
+Group = Literal["balance", "learning", "agent", "episodes", "ledger", "system"]
+
+PERCENTILES = (50, 95, 99)
+
+
+class Metric(NamedTuple):
+    """A metric in the lines of an interval.
+
+    Attributes:
+      name: as the code emits it; `lines` gives the names in `metrics.jsonl`.
+      kind: how it is reported; see KINDS.
+      group: what TensorBoard shows it with.
+      unit: of the value; of a count, of the total.
+      meaning: what is measured, where and when.
+      is_rare: whether a run in which nothing goes wrong does not emit it.
+    """
+
+    name: str
+    kind: Kind
+    group: Group
+    unit: str
+    meaning: str
+    is_rare: bool = False
+
+
+KINDS: dict[Kind, str] = {
+    "count": "`NAME`: the total, since this process started if nothing else is said; "
+    "`NAME_per_second`: the rate over the interval",
+    "gauge": "the last value; it stays until there is a new one",
+    "distribution": "`NAME`: the mean of the interval; `NAME_p50`, `NAME_p95`, `NAME_p99`: "
+    "percentiles of its last 8192 values. Absent where the interval has none",
+    "mean": "the mean of the interval; absent where the interval has none",
+    "share": "a share of the interval, 0 to 1",
+}
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "env_steps",
+        "count",
+        "balance",
+        "steps",
+        "training environment steps, in total those of the whole run; LAST to FIRST is no step",
+    ),
+    Metric(
+        "frames",
+        "count",
+        "balance",
+        "frames",
+        "emulator frames of the training steps: `environment.frames_per_step` each",
+    ),
+    Metric(
+        "updates",
+        "count",
+        "balance",
+        "updates",
+        "updates that changed the parameters, in total those of the whole run",
+    ),
+    Metric(
+        "replay_ratio",
+        "gauge",
+        "balance",
+        "steps/step",
+        "trained steps (without burn-in) per training environment step, measured by the limiter",
+    ),
+    Metric("replay_ratio_target", "gauge", "balance", "steps/step", "the configured replay ratio"),
+    Metric(
+        "policy_lag_updates",
+        "distribution",
+        "balance",
+        "updates",
+        "from acting to learning: mean over the trained rows of an update",
+    ),
+    Metric(
+        "policy_lag_updates_max",
+        "distribution",
+        "balance",
+        "updates",
+        "the largest policy lag among the trained rows of an update",
+    ),
+    Metric(
+        "serving_lag_updates",
+        "distribution",
+        "balance",
+        "updates",
+        "age of the parameters that acted on a training batch",
+    ),
+    Metric(
+        "acting_waits_share",
+        "share",
+        "balance",
+        "",
+        "time in which acting waited for learning: the run is learning-bound",
+    ),
+    Metric(
+        "learning_waits_share",
+        "share",
+        "balance",
+        "",
+        "time in which learning waited for acting: the run is sampling-bound",
+    ),
+    Metric("loss", "distribution", "learning", "", "the loss of an update, over all devices"),
+    Metric(
+        "gradient_norm",
+        "distribution",
+        "learning",
+        "",
+        "global norm of the gradient, before it is clipped",
+    ),
+    Metric(
+        "skipped_updates",
+        "distribution",
+        "learning",
+        "updates/update",
+        "1 where loss or gradient was not finite and nothing was changed, else 0",
+    ),
+    Metric(
+        "replay_sequences",
+        "gauge",
+        "learning",
+        "sequences",
+        "sequences that can be sampled, over all shards",
+    ),
+    Metric("td_error_mean", "distribution", "agent", "", "R2D2: mean |δ| of the trained rows"),
+    Metric("td_error_max", "distribution", "agent", "", "R2D2: largest |δ|"),
+    Metric("q_mean", "distribution", "agent", "", "R2D2: mean Q-value, in scaled space"),
+    Metric("q_max", "distribution", "agent", "", "R2D2: largest Q-value, in scaled space"),
+    Metric("target_mean", "distribution", "agent", "", "R2D2: mean target of the trained rows"),
+    Metric(
+        "trained_fraction",
+        "distribution",
+        "agent",
+        "",
+        "R2D2: share of rows behind the burn-in that are trained; LAST rows are not",
+    ),
+    Metric("return/training", "mean", "episodes", "reward", "sum of rewards of a training episode"),
+    Metric(
+        "return/evaluation",
+        "mean",
+        "episodes",
+        "reward",
+        "of evaluation episodes that ended in the interval; else of the last round as a whole",
+    ),
+    Metric("length/training", "mean", "episodes", "steps", "length of a training episode"),
+    Metric("length/evaluation", "mean", "episodes", "steps", "length of an evaluation episode"),
+    Metric(
+        "episodes/training",
+        "gauge",
+        "episodes",
+        "episodes",
+        "training episodes that ended since this process started",
+    ),
+    Metric(
+        "episodes/evaluation",
+        "gauge",
+        "episodes",
+        "episodes",
+        "evaluation episodes that ended since this process started",
+    ),
+    Metric("evaluation_steps", "count", "system", "steps", "environment steps of evaluation slots"),
+    Metric(
+        "batch_fill",
+        "distribution",
+        "system",
+        "",
+        "share of a training batch's rows that are not padding",
+    ),
+    Metric(
+        "queue_wait_ms",
+        "distribution",
+        "system",
+        "ms",
+        "from the arrival of a batch's first step until the batch is acted on",
+    ),
+    Metric(
+        "inference_ms",
+        "distribution",
+        "system",
+        "ms",
+        "from staging a batch until its actions are handed to the connections",
+    ),
+    Metric(
+        "reply_ms",
+        "distribution",
+        "system",
+        "ms",
+        "from the arrival of a batch's first step until its actions are handed to the connections",
+    ),
+    Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
+)
+
+
+class Record(NamedTuple):
+    """A line of another kind, written when something happens.
+
+    Attributes:
+      kind: what `kind` says in the line.
+      fields: name -> meaning.
+      meaning: when it is written.
+    """
+
+    kind: str
+    fields: dict[str, str]
+    meaning: str
+
+
+RECORDS: tuple[Record, ...] = (
+    Record(
+        "evaluation",
+        {
+            "mean_return": "of the round's episodes",
+            "episodes": "number of episodes",
+            "updates": "updates in the parameters that were evaluated",
+            "env_steps": "training environment steps when the round ended",
+            "is_confirmation": "whether the round was one of `evaluation.confirm_episodes`",
+        },
+        "a round of evaluation has ended",
+    ),
+    Record("checkpoint", {"updates": "updates in the checkpoint"}, "a save has begun"),
+    Record(
+        "ledger",
+        {},
+        "the run has ended and all is at rest; the accounts without the prefix `ledger/`",
+    ),
+)
+
+
+def lines(metric: Metric) -> Iterator[str]:
+    """The names of a metric in `metrics.jsonl`."""
+    yield metric.name
+    if metric.kind == "count":
+        yield f"{metric.name}_per_second"
+    if metric.kind == "distribution":
+        yield from (f"{metric.name}_p{rank}" for rank in PERCENTILES)
+
+
+_GROUPS = {line: metric.group for metric in METRICS for line in lines(metric)}
+
+
+def group(line: str) -> str:
+    """What TensorBoard shows a name of `metrics.jsonl` with; an agent's own are in `agent`."""
+    return _GROUPS.get(line, "agent")

@@ -1,0 +1,160 @@
+"""Writes the references in docs/ from the code: `python -m tests.architecture.documents`.
+
+A test fails while a page differs from what this makes.
+"""
+
+import ast
+import dataclasses
+import importlib
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import docstring_parser
+
+from learner.reporting.metric_names import KINDS, METRICS, RECORDS, Group
+from learner.serving.ledger import ACCOUNTS
+from seedrl.config import Config
+
+ROOT = Path(__file__).parents[2]
+COMMAND = "make docs"
+
+_GROUPS: dict[Group, str] = {
+    "balance": "Balance: how fast, and how well acting and learning keep pace",
+    "learning": "Learning: any agent",
+    "agent": "Agent: R2D2",
+    "episodes": "Episodes",
+    "system": "System",
+}
+
+
+def pages() -> dict[str, str]:
+    """The generated pages: path from the root -> text."""
+    return {"docs/metrics.md": metrics_page(), "docs/config.md": config_page()}
+
+
+def metrics_page() -> str:
+    """Every metric with its kind, unit and meaning."""
+    parts = [
+        _header("Metrics", "learner/reporting/metric_names.py and learner/serving/ledger.py"),
+        "`metrics.jsonl` in a run's folder has a JSON object a line, with `kind`, `time_seconds` "
+        "(Unix time) and `elapsed_seconds` (of the run, over all of its sessions); a number that "
+        "is not finite is null. A line of kind `metrics` is written every "
+        "`logging.interval_seconds`; TensorBoard has the same numbers in `tb/`, over `env_steps`.",
+        _table(("kind", "in `metrics.jsonl`"), KINDS.items()),
+    ]
+    for group, title in _GROUPS.items():
+        rows = (
+            (f"`{metric.name}`", metric.kind, metric.unit, metric.meaning)
+            for metric in METRICS
+            if metric.group == group
+        )
+        parts += [f"## {title}", _table(("name", "kind", "unit", "meaning"), rows)]
+    parts += [
+        "## Ledger",
+        "Gauges of rows of experience. What must be equal at all times is in "
+        "`learner/serving/ledger.py`.",
+        _table(("name", "meaning"), ((f"`ledger/{n}`", text) for n, text in ACCOUNTS.items())),
+        "## Other lines",
+    ]
+    for record in RECORDS:
+        parts.append(f"**`{record.kind}`**: {record.meaning}.")
+        if record.fields:
+            rows = ((f"`{name}`", meaning) for name, meaning in record.fields.items())
+            parts.append(_table(("field", "meaning"), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def config_page() -> str:
+    """Every field of every configuration class with type, default and meaning."""
+    sections = [_section(kind) for kind in config_classes()]
+    introduction = (
+        "A configuration is what `config()` of a Python file gives; `seedrl train CONFIG "
+        "--serving.training-slots 8` overrides a field, `seedrl train CONFIG --help` lists all of "
+        "them with the values that CONFIG gives them. A field without a default must be given."
+    )
+    return "\n\n".join([_header("Configuration", "the dataclasses"), introduction, *sections]) + (
+        "\n"
+    )
+
+
+def config_classes() -> list[type]:
+    """The frozen dataclasses of the library called `...Config`: a run's, then by module."""
+    found: dict[str, type] = {}
+    for path in sorted((ROOT / "seedrl").rglob("*.py")):
+        for node in ast.parse(path.read_text(), str(path)).body:
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Config"):
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                kind = getattr(importlib.import_module(module), node.name)
+                if dataclasses.is_dataclass(kind):
+                    found[node.name] = kind
+    own = [field.type for field in dataclasses.fields(Config)]
+    order = [Config, *(kind for kind in own if kind in found.values())]
+    return [*order, *(kind for kind in found.values() if kind not in order)]
+
+
+def _section(kind: type) -> str:
+    path = next((f.name for f in dataclasses.fields(Config) if f.type is kind), None)
+    title = kind.__name__ if path is None else f"{path}: {kind.__name__}"
+    documented = docstring_parser.parse(kind.__doc__ or "")
+    meanings = {
+        parameter.arg_name: " ".join((parameter.description or "").split())
+        for parameter in documented.params
+    }
+    rows = (
+        (f"`{field.name}`", _type(field.type), _default(field), meanings.get(field.name, ""))
+        for field in dataclasses.fields(kind)
+        if field.init
+    )
+    text = [documented.short_description, documented.long_description]
+    return "\n\n".join(
+        [
+            f"## {title}",
+            f"`{kind.__module__}`. " + " ".join(" ".join(part.split()) for part in text if part),
+            _table(("field", "type", "default", "meaning"), rows),
+        ]
+    )
+
+
+def _type(kind: object) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(f"`{value}`" for value in typing.get_args(kind))
+    if isinstance(kind, types.UnionType | types.GenericAlias):
+        return f"`{kind}`"
+    return f"`{getattr(kind, '__name__', kind)}`"
+
+
+def _default(field: dataclasses.Field) -> str:
+    if field.default is not dataclasses.MISSING:
+        return f"`{field.default!r}`"
+    if field.default_factory is dataclasses.MISSING:
+        return ""
+    return f"`{getattr(field.default_factory, '__name__', '')}()`"
+
+
+def _header(title: str, source: str) -> str:
+    return f"# {title}\n\n<!-- Made from {source} by `{COMMAND}`; edit those. -->"
+
+
+def _table(header: tuple[str, ...], rows: typing.Iterable[tuple[str, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join(_row(line) for line in lines)
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def write() -> Iterator[str]:
+    """Writes the pages; gives the names of those that have changed."""
+    for name, text in pages().items():
+        path = ROOT / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            yield name
+
+
+if __name__ == "__main__":
+    for changed in write():
+        print(changed)

@@ -1,0 +1,160 @@
+"""The references in docs/ say what the code says."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from learner.reporting import progress
+from learner.reporting.metric_names import METRICS, RECORDS, lines
+from learner.serving.ledger import ACCOUNTS, AT_REST
+from tests.architecture import documents
+
+ROOT = Path(__file__).parents[2]
+
+NAMES = {metric.name for metric in METRICS} | {f"ledger/{account}" for account in ACCOUNTS}
+# The one place that emits what a program has computed, by whatever name: tests/system covers it.
+COMPUTED = {"learner/learning/loop.py"}
+
+
+class Emission(NamedTuple):
+    """A call of Metrics in a source file: `name` is a regular expression, None if computed."""
+
+    method: str
+    name: str | None
+    fields: tuple[str, ...]
+
+
+def emissions(tree: ast.AST) -> Iterator[Emission]:
+    """The calls of an object named `metrics` that emit something by name."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Name(id=owner) | ast.Attribute(attr=owner),
+                    attr="count" | "gauge" | "observe" | "waited" | "record" as method,
+                ),
+                args=[name, *_],
+                keywords=keywords,
+            ) if owner.strip("_") == "metrics":
+                fields = tuple(sorted(keyword.arg or "**" for keyword in keywords))
+                yield Emission(method, _pattern(name), fields)
+
+
+def _pattern(name: ast.expr) -> str | None:
+    match name:
+        case ast.Constant(value=str(text)):
+            return re.escape(text)
+        case ast.JoinedStr(values=parts):
+            texts = [
+                re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts
+            ]
+            return "".join(texts)
+    return None
+
+
+def computed_names(tree: ast.AST) -> Iterator[str]:
+    """The names in dicts from which `Scalars.of` is made, as far as they stand there."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="Scalars"), attr="of"),
+                args=[ast.Dict(keys=keys)],
+            ):
+                yield from (key.value for key in keys if isinstance(key, ast.Constant))
+
+
+def trees() -> dict[str, ast.AST]:
+    """The learner's modules but its benchmarks: path from the root -> syntax tree."""
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text(), str(path))
+        for path in sorted((ROOT / "learner").rglob("*.py"))
+        if "bench" not in path.parts
+    }
+
+
+def undocumented(tree: ast.AST) -> list[str]:
+    """What a module emits, or a program of it computes, under a name that no page explains."""
+    found = [name for name in computed_names(tree) if name not in NAMES]
+    for emission in emissions(tree):
+        if emission.method == "record" or emission.name is None:
+            continue
+        suffix = "_waits_share" if emission.method == "waited" else ""
+        if not any(re.fullmatch(emission.name + suffix, name) for name in NAMES):
+            found.append(emission.name)
+    return found
+
+
+@pytest.mark.parametrize("name", documents.pages())
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    path = ROOT / name
+    assert path.exists(), f"{name} is missing; run: {documents.COMMAND}"
+    assert path.read_text() == documents.pages()[name], f"run: {documents.COMMAND}"
+
+
+def test_every_field_of_a_configuration_has_a_meaning() -> None:
+    page = documents.config_page()
+    assert [row for row in page.splitlines() if row.endswith("|  |")] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("self._metrics.count('env_steps', 3)", []),
+        ("metrics.count('lost_socks')", ["lost_socks"]),
+        ("self._metrics.waited('acting', 0.5)", []),
+        ("self._metrics.waited('loss', 0.5)", ["loss"]),
+        ("metrics.gauge(f'ledger/{account}', rows)", []),
+        ("metrics.gauge(f'socks/{account}', rows)", ["socks/.+"]),
+        ("metrics.observe(name, number)", []),
+        ("Scalars.of({'loss': x, 'lost_socks': y, **z})", ["lost_socks"]),
+        ("text.count('lost_socks')", []),
+    ],
+)
+def test_the_search_finds_names_that_no_page_explains(code: str, expected: list[str]) -> None:
+    assert undocumented(ast.parse(code)) == expected
+
+
+def test_every_metric_that_is_emitted_is_documented() -> None:
+    found = {path: names for path, tree in trees().items() if (names := undocumented(tree))}
+    assert found == {}
+
+
+def test_names_are_computed_in_one_place() -> None:
+    places = {
+        path
+        for path, tree in trees().items()
+        if any(emission.name is None for emission in emissions(tree))
+    }
+    assert places == COMPUTED
+
+
+def test_every_rare_metric_is_emitted_somewhere() -> None:
+    patterns = [
+        emission.name for tree in trees().values() for emission in emissions(tree) if emission.name
+    ]
+    rare = {metric.name for metric in METRICS if metric.is_rare}
+    assert {name for name in rare if not any(re.fullmatch(p, name) for p in patterns)} == set()
+
+
+def test_every_kind_of_line_is_documented_with_its_fields_and_written() -> None:
+    written = {
+        (emission.name, tuple(field for field in emission.fields if field != "**"))
+        for tree in trees().values()
+        for emission in emissions(tree)
+        if emission.method == "record"
+    }
+    assert written == {(record.kind, tuple(sorted(record.fields))) for record in RECORDS}
+
+
+def test_what_a_person_sees_of_a_run_is_documented() -> None:
+    shown = {name for _, cells in progress._ROWS for name, _ in cells}
+    shown |= {name for name, _ in progress._LINE}
+    assert shown - {line for metric in METRICS for line in lines(metric)} == set()
+
+
+def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
+    assert {name for equation in AT_REST for side in equation for name in side} == set(ACCOUNTS)

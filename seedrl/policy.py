@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl import checkpoints, config_file
+from seedrl import checkpoints, config_json
 from seedrl.agents.agent import Agent
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.specs import ArraySpec, EnvSpec
@@ -136,7 +136,7 @@ def load(
         text = (folder / "config.json").read_text()
     except OSError as error:
         raise ConfigError(f"expected the folder of a run, got {folder}: {error}") from error
-    config = config_file.from_json(text)
+    config = config_json.from_json(text)
     directory = folder / "checkpoints"
     found = checkpoints.latest(directory) if step is None else checkpoints.find(directory, step)
     if found is None:

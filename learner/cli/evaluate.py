@@ -18,7 +18,7 @@ from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.config_file import from_json
+from seedrl.config_json import from_json
 from seedrl.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:  # imports jax

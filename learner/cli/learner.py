@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +19,16 @@ PROG = "python -m learner"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerOptions:
-    """Options of a learner beside the fields of its configuration.
+class RunOptions:
+    """What `seedrl train` and a learner know beside the fields of a configuration.
 
     Attributes:
-      workdir: folder of the run: configuration, metrics, checkpoints.
-      resume: whether to go on from the newest checkpoint in the folder: if there is one (auto),
+      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
     """
 
-    workdir: Path
     resume: Literal["auto", "never", "must"] = "auto"
     checkpoint_replay: bool = False
     bind: str | None = None
@@ -42,6 +41,23 @@ class LearnerOptions:
         if self.bind is not None:
             serving = dataclasses.replace(serving, bind=self.bind)
         return dataclasses.replace(config, checkpoint=checkpoint, serving=serving)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerOptions(RunOptions):
+    """Options of a learner beside the fields of its configuration.
+
+    Attributes:
+      workdir: folder of the run: configuration, metrics, checkpoints.
+      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
+        not at all (never), or it is an error if there is none (must).
+      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
+      bind: address to serve on, same as `--serving.bind`.
+      user_command: the command line to write into the folder's command.txt; by default this one.
+    """
+
+    workdir: Path
+    user_command: str | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +78,10 @@ def _run(argv: Sequence[str]) -> int:
     from learner.session.run import train
 
     summary = train(
-        config, workdir=options.workdir, resume=options.resume, command=["learner", *argv]
+        config,
+        workdir=options.workdir,
+        resume=options.resume,
+        command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
     )
     print_summary(summary)
     return _result(config, env_steps=summary.env_steps, solved=summary.solved)

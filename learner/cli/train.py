@@ -1,32 +1,35 @@
 """`seedrl train CONFIG`: a learner and its env servers on this machine, supervised."""
 
 import contextlib
+import dataclasses
+import shlex
+import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from learner.cli.arguments import parse
-from learner.cli.early_learner import EarlyLearner
-from learner.cli.learner import LearnerOptions
+from learner.cli.learner import RunOptions
 from learner.launch import env_servers
+from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
 from seedrl.config import Config
 from seedrl.config_checks import check
+from seedrl.config_json import to_json
 from seedrl.errors import ConfigError
 
 PROG = "seedrl train"
-# Flags of this command alone; the learner does not know them.
-_FLEET_FLAGS = ("--env-servers", "--envs-per-server", "--groups")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(LearnerOptions):
+class TrainOptions(RunOptions):
     """Options of a run on this machine beside the fields of its configuration.
 
     Attributes:
       workdir: folder of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
-      resume: whether to go on from the newest checkpoint in the folder: if there is one (auto),
+      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
@@ -37,7 +40,7 @@ class TrainOptions(LearnerOptions):
         `--launch.groups`.
     """
 
-    workdir: Path | None = None  # type: ignore[assignment]
+    workdir: Path | None = None
     env_servers: int | None = None
     envs_per_server: int | None = None
     groups: int | None = None
@@ -45,33 +48,36 @@ class TrainOptions(LearnerOptions):
 
 def run(argv: Sequence[str]) -> int:
     """Trains until the run is over; returns its exit code."""
+    options, config = parse(TrainOptions, argv, prog=PROG)
+    config, planned = env_servers.plan(
+        options.apply(config),
+        env_servers=options.env_servers,
+        envs_per_server=options.envs_per_server,
+        groups=options.groups,
+    )
+    check(config)
+    workdir = options.workdir or _new_workdir(argv[0], config)
     with contextlib.ExitStack() as stack:
-        early_learner = stack.enter_context(EarlyLearner())
-        options, config = parse(TrainOptions, argv, prog=PROG)
-        config, planned = env_servers.plan(
-            options.apply(config),
-            env_servers=options.env_servers,
-            envs_per_server=options.envs_per_server,
-            groups=options.groups,
-        )
-        check(config)
-        workdir = options.workdir or _new_workdir(argv[0], config)
+        own_folder = stack.enter_context(env_servers.private_folder())
         if _chooses_address(argv):
             address = _reachable(config.serving.bind)
         else:
-            address = stack.enter_context(env_servers.socket_address())
-        commands = env_servers.commands(
-            planned, config.environment, address=address, logs=workdir / "logs"
-        )
+            address = f"unix:{own_folder}/learner"
+        serving = dataclasses.replace(config.serving, bind=address)
         supervisor = Supervisor(
-            commands,
-            learner=early_learner.command,
-            learner_process=early_learner.process,
+            env_servers.commands(
+                planned, config.environment, address=address, logs=workdir / "logs"
+            ),
+            learner=_learner(
+                dataclasses.replace(config, serving=serving),
+                own_folder / "config.json",
+                ["--workdir", str(workdir), "--resume", options.resume],
+                user_command=shlex.join([*PROG.split(), *argv]),
+            ),
             restarts=config.launch.restarts,
         )
         stack.enter_context(forward_signals(supervisor.signal))
         stack.enter_context(supervisor)
-        early_learner.begin(_learner_words(argv, config, workdir, address))
         return supervisor.wait()
 
 
@@ -92,29 +98,16 @@ def _reachable(bind: str) -> str:
     return bind
 
 
-def _learner_words(argv: Sequence[str], config: Config, workdir: Path, address: str) -> list[str]:
-    """What follows `python -m learner`."""
-    launch = config.launch
-    # Of a flag that is given twice the last one holds.
-    settled = {
-        "--workdir": workdir,
-        "--bind": address,
-        "--serving.training-slots": config.serving.training_slots,
-        "--launch.env-servers": launch.env_servers,
-        "--launch.envs-per-server": launch.envs_per_server,
-        "--launch.groups": launch.groups,
-    }
-    flags = [word for name, value in settled.items() for word in (name, str(value))]
-    return [*_without_fleet_flags(argv), *flags]
-
-
-def _without_fleet_flags(argv: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    words = iter(argv)
-    for word in words:
-        name, separator, _ = word.partition("=")
-        if name.replace("_", "-") not in _FLEET_FLAGS:
-            kept.append(word)
-        elif not separator:
-            next(words, None)
-    return kept
+def _learner(
+    config: Config, config_path: Path, options: Sequence[str], *, user_command: str
+) -> Command:
+    """The learner's command line; writes its configuration to `config_path`."""
+    config_path.write_text(to_json(config))
+    words = [str(config_path), *options, "--user-command", user_command]
+    return Command(
+        name="learner",
+        arguments=(sys.executable, "-m", "learner", *words),
+        environment=env_servers.child_environment(),
+        log=None,
+        ending=signal.SIGUSR1,
+    )

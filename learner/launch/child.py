@@ -34,7 +34,7 @@ class Command(NamedTuple):
     ending: signal.Signals
 
 
-def start(command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+def start(command: Command) -> subprocess.Popen[bytes]:
     """Starts a process that gets `command.ending` when this one, or this thread, dies."""
     ending = (str(os.getpid()), str(int(command.ending)))
     with contextlib.ExitStack() as stack:
@@ -42,7 +42,7 @@ def start(command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen
         return subprocess.Popen(
             [sys.executable, "-I", "-S", parent_death.__file__, *ending, *command.arguments],
             env=dict(command.environment),
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             # So that Ctrl-C reaches only this process, which decides what to do.
@@ -56,15 +56,9 @@ class Child:
     The exit code of a process that was killed by signal n is 128 + n, as in a shell.
     """
 
-    def __init__(
-        self,
-        command: Command,
-        on_exit: Callable[["Child", int], None],
-        process: subprocess.Popen[bytes] | None = None,
-    ):
-        """`process`: the command's, if it runs already."""
+    def __init__(self, command: Command, on_exit: Callable[["Child", int], None]):
         self.command = command
-        self._process = start(command) if process is None else process
+        self._process = start(command)
         self._watch = threading.Thread(target=self._wait, args=(on_exit,), daemon=True)
         self._watch.start()
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from learner.launch.child import Command
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_file import import_folders
+from seedrl.config_modules import import_folders
 from seedrl.errors import ConfigError
 
 # Many env servers share few cores: each steps its environments in one thread.
@@ -127,12 +127,19 @@ def child_environment() -> Mapping[str, str]:
 
 
 @contextlib.contextmanager
-def socket_address() -> Iterator[str]:
-    """A unix socket's address in a folder that only this user can enter, removed at the end."""
+def private_folder() -> Iterator[Path]:
+    """A folder that only this user can enter, with room for a socket's path; removed at the end."""
     folder = tempfile.gettempdir()
     # The path of a socket is short by law of the kernel, whatever TMPDIR says.
     parent = folder if len(os.fsencode(folder)) <= _LONGEST_FOLDER else "/tmp"
     with tempfile.TemporaryDirectory(
         prefix="seedrl-", dir=parent, ignore_cleanup_errors=True
     ) as own:
-        yield f"unix:{own}/learner"
+        yield Path(own)
+
+
+@contextlib.contextmanager
+def socket_address() -> Iterator[str]:
+    """The address of a unix socket in a folder of its own; see `private_folder`."""
+    with private_folder() as folder:
+        yield f"unix:{folder}/learner"

@@ -3,7 +3,6 @@
 import contextlib
 import queue
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
@@ -49,15 +48,12 @@ class Supervisor:
         env_servers: Sequence[Command],
         *,
         learner: Command | None = None,
-        learner_process: subprocess.Popen[bytes] | None = None,
         restarts: int,
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
     ):
-        """`learner_process`: the learner's, if it runs already; once entered, this ends it."""
-        assert learner_process is None or learner is not None
         self._commands = env_servers
-        self._learner_command, self._learner_process = learner, learner_process
+        self._learner_command = learner
         self._restarts, self._clock, self._say = restarts, clock, say
         # A SimpleQueue may be filled from a signal handler that interrupts its own reader.
         self._events: queue.SimpleQueue[_Exit | _Signal | _Stop] = queue.SimpleQueue()
@@ -73,7 +69,7 @@ class Supervisor:
     def __enter__(self) -> Self:
         try:
             if self._learner_command is not None:
-                self._learner = self._start(self._learner_command, self._learner_process)
+                self._learner = self._start(self._learner_command)
             self._env_servers = [self._start(command) for command in self._commands]
         except BaseException:
             self._end_all()
@@ -130,8 +126,8 @@ class Supervisor:
         self._fail(ExitCode.USAGE, self._refusal)
         return self._outcome if self._learner is None else None
 
-    def _start(self, command: Command, process: subprocess.Popen[bytes] | None = None) -> Child:
-        return Child(command, lambda child, code: self._events.put(_Exit(child, code)), process)
+    def _start(self, command: Command) -> Child:
+        return Child(command, lambda child, code: self._events.put(_Exit(child, code)))
 
     def _replace(self, child: Child, code: int) -> None:
         if code == ExitCode.OK:

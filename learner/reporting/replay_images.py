@@ -14,7 +14,7 @@ import tyro
 
 from seedrl import checkpoints
 from seedrl.config import Config
-from seedrl.config_file import from_json
+from seedrl.config_json import from_json
 from seedrl.errors import CheckpointError
 
 _SHARD = 0  # one device's experience is enough to look at

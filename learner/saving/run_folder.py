@@ -2,14 +2,12 @@
 
 import fcntl
 import os
-import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from seedrl.checkpoints import Checkpoint, take_over
 from seedrl.config import Config
-from seedrl.config_file import to_json
+from seedrl.config_json import to_json
 from seedrl.errors import AddressInUseError, CheckpointError
 
 Resume = Literal["auto", "never", "must"]
@@ -57,10 +55,10 @@ class RunFolder:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
         (self.path / "config.json").write_text(to_json(config) + "\n")
 
-    def record_command(self, command: Sequence[str]) -> int:
-        """Appends the command line to those before; returns the number of this session, from 1."""
+    def record_command(self, command: str) -> int:
+        """Appends a command line to those before; returns the number of this session, from 1."""
         with (self.path / "command.txt").open("a+") as file:
-            file.write(shlex.join(command).replace("\n", " ") + "\n")
+            file.write(command.replace("\n", " ") + "\n")
             file.flush()
             os.fsync(file.fileno())
             file.seek(0)

@@ -15,7 +15,8 @@ from learner.learning.snapshot import Snapshot
 from learner.serving.core import Serving
 from seedrl import checkpoints
 from seedrl.config import Config
-from seedrl.config_file import difference, from_json
+from seedrl.config_json import from_json
+from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError
 from seedrl.replay.replay import ReplayState
 

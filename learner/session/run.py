@@ -3,10 +3,11 @@
 import contextlib
 import faulthandler
 import os
+import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,9 +37,7 @@ _STOP_SECONDS = 120.0
 Found = TypeVar("Found")
 
 
-def train(
-    config: Config, *, workdir: Path, resume: Resume = "auto", command: Sequence[str] = ()
-) -> Summary:
+def train(config: Config, *, workdir: Path, resume: Resume = "auto", command: str = "") -> Summary:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
 
     Raises a UserError for what the user can put right, RuntimeError if a thread died.
@@ -57,13 +56,13 @@ def _train(
     folder: RunFolder,
     *,
     resume: Resume,
-    command: Sequence[str],
+    command: str,
     start: float,
     stop: threading.Event,
 ) -> Summary:
     geometry = plan_geometry(config)
     checkpoint = folder.checkpoint(resume)
-    session_number = folder.record_command(command or sys.argv)
+    session_number = folder.record_command(command or shlex.join(sys.argv))
     hub = _hub(config, geometry.page_steps, checkpoint, session_number)
     service = Service(hub, config.serving)
     progress = Progress()

@@ -19,7 +19,7 @@ from learner.session.pace import free_running, in_lock_step
 from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
-from seedrl.config_file import to_json
+from seedrl.config_json import to_json
 from seedrl.specs import EnvSpec
 
 _SNAPSHOT_SECONDS = 300.0

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import EnvSpec
 
-if TYPE_CHECKING:  # imports jax
+if TYPE_CHECKING:  # import jax and numpy
     from seedrl.agents.agent import Agent
+    from seedrl.specs import EnvSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class R2D2Config:
         """Sequences of `burn_in + unroll + n_steps` rows."""
         return WindowSpec(self.burn_in, self.unroll, self.n_steps, self.stride)
 
-    def build(self, spec: EnvSpec) -> "Agent":
+    def build(self, spec: "EnvSpec") -> "Agent":
         """The agent for environments of this spec; ValueError if the network cannot see it."""
         from seedrl.agents import r2d2_functions as functions
         from seedrl.agents.agent import Agent

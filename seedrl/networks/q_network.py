@@ -4,10 +4,12 @@ What it builds is in `q_module`: reading a configuration imports no jax.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from seedrl.networks.network import Network
-from seedrl.specs import EnvSpec
+
+if TYPE_CHECKING:  # imports numpy
+    from seedrl.specs import EnvSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class QNetworkConfig:
             if any(size < 1 for size in getattr(self, name)):
                 raise ValueError(f"network.{name}: expected sizes >= 1, got {getattr(self, name)}")
 
-    def build(self, spec: EnvSpec) -> Network:
+    def build(self, spec: "EnvSpec") -> Network:
         """The network for environments of this spec.
 
         `unroll` gives Q-values `[T, B, A] float32`. Raises ValueError where an image is needed (a

@@ -114,7 +114,7 @@ def test_a_killed_learner_ends_a_supervised_run_with_its_exit_code(
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY)
     log = workdir / "logs" / "env_server_1.log"
     processes.wait_for(lambda: processes.connections(log), run)
-    (learner,) = processes.descendants(run.pid, "-m learner.early")
+    (learner,) = processes.descendants(run.pid, "-m learner ")
     left = processes.descendants(run.pid)
     os.kill(learner, signal.SIGKILL)
     assert run.end() == 128 + signal.SIGKILL

@@ -10,6 +10,7 @@ from learner.cli.arguments import parse, parse_flags
 from learner.cli.learner import LearnerOptions
 from learner.cli.train import TrainOptions
 from seedrl import config_file
+from seedrl.config_tree import difference
 from seedrl.errors import ConfigError
 
 
@@ -44,7 +45,7 @@ def test_flags_override_fields_at_every_depth() -> None:
     flags += " --agent.network.torso-sizes 8 9 --evaluation.target-return None"
     options, config = parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
     assert options.number == 4
-    lines = config_file.difference(config_file.load("cartpole_r2d2"), config)
+    lines = difference(config_file.load("cartpole_r2d2"), config)
     assert [line.split(":")[0] for line in lines] == [
         "agent.network.torso_sizes",
         "agent.network.core_size",
@@ -139,7 +140,7 @@ def test_options_of_the_learner_stand_for_fields() -> None:
     options = LearnerOptions(workdir=Path("x"))
     assert options.apply(config) == config
     changed = dataclasses.replace(options, checkpoint_replay=True, bind="unix:/x").apply(config)
-    assert config_file.difference(config, changed) == [
+    assert difference(config, changed) == [
         "serving.bind: expected '127.0.0.1:8686', got 'unix:/x'",
         "checkpoint.replay: expected False, got True",
     ]

@@ -16,6 +16,7 @@ from learner.launch.child import Command
 from learner.session.offline_evaluation import Evaluation
 from seedrl import config_file
 from seedrl.config import Config
+from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
 
 RESULT = Evaluation(
@@ -40,7 +41,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "envs_server" / "__main__.py").write_text(PAUSE)
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "config.json").write_text(config_file.to_json(config_file.load("cartpole_r2d2")))
+    (folder / "config.json").write_text(to_json(config_file.load("cartpole_r2d2")))
     monkeypatch.chdir(tmp_path)
     return folder
 

@@ -3,28 +3,31 @@
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from learner.cli import train
 from learner.cli.main import main
+from seedrl.config import Config
+from seedrl.config_json import from_json
 
 # A stand-in for both programs: the real ones are trained with in tests/system.
 PROGRAM = """
 import json, os, pathlib, signal, sys
-words = sys.argv[1:] or json.loads(sys.stdin.readline())["words"]
 name = pathlib.Path(__file__).parent.name
+words = sys.argv[1:]
+config = pathlib.Path(words[0]).read_text() if name == "learner" else ""
 variables = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "PYTHONPATH")}
 with open(f"{name}_{os.getpid()}.json", "w") as file:
-    json.dump({"argv": words, **variables}, file)
+    json.dump({"argv": words, "config": config, **variables}, file)
 """
-# Ends when all env servers have told it through a pipe that they have written.
+# Ends when all env servers have said through a pipe that they have written.
 LEARNER = (
     PROGRAM
     + """
 ready = open("ready", "r+b", buffering=0)
-number = int(words[len(words) - words[::-1].index("--launch.env-servers")])
+number = json.loads(config)["config"]["launch"]["env_servers"]
 while number: number -= len(ready.read(1))
 sys.exit(int(os.environ["LEARNER_CODE"]))
 """
@@ -40,14 +43,11 @@ signal.pause()
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, module, source in (
-        ("learner", "early", LEARNER),
-        ("envs_server", "__main__", ENV_SERVER),
-    ):
+    for name, source in (("learner", LEARNER), ("envs_server", ENV_SERVER)):
         (tmp_path / name).mkdir()
         # Without it the folder is no rival to an installed package of that name.
         (tmp_path / name / "__init__.py").touch()
-        (tmp_path / name / f"{module}.py").write_text(source)
+        (tmp_path / name / "__main__.py").write_text(source)
     os.mkfifo(tmp_path / "ready")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEARNER_CODE", "0")
@@ -58,29 +58,42 @@ def calls(stage: Path, name: str) -> list[list[str]]:
     return [json.loads(path.read_text())["argv"] for path in stage.glob(f"{name}_*.json")]
 
 
-def last(argv: list[str], flag: str) -> str:
-    return argv[len(argv) - argv[::-1].index(flag)]
+def learner(stage: Path) -> tuple[dict[str, str], Config]:
+    """The options of the learner's command line, and the configuration in the file it was given."""
+    (path,) = stage.glob("learner_*.json")
+    call = json.loads(path.read_text())
+    words = call["argv"][1:]
+    return dict(zip(words[::2], words[1::2], strict=True)), from_json(call["config"])
 
 
-def test_the_learner_gets_the_config_the_overrides_and_the_socket(stage: Path) -> None:
+def test_the_learner_gets_the_overridden_config_as_a_file(stage: Path) -> None:
     assert main(["train", "cartpole_r2d2", "--workdir", "w", "--seed", "3"]) == 0
-    (argv,) = calls(stage, "learner")
-    assert argv[:5] == ["cartpole_r2d2", "--workdir", "w", "--seed", "3"]
-    address = last(argv, "--bind")
+    options, config = learner(stage)
+    assert options["--workdir"] == "w" and options["--resume"] == "auto"
+    assert (config.seed, config.agent.unroll) == (3, 20)
+    address = config.serving.bind
     assert re.fullmatch(r"unix:/.*/learner", address)
     assert not Path(address.removeprefix("unix:")).parent.exists()
     env_servers = calls(stage, "envs_server")
     assert [call[:4] for call in env_servers] == [["--learner", address, "--num-envs", "66"]] * 2
 
 
+def test_the_command_that_is_recorded_is_that_of_the_user(stage: Path) -> None:
+    words = ["cartpole_r2d2", "--workdir", "w", "--env-servers", "2", "--resume", "never"]
+    words += ["--environment.arguments", '{"render_mode": null}']
+    assert main(["train", *words]) == 0
+    options, _ = learner(stage)
+    assert shlex.split(options["--user-command"]) == ["seedrl", "train", *words]
+    assert options["--resume"] == "never"
+
+
 def test_the_numbers_of_the_fleet_reach_the_learner_as_slots(stage: Path) -> None:
     flags = ["--env-servers", "3", "--envs_per_server=40", "--groups", "1", "--workdir", "w"]
     flags += ["--replay.min-steps", "10_000"]
     assert main(["train", "cartpole_r2d2", *flags]) == 0
-    (argv,) = calls(stage, "learner")
-    assert last(argv, "--serving.training-slots") == "20"
-    assert last(argv, "--launch.envs-per-server") == "40"
-    assert not any("env-servers" in word and "launch" not in word for word in argv)
+    _, config = learner(stage)
+    assert config.serving.training_slots == 20
+    assert (config.launch.env_servers, config.launch.envs_per_server) == (3, 40)
     assert {path.name for path in (stage / "w" / "logs").iterdir()} == {
         f"env_server_{index}.log" for index in range(3)
     }
@@ -93,8 +106,17 @@ def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.M
 
 def test_an_address_of_ones_own_is_kept(stage: Path) -> None:
     assert main(["train", "cartpole_r2d2", "--workdir", "w", "--bind=127.0.0.1:8700"]) == 0
-    (argv,) = calls(stage, "learner")
-    assert last(argv, "--bind") == "127.0.0.1:8700"
+    assert learner(stage)[1].serving.bind == "127.0.0.1:8700"
+
+
+def test_the_saved_config_of_a_run_is_a_config(stage: Path) -> None:
+    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--seed", "3"]) == 0
+    (path,) = stage.glob("learner_*.json")
+    (stage / "saved.json").write_text(json.loads(path.read_text())["config"])
+    path.unlink()
+    assert main(["train", "saved.json", "--workdir", "w", "--agent.unroll", "40"]) == 0
+    _, config = learner(stage)
+    assert (config.seed, config.agent.unroll) == (3, 40)
 
 
 def test_a_free_port_cannot_be_told_to_env_servers(
@@ -107,8 +129,8 @@ def test_a_free_port_cannot_be_told_to_env_servers(
 
 def test_a_new_run_has_a_folder_of_its_own(stage: Path) -> None:
     assert main(["train", "cartpole_r2d2", "--seed", "7"]) == 0
-    (argv,) = calls(stage, "learner")
-    assert re.fullmatch(r"runs/cartpole_r2d2__7__\d{8}-\d{6}", last(argv, "--workdir"))
+    options, _ = learner(stage)
+    assert re.fullmatch(r"runs/cartpole_r2d2__7__\d{8}-\d{6}", options["--workdir"])
 
 
 def test_env_servers_compute_in_one_thread_and_import_what_lies_beside_the_config(
@@ -125,9 +147,3 @@ def test_env_servers_compute_in_one_thread_and_import_what_lies_beside_the_confi
         variables = json.loads(path.read_text())
         assert variables["OMP_NUM_THREADS"] == "1"
         assert str(folder) in variables["PYTHONPATH"].split(":")
-
-
-def test_flags_of_the_fleet_are_kept_from_the_learner() -> None:
-    words = ["c", "--env-servers", "2", "--groups=3", "--envs_per_server", "4"]
-    words += ["--seed", "1", "--launch.groups", "2"]
-    assert train._without_fleet_flags(words) == ["c", "--seed", "1", "--launch.groups", "2"]

@@ -12,7 +12,7 @@ import pytest
 
 from learner.launch import env_servers
 from learner.launch.env_servers import Fleet
-from seedrl import config_file
+from seedrl import config_modules
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ServingConfig
 from seedrl.errors import ConfigError
 
@@ -109,10 +109,10 @@ def test_children_find_the_modules_beside_a_config_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/before")
-    monkeypatch.setattr(config_file, "_folders", [str(tmp_path)])
+    monkeypatch.setattr(config_modules, "_folders", [str(tmp_path)])
     assert env_servers.child_environment()["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/before"
     monkeypatch.delenv("PYTHONPATH")
-    monkeypatch.setattr(config_file, "_folders", [])
+    monkeypatch.setattr(config_modules, "_folders", [])
     assert "PYTHONPATH" not in env_servers.child_environment()
 
 

@@ -8,7 +8,7 @@ from learner.saving.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_file import from_json
+from seedrl.config_json import from_json
 from seedrl.errors import AddressInUseError, CheckpointError
 
 
@@ -69,7 +69,7 @@ def test_the_config_is_the_last_one_and_all_command_lines_are_kept(tmp_path: Pat
     for seed, command in enumerate(commands):
         config = Config(environment=environment, agent=R2D2Config(), seed=seed)
         folder.record_config(config)
-        assert folder.record_command(command) == seed + 1
+        assert folder.record_command(shlex.join(command)) == seed + 1
     folder.close()
     assert from_json((tmp_path / "config.json").read_text()) == config
     lines = (tmp_path / "command.txt").read_text().splitlines()

@@ -27,7 +27,7 @@ from learner.serving.leases import SlotTable
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig
-from seedrl.config_file import to_json
+from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import PageIndex

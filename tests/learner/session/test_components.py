@@ -21,7 +21,7 @@ from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
-from seedrl.config_file import to_json
+from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, EnvSpec

@@ -1,0 +1,79 @@
+"""Configurations as JSON: saved with a run, and handed from one process to another."""
+
+import dataclasses
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from seedrl import config_modules
+from seedrl.config import Config
+from seedrl.config_tree import decode, encode
+from seedrl.errors import ConfigError
+
+
+def to_json(config: Config) -> str:
+    """A readable text from which `from_json` makes an equal configuration.
+
+    A dataclass is an object with its class (`module:qualname`, or `path.py:qualname` for a class of
+    the configuration file itself) under "type"; a tuple is a list.
+
+    Raises:
+      ConfigError: a field is neither a dataclass, tuple, list, dict with text keys, text, number,
+        bool nor None.
+    """
+    document = {
+        "import_from": list(config_modules.import_folders()),
+        "config": encode("config", config, _type_name),
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """Inverse of `to_json`. Imports the classes that it names.
+
+    Raises:
+      ConfigError: not such a text, a class that cannot be imported, an unknown or a missing field.
+    """
+    try:
+        document = json.loads(text)
+        folders, tree = document["import_from"], document["config"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"expected a saved config in JSON, got {text[:80]!r}") from error
+    for folder in folders:
+        config_modules.import_from(Path(folder))
+    config = decode("config", tree, _find_type)
+    if not isinstance(config, Config):
+        raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
+    return config
+
+
+def _type_name(kind: type) -> str:
+    return f"{kind.__module__.removeprefix(config_modules.FILE_PREFIX)}:{kind.__qualname__}"
+
+
+def _find_type(path: str, name: Any) -> type:
+    module_name, _, qualname = str(name).rpartition(":")
+    try:
+        is_file = module_name.endswith(".py")
+        found: Any = (
+            config_modules.load_module(_existing(module_name))
+            if is_file
+            else importlib.import_module(module_name)
+        )
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot import its class {name}: {error}") from error
+    if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+        raise ConfigError(f"{path}: expected {name} to be a dataclass")
+    return found
+
+
+def _existing(file_name: str) -> Path:
+    path = Path(file_name)
+    if not path.is_file():
+        raise ConfigError(
+            f"expected the config file that a class stands in, but there is no {path}"
+        )
+    return path

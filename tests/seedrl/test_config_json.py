@@ -1,0 +1,87 @@
+"""Configurations as JSON: nothing is lost, and what does not fit is named."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from seedrl import config_file, config_json, config_modules
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.errors import ConfigError
+from tests.seedrl.own_config import write_own
+
+
+@pytest.fixture(autouse=True)
+def _isolated_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(config_modules, "_folders", [])
+
+
+@pytest.mark.parametrize("name", config_file.bundled_names())
+def test_bundled_configs_survive_json(name: str) -> None:
+    config = config_file.load(name)
+    assert config_json.from_json(config_json.to_json(config)) == config
+
+
+def test_an_agent_defined_in_the_config_file_survives_json(tmp_path: Path) -> None:
+    path = write_own(tmp_path, "own_sibling_b")
+    config = config_file.load(path)
+    text = config_json.to_json(config)
+    assert json.loads(text)["config"]["agent"]["type"] == f"{path}:OwnAgent"
+    assert config_json.from_json(text) == config
+
+
+def test_another_process_can_reload_what_was_saved(tmp_path: Path) -> None:
+    config = config_file.load(write_own(tmp_path, "own_sibling_c"))
+    text = config_json.to_json(config)
+    for name in [name for name in sys.modules if str(tmp_path) in name or name == "own_sibling_c"]:
+        del sys.modules[name]
+    sys.path.remove(str(tmp_path))
+    reloaded = config_json.from_json(text)
+    assert reloaded.agent.sizes == (1, 2) and reloaded.agent.names == ((), ("a",))
+    assert reloaded.agent.table == {"type": [1, None, True, 0.5]}
+    assert type(reloaded.agent).__qualname__ == "OwnAgent"
+
+
+def test_a_value_that_cannot_be_saved_is_named() -> None:
+    config = Config(environment=EnvironmentConfig(id="x", wrappers=(print,)), agent=None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"config\.environment\.wrappers\.0: .*builtin_function"):
+        config_json.to_json(config)
+
+
+def change(text: str, *path: str, to: object) -> str:
+    tree = json.loads(text)
+    node = tree
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = to
+    return json.dumps(tree)
+
+
+def test_an_unknown_saved_field_is_refused_by_name() -> None:
+    text = config_json.to_json(config_file.load("cartpole_r2d2"))
+    changed = change(text, "config", "agent", "unrol", to=3)
+    with pytest.raises(ConfigError, match=r"config\.agent\.unrol: .*did you mean unroll\?"):
+        config_json.from_json(changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_package:Agent", "cannot import its class no_such_package:Agent"),
+        ("seedrl.config:NoSuch", "cannot import its class"),
+        ("os:system", "expected os:system to be a dataclass"),
+        ("pathlib:Path", "expected pathlib:Path to be a dataclass"),
+    ],
+)
+def test_a_saved_class_must_be_a_dataclass_that_can_be_imported(name: str, message: str) -> None:
+    text = config_json.to_json(config_file.load("cartpole_r2d2"))
+    with pytest.raises(ConfigError, match=f"config.agent: {message}"):
+        config_json.from_json(change(text, "config", "agent", "type", to=name))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"import_from": [], "config": 3}'])
+def test_text_that_is_no_saved_config_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a saved"):
+        config_json.from_json(text)

@@ -118,10 +118,10 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "skipped_updates",
-        "distribution",
+        "count",
         "learning",
-        "updates/update",
-        "1 where loss or gradient was not finite and nothing was changed, else 0",
+        "updates",
+        "updates that changed no parameters: loss or gradient was not finite",
     ),
     Metric(
         "replay_sequences",

@@ -16,8 +16,8 @@ from tests.architecture import documents
 ROOT = Path(__file__).parents[2]
 
 NAMES = {metric.name for metric in METRICS} | {f"ledger/{account}" for account in ACCOUNTS}
-# The one place that emits what a program has computed, by whatever name: tests/system covers it.
-COMPUTED = {"learner/learning/loop.py"}
+# What emits numbers that came with their names: of an update, and of the limiter.
+COMPUTED = {"learner/learning/loop.py", "learner/session/session.py"}
 
 
 class Emission(NamedTuple):
@@ -57,21 +57,30 @@ def _pattern(name: ast.expr) -> str | None:
 
 
 def computed_names(tree: ast.AST) -> Iterator[str]:
-    """The names in dicts from which `Scalars.of` is made, as far as they stand there."""
+    """The names in the dicts of `Scalars.of`, and in those that a function `metrics` returns."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id="Scalars"), attr="of"),
                 args=[ast.Dict(keys=keys)],
             ):
-                yield from (key.value for key in keys if isinstance(key, ast.Constant))
+                yield from _literals(keys)
+            case ast.FunctionDef(name="metrics" | "_metrics"):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Dict):
+                        yield from _literals(inner.value.keys)
+
+
+def _literals(keys: list[ast.expr | None]) -> list[str]:
+    return [key.value for key in keys if isinstance(key, ast.Constant)]
 
 
 def trees() -> dict[str, ast.AST]:
-    """The learner's modules but its benchmarks: path from the root -> syntax tree."""
+    """Modules of learner and library, no benchmarks: path from the root -> syntax tree."""
     return {
         str(path.relative_to(ROOT)): ast.parse(path.read_text(), str(path))
-        for path in sorted((ROOT / "learner").rglob("*.py"))
+        for package in ("learner", "seedrl")
+        for path in sorted((ROOT / package).rglob("*.py"))
         if "bench" not in path.parts
     }
 
@@ -111,6 +120,7 @@ def test_every_field_of_a_configuration_has_a_meaning() -> None:
         ("metrics.gauge(f'socks/{account}', rows)", ["socks/.+"]),
         ("metrics.observe(name, number)", []),
         ("Scalars.of({'loss': x, 'lost_socks': y, **z})", ["lost_socks"]),
+        ("def metrics(self):\n    return {'lost_socks': x, 'loss': y}", ["lost_socks"]),
         ("text.count('lost_socks')", []),
     ],
 )
@@ -123,7 +133,7 @@ def test_every_metric_that_is_emitted_is_documented() -> None:
     assert found == {}
 
 
-def test_names_are_computed_in_one_place() -> None:
+def test_only_these_emit_names_that_came_with_their_numbers() -> None:
     places = {
         path
         for path, tree in trees().items()

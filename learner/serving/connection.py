@@ -6,10 +6,12 @@ from typing import Protocol
 
 import grpc
 
-from learner.serving.core import PlaybackError, ProtocolError
+from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
-from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
-from learner.serving.ledger import SentSteps
+from learner.serving.leases import Lease
+from learner.serving.peer import Admission, Offer
+from learner.serving.reconciliation import SentSteps
+from learner.serving.verdict import EndError, verdict
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
@@ -25,21 +27,8 @@ from seedrl.wire.payload import StepLayout, read_header
 _logger = logging.getLogger(__name__)
 
 
-class EndError(Exception):
-    """Ends one stream with a status that its env server understands; the text is one line.
-
-    `is_reported`: the learner's user hears of it in another way, or need not.
-    """
-
-    def __init__(self, code: grpc.StatusCode, details: str, *, is_reported: bool = False):
-        super().__init__(details)
-        self.code = code
-        self.details = details
-        self.is_reported = is_reported
-
-
 class Outbox(Protocol):
-    """Takes what is to be sent; from any thread."""
+    """Takes what is to be sent; from any thread, without waiting."""
 
     def put(self, item: Answer | EndError | None, /) -> None:
         """Queues it behind what was put before."""
@@ -47,10 +36,13 @@ class Outbox(Protocol):
 
 
 class Connection:
-    """The learner's end of one connection. Only the thread that gives it messages calls `receive`.
+    """The learner's end of one connection: a state machine without a lock.
+
+    Only the thread that gives it messages calls `receive`; the hub and others end it at any time.
 
     Attributes:
-      outbox: what is to be sent over gRPC, a EndError to end with, or None: end quietly.
+      peer: the env server's name in messages.
+      outbox: what is to be sent over gRPC, an EndError to end with, or None: end quietly.
       link: what all but the handshake and the end takes, if the env server can be reached so. Then
         what comes over it has to be given to `receive`.
       is_ready: whether the handshake is over.
@@ -73,15 +65,10 @@ class Connection:
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         self._expected: tuple[str, ...] = ("hello",)
-
-    def hang_up(self) -> None:
-        """The transport is gone: nothing can be sent any more, and nothing should come."""
-        self.outbox.put(None)
-        if self.link is not None:
-            self.link.end()
+        self._has_ended = False
 
     def receive(self, message: Received) -> bool:
-        """Handles one message; False if it has ended the stream."""
+        """Handles one message; False if it has ended the connection."""
         try:
             self._handle(message)
         except Exception as error:
@@ -90,18 +77,32 @@ class Connection:
         return True
 
     def fail(self, error: Exception) -> None:
-        """Ends the stream because of `error`: its env server's fault, or ours."""
-        self.close(self._verdict(error))
+        """Ends the connection because of `error`: its env server's fault, or ours."""
+        self.close(verdict(error, self.peer))
 
-    def _verdict(self, error: Exception) -> EndError:
-        """How the stream ends after `error`."""
-        if isinstance(error, EndError):
-            return error
-        if isinstance(error, ProtocolError | WireError):
-            return EndError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        # The text of an unexpected exception could hold anything: it stays in our own log.
-        _logger.error("reading from env server %s failed", self.peer, exc_info=error)
-        return EndError(grpc.StatusCode.INTERNAL, "internal error; see the learner's log")
+    def close(self, error: EndError | None = None) -> None:
+        """Ends the lease, which cuts the streams of experience, and with it the connection."""
+        if self._lease is not None:
+            self._hub.leave(self._lease, error)
+        self.end(error)  # if it has no lease, or none any more
+
+    def end(self, error: EndError | None = None) -> None:
+        """Ends the transport, once; neither waits nor calls the hub, which may hold its lock."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self.outbox.put(error)
+        if self.link is not None:
+            self.link.end()
+
+    def send_actions(self, payload: bytes) -> None:
+        """Sends actions, or queues them for gRPC. Called by the acting thread."""
+        actions = ActionsPayload(payload)
+        if self.link is None:
+            self.outbox.put(actions)
+        elif not self.link.send_at_once(encode_from_learner(actions)):
+            reason = "the env server is gone, or does not read its answers"
+            self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
 
     def _handle(self, message: Received) -> None:
         if isinstance(message, WireError):
@@ -117,7 +118,7 @@ class Connection:
         elif kind == "ready":
             self._ready(message.ready)
         else:
-            self._refusal(message.refusal)
+            raise self._hub.refuse(self.peer, message.refusal.reason)
 
     def _require(self, kind: str) -> None:
         if kind not in self._expected:
@@ -133,38 +134,18 @@ class Connection:
             )
         if hello.num_envs < 1:
             raise ProtocolError("expected num_envs >= 1, got 0")
-        with self._hub.changed:
-            if not self._hub.is_open:
-                raise EndError(
-                    grpc.StatusCode.UNAVAILABLE, "the learner is stopping", is_reported=True
-                )
-            # An env server that has come back before we noticed that it was gone: its old slots
-            # must be free now.
-            for key in {sent.lease for sent in hello.sent}:
-                self._hub.end_superseded(key)
-            try:
-                self._lease = self._hub.serving.lease(
-                    hello.num_envs,
-                    hello.num_groups,
-                    self.peer,
-                    plays_recording=hello.plays_recording,
-                )
-            except NoFreeSlotError as error:
-                raise EndError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from error
-            except (CutStreamError, PlaybackError) as error:
-                raise EndError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
-            self._hub.serving.report(
-                SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
-                for sent in hello.sent
-            )
-            self._hub.streams[self._lease.number] = self
-            self.link = self._connect_link(hello.link)
-            assign = self._assign(self._lease)
+        admission = self._hub.admit(self, _offer(self.peer, hello))
+        self._lease = admission.lease
+        self.link = self._connect_link(hello.link)
+        # The hub may have ended this connection since it admitted it: `end` sets the flag before it
+        # looks for a link, and here it is the other way round, so one of the two ends the link.
+        if self._has_ended and self.link is not None:
+            self.link.end()
         self._expected = ("ready", "refusal")
-        self.outbox.put(seedrl_pb2.FromLearner(assign=assign))
+        self.outbox.put(seedrl_pb2.FromLearner(assign=self._assign(admission)))
 
-    def _assign(self, lease: Lease) -> seedrl_pb2.Assign:
-        config = self._hub.environment
+    def _assign(self, admission: Admission) -> seedrl_pb2.Assign:
+        config, lease = self._hub.environment, admission.lease
         return seedrl_pb2.Assign(
             lease=lease.key,
             linked=self.link is not None,
@@ -177,11 +158,11 @@ class Connection:
             groups=[
                 seedrl_pb2.Group(
                     slots=group.slots.tolist(),
-                    seeds=self._hub.serving.seeds(group),
+                    seeds=seeds,
                     evaluation=group.evaluation,
                     first_row=lease.played_from or 0,
                 )
-                for group in lease.groups
+                for group, seeds in zip(lease.groups, admission.seeds, strict=True)
             ],
         )
 
@@ -190,28 +171,12 @@ class Connection:
             spec = EnvSpec.from_json(ready.spec)
         except ValueError as error:
             raise ProtocolError(str(error)) from error
-        with self._hub.changed:
-            difference = self._hub.agree(spec, self.peer)
-            # Until there is agreement, whoever waits for it raises the refusal.
-            is_reported = not self._hub.is_agreed
-        if difference:
-            raise EndError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "this environment differs from the one that the learner trains on: "
-                + "; ".join(difference),
-                is_reported=is_reported,
-            )
+        self._hub.accept_spec(self.peer, spec)
         assert self._lease is not None
         self._layouts = [StepLayout(spec, len(group.slots)) for group in self._lease.groups]
         self._expected = ("step",)
         self.is_ready = True
         _logger.info("env server %s is ready", self.peer)
-
-    def _refusal(self, refusal: seedrl_pb2.Refusal) -> None:
-        with self._hub.changed:
-            is_reported = not self._hub.is_agreed
-            self._hub.refuse(f"env server {self.peer} refuses: {refusal.reason}")
-        raise EndError(grpc.StatusCode.FAILED_PRECONDITION, refusal.reason, is_reported=is_reported)
 
     def _step(self, message: StepPayload) -> None:
         assert self._lease is not None
@@ -222,48 +187,14 @@ class Connection:
         try:
             timestep = self._layouts[header.group].unpack(message.data)
         except WireError:
-            with self._hub.changed:
-                self._hub.serving.reject(group, header.sequence)
+            self._hub.reject(group, header.sequence)
             raise
-        now = self._hub.clock()
-        with self._hub.changed:
-            self._hub.serving.step(group, header, timestep, now)
-            self._hub.changed.notify_all()
+        self._hub.deliver(group, header, timestep)
 
-    @property
-    def num_missing(self) -> int:
-        """Slots that the env server has asked for in vain."""
-        return 0 if self._lease is None else self._lease.num_missing
 
-    def close_for_more(self) -> None:
-        """Ends the stream because there are slots for a larger lease now."""
-        self.close(EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True))
-
-    def holds(self, key: int) -> bool:
-        """Whether this stream's lease has that key."""
-        return self._lease is not None and self._lease.key == key
-
-    def close(self, end: EndError | None = None) -> None:
-        """Ends the lease, which cuts the streams of experience, and then the stream itself."""
-        if self._lease is not None:
-            with self._hub.changed:
-                if self._hub.streams.pop(self._lease.number, None) is not None:
-                    self._hub.serving.end(self._lease)
-                    # What is played from a recording may go on under a later lease.
-                    if self._lease.played_from is None:
-                        for group in self._lease.groups:
-                            self._hub.ended.extend(map(int, group.streams))
-                    self._hub.changed.notify_all()
-                    self._hub.make_room()
-        self.outbox.put(end)
-        if self.link is not None:
-            self.link.end()
-
-    def send_actions(self, payload: bytes) -> None:
-        """Sends actions, or queues them for gRPC. Called by the acting thread."""
-        actions = ActionsPayload(payload)
-        if self.link is None:
-            self.outbox.put(actions)
-        elif not self.link.send_at_once(encode_from_learner(actions)):
-            reason = "the env server is gone, or does not read its answers"
-            self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
+def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:
+    sent = tuple(
+        SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
+        for sent in hello.sent
+    )
+    return Offer(peer, hello.num_envs, hello.num_groups, hello.plays_recording, sent)

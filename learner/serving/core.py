@@ -10,7 +10,7 @@ import numpy as np
 
 from learner.serving.batcher import Batcher, Pending
 from learner.serving.leases import Group, Lease, SlotTable
-from learner.serving.ledger import SentSteps, Settlement
+from learner.serving.reconciliation import Reconciliation, SentSteps
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
 
@@ -21,7 +21,7 @@ _IS_LAST = bytes(kind == StepType.LAST for kind in range(256))
 
 
 class ProtocolError(ValueError):
-    """A message that its sender had no right to send; ends that sender's stream, nobody else's."""
+    """A message that its sender had no right to send; ends its own connection, nobody else's."""
 
 
 class PlaybackError(Exception):
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 
 
 class Serving:
-    """What the learner knows of its env servers. Not thread-safe: the service holds the lock.
+    """What the learner knows of its env servers. Not thread-safe: the hub holds the lock.
 
     In lock step a training batch has the rows of all training slots, in their order, and waits for
     them as long as it takes.
@@ -60,7 +60,7 @@ class Serving:
       slots: which slots there are, and whose they are.
       ledger: rows by what has happened to them; `accounts` adds those to which something is still
         to happen.
-      settlement: what env servers say they have sent.
+      reconciliation: what env servers report to have sent.
       num_batches: batches taken so far.
     """
 
@@ -79,16 +79,13 @@ class Serving:
         if is_lock_step:
             deadline_seconds = math.inf
         self.ledger: Counter[str] = Counter()
-        self.settlement = Settlement()
+        self.reconciliation = Reconciliation()
         evaluation = slots.num_slots - slots.num_training
         self._batchers = {
             False: Batcher(deadline_seconds=deadline_seconds, max_rows=max(slots.num_training, 1)),
             True: Batcher(deadline_seconds=deadline_seconds, max_rows=max(evaluation, 1)),
         }
         self._live_rows = {False: 0, True: 0}
-        self._live_leases: list[Lease] = []
-        # Groups that hold slots: of live leases, and of ended ones while their step is computed.
-        self._holding: dict[int, Group] = {}
         self._lookahead = {False: 2, True: 1}
 
     def live_rows(self, *, evaluation: bool) -> int:
@@ -99,18 +96,24 @@ class Serving:
         """Slots of this role whose stream is open, `[L] int32`, sorted."""
         slots = [
             group.slots
-            for lease in self._live_leases
+            for lease in self.slots.leases.values()
             for group in lease.groups
             if group.evaluation == evaluation
         ]
         return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
 
     def lease(
-        self, num_envs: int, num_groups: int, peer: str, *, plays_recording: bool = False
+        self,
+        num_envs: int,
+        num_groups: int,
+        peer: str,
+        *,
+        plays_recording: bool = False,
+        holder: object = None,
     ) -> Lease:
         """Opens a lease; see `SlotTable.lease`.
 
-        To an env server that plays a recording, streams go on where they were left. Raises
+        To an env server that plays a recording, streams resume where they were left. Raises
         PlaybackError outside of lock step.
         """
         if plays_recording and not self._is_lock_step:
@@ -119,11 +122,9 @@ class Serving:
                 "learning.lock_step, or start the env server without --play"
             )
         played_from = self.num_batches if plays_recording else None
-        lease = self.slots.lease(num_envs, num_groups, peer, played_from=played_from)
-        self._live_leases.append(lease)
+        lease = self.slots.lease(num_envs, num_groups, peer, played_from=played_from, holder=holder)
         for group in lease.groups:
             self._live_rows[group.evaluation] += len(group.slots)
-            self._holding[id(group)] = group
             if played_from:
                 self.ledger["restored"] += self._open_rows(group)
         return lease
@@ -136,7 +137,6 @@ class Serving:
         """Closes a lease: strikes what it has queued and discards its open pages."""
         if lease.ended:
             return
-        self._live_leases.remove(lease)
         for batcher in self._batchers.values():
             self.ledger["struck"] += batcher.strike(lease)
         for group in lease.groups:
@@ -144,29 +144,31 @@ class Serving:
             if not group.dispatched:
                 self._let_go(group)
         self.slots.end(lease)
-        self.settlement.ended(lease)
+        self.reconciliation.ended(lease)
 
     def _let_go(self, group: Group) -> None:
         """The group will never fill its open pages."""
-        del self._holding[id(group)]
         if not group.evaluation:
             self.ledger["discarded"] += self._open_rows(group)
 
     def _open_rows(self, group: Group) -> int:
-        """Rows of the pages under writing that have been acted on."""
+        """Rows of the open pages that have been acted on."""
         acted = self.slots.rows[group.slots] - group.dispatched
         return int((acted % self.page_steps).sum())
 
-    def report(self, sent: Iterable[SentSteps]) -> None:
-        """Takes what an env server says it has sent under earlier leases."""
-        self.settlement.reported(sent, self._live_leases)
+    def report(self, sent: Iterable[SentSteps]) -> list[str]:
+        """Takes what an env server reports to have sent under leases that have ended.
+
+        Returns what of it cannot be true; see `Reconciliation.reported`.
+        """
+        return self.reconciliation.reported(sent)
 
     def accounts(self) -> dict[str, int]:
         """Rows in every account of `learner.serving.ledger` that this side of replay can see."""
-        groups = self._holding.values()
+        groups = list(self.slots.holding())
         return {
             **self.ledger,
-            **self.settlement.accounts,
+            **self.reconciliation.accounts,
             "queued": sum(batcher.count_rows() for batcher in self._batchers.values()),
             "dispatched": sum(len(group.slots) for group in groups if group.dispatched),
             "partial": sum(self._open_rows(group) for group in groups if not group.evaluation),
@@ -175,11 +177,12 @@ class Serving:
     def arrived(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived, whatever it is worth."""
         self.ledger["received"] += len(group.slots)
-        if sequence < group.seen:
+        # The number is its sender's word: a step is seen once, and only in its place.
+        if sequence != group.seen:
             return
-        group.seen = sequence + 1
+        group.seen += 1
         if group.lease.ended:
-            self.settlement.late(group)
+            self.reconciliation.late(group)
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""
@@ -277,7 +280,7 @@ class Serving:
 
     def state(self) -> dict[str, Any]:
         """Where every stream is, as plain JSON-able values; nothing may be dispatched."""
-        assert not any(group.dispatched for group in self._holding.values())
+        assert not any(group.dispatched for group in self.slots.holding())
         return {"num_batches": self.num_batches, **self.slots.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -3,37 +3,30 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
+import grpc
 import numpy as np
 
-from learner.serving.core import Batch, Serving
+from learner.serving.core import Batch, ProtocolError, Serving
+from learner.serving.leases import Group, Lease
+from learner.serving.peer import Admission, HubConnection, Offer
+from learner.serving.verdict import EndError
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
-from seedrl.wire.payload import pack_actions
-
-if TYPE_CHECKING:
-    from learner.serving.connection import Connection, EndError
+from seedrl.types import TimeStep
+from seedrl.wire.payload import StepHeader, pack_actions
 
 
 class Hub:
-    """Where streams and acting meet; its methods may be called from any thread.
+    """Where connections and acting meet; its methods may be called from any thread.
 
-    It knows no transport, and time only as its clock: whoever brings messages to its streams and
-    takes them from there, gRPC or a simulator, runs this same code.
+    It alone takes the lock that guards the core. It knows no transport, and time only as its clock:
+    a simulator runs this same code.
 
     Attributes:
-      changed: guards everything here and the serving core; notified at every change.
-      serving: the core.
       environment: what env servers are told to build.
       clock: seconds, monotonic.
-      spec: what it looks like: given (from a checkpoint), or taken from the first Ready.
-      is_agreed: whether an env server has come whose environment is of this spec.
-      refused: why the first env server that could not build it, or before there was agreement built
-        another one, is of no use.
-      streams: open streams by the number of their lease.
-      ended: streams of experience that were cut and not yet reported.
-      is_open: False once the learner is stopping.
     """
 
     def __init__(
@@ -44,74 +37,111 @@ class Hub:
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.changed = threading.Condition()
-        self.serving = serving
+        """`spec`: what environments must look like; without one the first Ready decides."""
         self.environment = environment
         self.clock = clock
-        self.spec = spec
-        self.is_agreed = False
-        self.refused: str | None = None
-        self.streams: dict[int, Connection] = {}
-        self.ended: list[int] = []
-        self.is_open = True
+        # Guards all that follows; notified at every change.
+        self._changed = threading.Condition()
+        self._serving = serving
+        self._spec = spec
+        self._is_agreed = False
+        self._refusal: str | None = None
+        self._is_open = True
         self._is_woken = False
 
-    def wait_for_spec(self, timeout: float) -> EnvSpec | None:
-        """Waits for a first env server's spec; None if none came in time."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.spec is not None or self.refused, timeout)
-            return self.spec
+    def admit(self, connection: HubConnection, offer: Offer) -> Admission:
+        """Leases slots to an env server that has said what it offers.
 
-    def wait_for_agreement(self, timeout: float) -> bool:
-        """Waits for an env server with an environment of the spec; whether one came in time."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.is_agreed or self.refused, timeout)
-            return self.is_agreed
-
-    def agree(self, spec: EnvSpec, peer: str) -> list[str]:
-        """Takes what an env server offers; one line per field that differs, and then it is refused.
-
-        Holding `changed` is up to the caller.
+        Raises what the env server is to be told: EndError if the learner stops, ProtocolError for a
+        report that cannot be true, and what `Serving.lease` raises.
         """
-        difference = [] if self.spec is None else self.spec.difference(spec)
-        if not difference:
-            self.spec, self.is_agreed = spec, True
-        elif not self.is_agreed:
-            self.refuse(
-                f"env server {peer} has another environment than the checkpoint: "
-                f"{'; '.join(difference)}; restore the config or start a new workdir"
+        # Outside of the lock: an env server may report as much as it likes.
+        named = {sent.lease for sent in offer.sent}
+        with self._changed:
+            if not self._is_open:
+                reason = "the learner is stopping"
+                raise EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True)
+            try:
+                self._end_superseded(named)
+                if disputed := self._serving.report(offer.sent):
+                    raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
+                lease = self._serving.lease(
+                    offer.num_envs,
+                    offer.num_groups,
+                    offer.peer,
+                    plays_recording=offer.plays_recording,
+                    holder=connection,
+                )
+            finally:
+                self._make_room()
+            return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
+
+    def accept_spec(self, peer: str, spec: EnvSpec) -> None:
+        """Takes what an env server has built. Raises EndError if it is another environment."""
+        with self._changed:
+            difference = [] if self._spec is None else self._spec.difference(spec)
+            if not difference:
+                self._spec, self._is_agreed = spec, True
+            elif not self._is_agreed:
+                self._note_refusal(
+                    f"env server {peer} has another environment than the checkpoint: "
+                    f"{'; '.join(difference)}; restore the config or start a new workdir"
+                )
+            self._changed.notify_all()
+            # Until there is agreement, whoever waits for it raises the refusal.
+            is_reported = not self._is_agreed
+        if difference:
+            raise EndError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "this environment differs from the one that the learner trains on: "
+                + "; ".join(difference),
+                is_reported=is_reported,
             )
-        self.changed.notify_all()
-        return difference
 
-    def refuse(self, reason: str) -> None:
-        """Notes why an env server is of no use; of several the first. Needs `changed` as above."""
-        self.refused = self.refused or reason
-        self.changed.notify_all()
+    def refuse(self, peer: str, reason: str) -> EndError:
+        """Notes why an env server cannot build the environment; how its connection ends."""
+        with self._changed:
+            self._note_refusal(f"env server {peer} refuses: {reason}")
+            return EndError(
+                grpc.StatusCode.FAILED_PRECONDITION, reason, is_reported=not self._is_agreed
+            )
 
-    @property
-    def refusal(self) -> str | None:
-        """Why an env server was of no use; see `refused`."""
-        with self.changed:
-            return self.refused
+    def deliver(self, group: Group, header: StepHeader, timestep: TimeStep) -> None:
+        """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
+        now = self.clock()
+        with self._changed:
+            self._serving.step(group, header, timestep, now)
+            self._changed.notify_all()
+
+    def reject(self, group: Group, sequence: int) -> None:
+        """A step of `group` has arrived that cannot be read."""
+        with self._changed:
+            self._serving.reject(group, sequence)
+
+    def leave(self, lease: Lease, error: EndError | None) -> None:
+        """Ends a lease, which cuts its streams, and its connection, unless it has ended."""
+        with self._changed:
+            if not lease.ended:
+                self._end(lease, error)
+                self._make_room()
 
     def wake(self) -> None:
         """Makes `next_batch` return, so that its caller looks again at what it allows.
 
-        A call that comes before `next_batch` counts for the next one: none is lost.
+        A call that arrives before `next_batch` counts for the next one: none is lost.
         """
-        with self.changed:
+        with self._changed:
             self._is_woken = True
-            self.changed.notify_all()
+            self._changed.notify_all()
 
     def next_batch(
         self, *, is_training_allowed: bool, is_evaluation_allowed: bool, timeout: float
     ) -> Batch | None:
         """The next due batch of an allowed role; None if none was due in time, or after `wake`."""
-        serving = self.serving
         roles = [False] * is_training_allowed + [True] * is_evaluation_allowed
         deadline = self.clock() + timeout
-        with self.changed:
+        with self._changed:
+            serving = self._serving
             while True:
                 now = self.clock()
                 waits = [(serving.seconds_until_due(now, evaluation=role), role) for role in roles]
@@ -124,75 +154,145 @@ class Hub:
                     self._is_woken = False
                     return None
                 soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
-                self.changed.wait(soonest - now)
-
-    def make_room(self) -> None:
-        """Uses slots that have become free, if a lease is smaller than was asked for.
-
-        That happens to an env server that comes while another's end has not been noticed. A lease
-        never grows: its stream ends, and the env server comes back for a larger one.
-        """
-        with self.changed:
-            missing = {stream.num_missing: stream for stream in self.streams.values()}
-            if self.is_open and self.serving.slots.num_free and max(missing, default=0):
-                missing[max(missing)].close_for_more()
+                self._changed.wait(soonest - now)
 
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B] int32` to whom they belong, and releases the batch's slots."""
-        with self.changed:
-            open_groups = set(map(id, self.serving.answered(batch)))
+        with self._changed:
+            open_groups = set(map(id, self._serving.answered(batch)))
             if len(open_groups) < len(batch.pending):
-                self.make_room()  # in the slots of leases that have ended meanwhile
-            streams = dict(self.streams)
+                self._make_room()  # in the slots of leases that have ended meanwhile
         for item, rows in zip(batch.pending, batch.rows, strict=True):
             group = item.group
-            stream = streams.get(group.lease.number)
-            if stream is not None and id(group) in open_groups:
-                stream.send_actions(pack_actions(group.number, item.sequence, actions[rows]))
+            if id(group) in open_groups:
+                payload = pack_actions(group.number, item.sequence, actions[rows])
+                _connection(group.lease).send_actions(payload)
 
     def take_ended(self) -> list[int]:
         """Streams of experience that were cut since the last call."""
-        with self.changed:
-            slots = self.serving.slots
-            ended, self.ended, slots.cut = [*self.ended, *slots.cut], [], []
+        with self._changed:
+            slots = self._serving.slots
+            ended, slots.cut = slots.cut, []
             return ended
+
+    def wait_until(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Waits until `condition`, asked again at every change, holds; whether it does."""
+        with self._changed:
+            return bool(self._changed.wait_for(condition, timeout))
+
+    def wait_for_spec(self, timeout: float) -> EnvSpec | None:
+        """Waits for a first env server's spec; None if none came in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._spec is not None or self._refusal, timeout)
+            return self._spec
+
+    def wait_for_agreement(self, timeout: float) -> bool:
+        """Waits for an env server with an environment of the spec; whether one came in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_agreed or self._refusal, timeout)
+            return self._is_agreed
+
+    def wait_for_rows(self, num_rows: int, timeout: float) -> int:
+        """Waits until N rows were accepted in all, or an env server refused; how many were."""
+        with self._changed:
+            ledger = self._serving.ledger
+            self._changed.wait_for(lambda: ledger["accepted"] >= num_rows or self._refusal, timeout)
+            return ledger["accepted"]
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """What environments look like: given, or taken from the first Ready."""
+        with self._changed:
+            return self._spec
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the first env server could not build the environment, or built another one."""
+        with self._changed:
+            return self._refusal
+
+    @property
+    def num_batches(self) -> int:
+        """Batches taken so far, since the start of the run in lock step."""
+        with self._changed:
+            return self._serving.num_batches
+
+    @property
+    def num_free(self) -> int:
+        """Slots that can be leased now."""
+        with self._changed:
+            return self._serving.slots.num_free
+
+    def connections(self) -> list[HubConnection]:
+        """The connections of all live leases."""
+        with self._changed:
+            return [_connection(lease) for lease in self._serving.slots.leases.values()]
 
     def live_slots(self, *, evaluation: bool) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted."""
-        with self.changed:
-            return self.serving.live_slots(evaluation=evaluation)
+        with self._changed:
+            return self._serving.live_slots(evaluation=evaluation)
 
     def ledger(self) -> dict[str, int]:
         """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""
-        with self.changed:
-            return self.serving.accounts()
-
-    def settlement_errors(self) -> list[str]:
-        """What does not fit between what env servers sent and what arrived, one a line."""
-        with self.changed:
-            return list(self.serving.settlement.errors)
+        with self._changed:
+            return self._serving.accounts()
 
     def epochs(self) -> list[int]:
         """Leases so far of each slot."""
-        with self.changed:
-            return [int(epoch) for epoch in self.serving.slots.epochs]
-
-    def end_superseded(self, key: int) -> None:
-        """Ends the stream of a lease that is over for its env server, if it is still open here."""
-        with self.changed:
-            for stream in list(self.streams.values()):
-                if stream.holds(key):
-                    stream.close()
+        with self._changed:
+            return [int(epoch) for epoch in self._serving.slots.epochs]
 
     def streams_state(self) -> dict[str, Any]:
         """Where every stream of experience is; see `Serving.state`."""
-        with self.changed:
-            return self.serving.state()
+        with self._changed:
+            return self._serving.state()
 
-    def close(self, end: "EndError | None") -> None:
-        """Admits nobody any more, and ends every stream with `end`."""
-        with self.changed:
-            self.is_open = False
-            for stream in self.streams.values():
-                stream.outbox.put(end)
-            self.changed.notify_all()
+    def close(self, error: EndError | None) -> None:
+        """Admits nobody any more, and ends every connection with `error`, or quietly."""
+        with self._changed:
+            self._is_open = False
+            for lease in self._serving.slots.leases.values():
+                _connection(lease).end(error)
+            self._changed.notify_all()
+
+    # Below, the caller holds the lock: all of them are methods of this class.
+
+    def _end(self, lease: Lease, error: EndError | None) -> None:
+        """Ends a lease and its connection in one moment.
+
+        Otherwise its env server's next step, which the core fences, could be what the connection
+        ends with.
+        """
+        self._serving.end(lease)
+        _connection(lease).end(error)
+        self._changed.notify_all()
+
+    def _end_superseded(self, keys: set[int]) -> None:
+        """Ends leases that are over for the env server: it returns for their slots."""
+        for lease in list(self._serving.slots.leases.values()):
+            if lease.key in keys:
+                self._end(lease, None)
+
+    def _make_room(self) -> None:
+        """Uses slots that have become free, if a lease is smaller than was asked for.
+
+        That happens to an env server that arrives while another's end has not been noticed. A lease
+        never grows: its connection ends, and the env server returns for a larger one.
+        """
+        slots = self._serving.slots
+        while self._is_open and slots.num_free and slots.leases:
+            lease = max(slots.leases.values(), key=lambda lease: lease.num_missing)
+            if not lease.num_missing:
+                return
+            more = EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True)
+            self._end(lease, more)
+
+    def _note_refusal(self, reason: str) -> None:
+        """Of several refusals the first is kept."""
+        self._refusal = self._refusal or reason
+        self._changed.notify_all()
+
+
+def _connection(lease: Lease) -> HubConnection:
+    return cast(HubConnection, lease.holder)

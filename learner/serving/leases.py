@@ -1,7 +1,8 @@
 """Slots as leases: which environment of which stream may use which row of the device's tables."""
 
 import hashlib
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ class NoFreeSlotError(Exception):
 
 
 class CutStreamError(Exception):
-    """A slot's stream should go on where it was, but has been cut since."""
+    """A slot's stream should resume where it was, but has been cut since."""
 
 
 @dataclass(eq=False)
@@ -49,18 +50,22 @@ class Group:
 
 @dataclass(eq=False)
 class Lease:
-    """The slots of one env server's stream, for as long as it is open.
+    """The slots of one env server's connection, for as long as it is open.
 
     Attributes:
-      key: names the lease among those of all sessions, to env servers that outlive a session.
+      key: names the lease in an env server's later report. It is secret and random: who knows it
+        was given it, and no two learners ever give the same.
       num_missing: how many more slots the env server has asked for.
+      holder: the connection, which the core keeps and does not look at.
       played_from: row from which a recording is played to it; None for environments.
+      ended: whether it has left `SlotTable.leases`.
     """
 
     number: int
     key: int
     peer: str
     num_missing: int
+    holder: object = None
     played_from: int | None = None
     groups: list[Group] = field(default_factory=list)
     ended: bool = False
@@ -75,23 +80,34 @@ class SlotTable:
     Attributes:
       rows: `[S] int64`, rows of each slot's stream that were taken into batches.
       acted_step_type: `[S] uint8`, of the row of it that was taken last.
-      cut: streams that were to go on but will not, as their slots have new ones.
+      leases: those that are live, by their number; the one place that knows.
+      cut: streams that were cut and not yet reported.
     """
 
-    def __init__(self, *, training: int, evaluation: int, seed: int):
+    def __init__(
+        self,
+        *,
+        training: int,
+        evaluation: int,
+        seed: int,
+        new_key: Callable[[], int] = lambda: secrets.randbits(64),
+    ):
+        """`new_key` gives each lease its key, below 2^64."""
         self.num_training = training
         self.num_slots = training + evaluation
         self.seed = seed
         self.epochs = np.zeros(self.num_slots, np.int64)
         self.rows = np.zeros(self.num_slots, np.int64)
         self.acted_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
+        self.leases: dict[int, Lease] = {}
         self.cut: list[int] = []
+        self._new_key = new_key
         # Streams of which a row was taken, before the present one.
         self._num_used = np.zeros(self.num_slots, np.int64)
-        # Streams without a lease that a new one may go on with.
+        # Streams without a lease that a new one may resume.
         self._is_resting = np.zeros(self.num_slots, bool)
-        self._leases = 0
-        self._num_ending = 0  # slots of ended leases whose step is being computed
+        self._num_leases = 0
+        self._ending: list[Group] = []  # of ended leases, while their step is being computed
         # An env server of any size gets its fair share of evaluation slots: the two kinds alternate
         # in proportion.
         place = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in (training, evaluation)])
@@ -105,31 +121,47 @@ class SlotTable:
         """Slots that can be leased now."""
         return len(self._free)
 
+    def holding(self) -> Iterator[Group]:
+        """Groups that hold slots: of live leases, and of others while their step is computed."""
+        for lease in self.leases.values():
+            yield from lease.groups
+        yield from self._ending
+
     def lease(
-        self, num_envs: int, num_groups: int, peer: str, *, played_from: int | None = None
+        self,
+        num_envs: int,
+        num_groups: int,
+        peer: str,
+        *,
+        played_from: int | None = None,
+        holder: object = None,
     ) -> Lease:
         """Leases at most `num_envs` free slots.
 
         Args:
           num_envs, num_groups, peer: what is on offer, and whose.
-          played_from: row of a recording at which their streams must go on; at 0, or if None, new
+          played_from: row of a recording at which their streams must resume; at 0, or if None, new
             ones begin.
+          holder: see `Lease`.
 
         Raises NoFreeSlotError if there is none; also if there will be more in a moment, once the
         steps of ended leases have been computed: a lease never grows. Raises CutStreamError if a
-        stream cannot go on.
+        stream cannot resume.
         """
         taken = sorted(self._free[:num_envs])
         if not taken:
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
-        if len(taken) < num_envs and self._num_ending:
-            raise NoFreeSlotError(f"{self._num_ending} slots are about to be freed")
+        if len(taken) < num_envs and self._ending:
+            num_ending = sum(len(group.slots) for group in self._ending)
+            raise NoFreeSlotError(f"{num_ending} slots are about to be freed")
         if played_from:
             self._check_resting(np.array(taken), played_from)
         self._free = self._free[num_envs:]
-        self._leases += 1
-        key, num_missing = self.seed << 32 | self._leases, num_envs - len(taken)
-        lease = Lease(self._leases, key, peer, num_missing, played_from)
+        self._num_leases += 1
+        # Not 0: to an env server that is a report without a lease.
+        key, num_missing = self._new_key() or 1, num_envs - len(taken)
+        lease = Lease(self._num_leases, key, peer, num_missing, holder, played_from)
+        self.leases[lease.number] = lease
         training = [slot for slot in taken if slot < self.num_training]
         evaluation = taken[len(training) :]
         # A peer may ask for any number of groups; none is empty.
@@ -165,11 +197,15 @@ class SlotTable:
         return [environment_seed(self.seed, int(slot), int(lives[slot])) for slot in group.slots]
 
     def end(self, lease: Lease) -> None:
-        """Ends a lease. Slots whose step is being computed stay taken until `release`."""
+        """Ends a live lease. Slots whose step is being computed stay taken until `release`."""
+        del self.leases[lease.number]
         lease.ended = True
         for group in lease.groups:
+            # What is played from a recording may resume under a later lease.
+            if lease.played_from is None:
+                self.cut.extend(group.streams.tolist())
             if group.dispatched:
-                self._num_ending += len(group.slots)
+                self._ending.append(group)
             else:
                 self._free_group(group)
 
@@ -177,7 +213,7 @@ class SlotTable:
         """The group's step has been computed; frees its slots if its lease has ended meanwhile."""
         group.dispatched = False
         if group.lease.ended:
-            self._num_ending -= len(group.slots)
+            self._ending.remove(group)
             self._free_group(group)
 
     def _free_group(self, group: Group) -> None:
@@ -188,7 +224,7 @@ class SlotTable:
         is_cut = ~self._is_resting[slots] | (self.rows[slots] != row)
         if is_cut.any():
             raise CutStreamError(
-                f"expected streams that can go on at row {row}, but that of slot "
+                f"expected streams that can resume at row {row}, but that of slot "
                 f"{slots[is_cut][0]} was cut: a recording cannot be played to it any more; resume "
                 "with ordinary env servers, or start a new workdir"
             )
@@ -201,7 +237,7 @@ class SlotTable:
         return {name: getattr(self, name).tolist() for name in _STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`, before the first lease; all streams can go on.
+        """Inverse of `state`, before the first lease; all streams can resume.
 
         Raises ValueError for another number of slots.
         """

@@ -9,12 +9,12 @@ from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.link import Link
 
 _STOP_SECONDS = 5.0
-# How soon a stop is noticed where nothing comes.
+# How soon a stop is noticed where nothing arrives.
 _POLL_SECONDS = 0.05
 
 
 class LinkReader:
-    """Brings to streams what comes over their links. `add` may be called by any thread.
+    """Brings to connections what arrives over their links. `add` may be called by any thread.
 
     One thread for all: with one for each, acting would stand in line with all of them for the
     interpreter, several times in a step.
@@ -30,12 +30,12 @@ class LinkReader:
         """What the thread has died of; then no link is read any more."""
         return self._worker.failure
 
-    def add(self, link: Link, stream: Connection) -> None:
-        """Reads `link` for `stream` until either ends, and then closes both. Not after `stop`."""
-        self._selector.register(link, selectors.EVENT_READ, (link, stream))
+    def add(self, link: Link, connection: Connection) -> None:
+        """Reads `link` until it or `connection` ends, then closes both. Not after `stop`."""
+        self._selector.register(link, selectors.EVENT_READ, (link, connection))
 
     def stop(self) -> None:
-        """Ends the thread, and whatever links and streams are still open. May come twice."""
+        """Ends the thread, and whatever links and connections are still open. May come twice."""
         if self._worker.stop(_STOP_SECONDS) and self._selector.get_map() is not None:
             for key in list(self._selector.get_map().values()):
                 self._drop(*key.data)
@@ -45,21 +45,21 @@ class LinkReader:
         for key, _ in self._selector.select(_POLL_SECONDS):
             self._receive(*key.data)
 
-    def _receive(self, link: Link, stream: Connection) -> None:
+    def _receive(self, link: Link, connection: Connection) -> None:
         try:
             messages = link.receive_at_once()
         except Exception as error:  # one link's must not be the end of the others
-            stream.fail(error)
+            connection.fail(error)
             messages = None
         if messages is not None and all(
-            map(stream.receive, map(receive_from_env_server, messages))
+            map(connection.receive, map(receive_from_env_server, messages))
         ):
             return
-        self._drop(link, stream)
+        self._drop(link, connection)
 
-    def _drop(self, link: Link, stream: Connection) -> None:
+    def _drop(self, link: Link, connection: Connection) -> None:
         self._selector.unregister(link)
         try:
-            stream.close()
+            connection.close()
         finally:
             link.close()

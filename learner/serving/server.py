@@ -11,17 +11,18 @@ from typing import Any, TypeVar
 import grpc
 
 from learner.serving.address_lock import AddressLock
-from learner.serving.connection import Connection, EndError
+from learner.serving.connection import Connection
 from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.outbox import LoopOutbox
+from learner.serving.verdict import EndError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
 from seedrl.wire.link import connect_link
 
-# From opening a stream to Ready. Building hundreds of environments takes its time.
+# From opening a connection to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0
 
 # For streams to end once they have been told to.
@@ -131,43 +132,45 @@ class Service:
         requests: AsyncIterator[channel.Received],
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
-        """One stream."""
+        """One connection."""
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
-        stream = Connection(self.hub, context.peer(), outbox, self._connect_link)
-        reading = asyncio.create_task(self._read(stream, requests))
+        connection = Connection(self.hub, context.peer(), outbox, self._connect_link)
+        reading = asyncio.create_task(self._read(connection, requests))
         try:
-            await self._send(stream, outbox, context)
+            await self._send(connection, outbox, context)
         except EndError as error:
             if not error.is_reported:
-                _logger.warning("env server %s: %s", stream.peer, error.details)
+                _logger.warning("env server %s: %s", connection.peer, error.details)
             await context.abort(error.code, error.details)
         finally:
-            stream.hang_up()
+            connection.end()
             reading.cancel()
 
-    async def _read(self, stream: Connection, requests: AsyncIterator[channel.Received]) -> None:
+    async def _read(
+        self, connection: Connection, requests: AsyncIterator[channel.Received]
+    ) -> None:
         try:
             async for message in requests:
-                if stream.link is not None:
-                    stream.fail(ProtocolError("expected all after Hello over the link"))
+                if connection.link is not None:
+                    connection.fail(ProtocolError("expected all after Hello over the link"))
                     return
-                is_open = stream.receive(message)
-                if stream.link is not None:
-                    self._links.add(stream.link, stream)
+                is_open = connection.receive(message)
+                if connection.link is not None:
+                    self._links.add(connection.link, connection)
                 elif not is_open:
                     return
         finally:
             # A linked env server may be done with gRPC before what it sent over the link is read.
-            if stream.link is None:
-                stream.close()
+            if connection.link is None:
+                connection.close()
 
     async def _send(
         self,
-        stream: Connection,
+        connection: Connection,
         outbox: LoopOutbox[_Item],
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
-        deadline = self._loop.call_later(_HANDSHAKE_SECONDS, self._end_handshake, stream)
+        deadline = self._loop.call_later(_HANDSHAKE_SECONDS, self._end_handshake, connection)
         try:
             while (item := await outbox.get()) is not None:
                 if isinstance(item, EndError):
@@ -179,9 +182,9 @@ class Service:
             finish = seedrl_pb2.Finish(reason=self._finish_reason)
             await context.write(seedrl_pb2.FromLearner(finish=finish))
 
-    def _end_handshake(self, stream: Connection) -> None:
-        if not stream.is_ready:
-            stream.close(
+    def _end_handshake(self, connection: Connection) -> None:
+        if not connection.is_ready:
+            connection.close(
                 EndError(
                     grpc.StatusCode.DEADLINE_EXCEEDED,
                     f"expected ready within {_HANDSHAKE_SECONDS:.0f} seconds",

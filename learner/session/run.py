@@ -78,7 +78,7 @@ def _train(
         if spec is None:
             service.stop()
             return _summary(None, None, {}, start, folder.path)
-        recorder = open_recorder(config, folder.path, spec, hub.serving.num_batches)
+        recorder = open_recorder(config, folder.path, spec, hub.num_batches)
         session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder)
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is told before anything is compiled.

@@ -119,7 +119,7 @@ class Session:
         broken = residues(accounts, AT_REST if at_rest else ALWAYS)
         if accounts["stored"] > accounts.get("completed", 0):
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")
-        return self._hub.settlement_errors() + broken
+        return broken
 
     def meta(self, snapshot: Snapshot) -> dict[str, Any]:
         """What a checkpoint of `snapshot` says besides arrays."""

@@ -10,7 +10,7 @@ import pytest
 
 from learner.reporting import progress
 from learner.reporting.metric_names import METRICS, RECORDS, lines
-from learner.serving.ledger import ACCOUNTS, AT_REST
+from learner.serving.ledger import ACCOUNTS, APART, AT_REST
 from tests.architecture import documents
 
 ROOT = Path(__file__).parents[2]
@@ -167,4 +167,6 @@ def test_what_a_person_sees_of_a_run_is_documented() -> None:
 
 
 def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
-    assert {name for equation in AT_REST for side in equation for name in side} == set(ACCOUNTS)
+    assert {name for equation in AT_REST for side in equation for name in side} == set(
+        ACCOUNTS
+    ) - APART

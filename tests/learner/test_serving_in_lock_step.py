@@ -200,7 +200,7 @@ def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
     lost = serving.lease(1, 1, "environments")
     _act(serving, [stays, lost], FIRST)
     serving.end(lost)
-    match = "expected streams that can go on at row 1, but that of slot 3 was cut"
+    match = "expected streams that can resume at row 1, but that of slot 3 was cut"
     with pytest.raises(CutStreamError, match=match):
         _play(serving, num_envs=1)
     assert serving.slots.num_free == 1

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
-from learner.serving.connection import Connection, EndError
+from learner.serving.connection import Connection
+from learner.serving.verdict import EndError
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -64,7 +65,7 @@ class Wire:
 
 
 class SimulatedConnection:
-    """A stream between the real `Lease` of an env server and the real `Connection` of a learner."""
+    """Between the real `Lease` of an env server and the real `Connection` of a learner."""
 
     def __init__(self, world: "World", process: "Process"):
         self._world = world
@@ -72,7 +73,7 @@ class SimulatedConnection:
         self.is_open_here = True  # the env server's side
         self.is_open_there = True  # the learner's side
         self.learner = world.learner
-        self.stream = Connection(
+        self.connection_there = Connection(
             world.learner.hub, f"process {process.number}", queue.SimpleQueue()
         )
         name = f"process {process.number}"
@@ -112,17 +113,17 @@ class SimulatedConnection:
         message = receive_from_env_server(data)
         # Steps also after the stream has ended on that side: they are a dead incarnation's. (With
         # gRPC nobody would read them; the core must not depend on that.)
-        is_late_step = isinstance(message, StepPayload) and self.stream.is_ready
+        is_late_step = isinstance(message, StepPayload) and self.connection_there.is_ready
         if not self.is_open_there and not is_late_step:
             return
-        if not self.stream.receive(message):
+        if not self.connection_there.receive(message):
             self.is_open_there = False
         self.flush()
 
     def flush(self) -> None:
         """Carries what the learner has put out."""
-        while not self.stream.outbox.empty():
-            item = self.stream.outbox.get_nowait()
+        while not self.connection_there.outbox.empty():
+            item = self.connection_there.outbox.get_nowait()
             if item is None or isinstance(item, EndError):
                 if isinstance(item, EndError):
                     self._world.ended_with(item)
@@ -177,7 +178,7 @@ class SimulatedConnection:
         if self.is_open_there:
             self.is_open_there = False
             if self.learner is self._world.learner:
-                self.stream.close()
+                self.connection_there.close()
 
 
 class Process:

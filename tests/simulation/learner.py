@@ -8,7 +8,8 @@ import numpy as np
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
-from learner.serving.ledger import ALWAYS, AT_REST, SentSteps, residues
+from learner.serving.ledger import ALWAYS, AT_REST, residues
+from learner.serving.reconciliation import SentSteps
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig
 from seedrl.replay.index import PageIndex, pages_per_sequence
@@ -73,12 +74,12 @@ def page_index() -> PageIndex:
 
 def settle(learner: Learner, reports: Sequence[Any]) -> list[str]:
     """The ledger of a learner whose env servers are gone, by what their logs say."""
-    serving = learner.hub.serving
-    serving.report(
+    serving = learner.hub._serving
+    broken = serving.report(
         SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
         for sent in reports
     )
-    broken = residues(learner.accounts(), AT_REST) + serving.settlement.errors
+    broken += residues(learner.accounts(), AT_REST) + disputes(learner)
     if serving.accounts()["queued"] or serving.accounts()["partial"]:
         broken.append("ledger: rows are left although nobody is there")
     return broken
@@ -86,7 +87,13 @@ def settle(learner: Learner, reports: Sequence[Any]) -> list[str]:
 
 def check_ledger(learner: Learner) -> list[str]:
     """What must hold at every moment."""
-    return residues(learner.accounts(), ALWAYS) + learner.hub.serving.settlement.errors
+    return residues(learner.accounts(), ALWAYS) + disputes(learner)
+
+
+def disputes(learner: Learner) -> list[str]:
+    """Env servers here report what is true: what the learner disputes is a defect of one side."""
+    rows = learner.hub.ledger().get("disputed", 0)
+    return [f"ledger: {rows} rows are disputed"] if rows else []
 
 
 def check_streams(pages: dict[int, list[tuple[int, int]]], starts: set[int]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envs_server.connection import Offer
-from learner.serving.connection import EndError
+from learner.serving.verdict import EndError
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedConnection
 from tests.simulation.learner import (
@@ -202,7 +202,7 @@ class World:
 
     def _check_progress(self) -> None:
         """Once the faults have ended, every slot that can be leased is, and gets ahead."""
-        slots = self.learner.hub.serving.slots
+        slots = self.learner.hub._serving.slots
         before = slots.rows.copy()
         epochs = slots.epochs.copy()
         self.timeline.run(self.timeline.now + _PROGRESS_SECONDS)

@@ -23,7 +23,7 @@ from learner.reporting.metrics import Metrics
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
-from learner.serving.ledger import SentSteps
+from learner.serving.reconciliation import SentSteps
 from learner.serving.server import Service
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
@@ -131,13 +131,14 @@ class LearnerRun:
 
     def _settle(self) -> None:
         """Reports, in the place of env servers that will not come back, what they have sent."""
-        serving = self.hub.serving
+        serving = self.hub._serving
         for path in self._folder.glob("*.sent"):
-            serving.report(
+            disputed = serving.report(
                 SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
                 for sent in SentLog(path).report()
             )
-        assert not serving.settlement._ended, "a lease was never reported"
+            assert disputed == []
+        assert not serving.reconciliation.num_unreported, "a lease was never reported"
 
     def start(self) -> None:
         """Waits for an env server, and starts acting and learning; see `Session.start`."""

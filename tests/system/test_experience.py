@@ -64,7 +64,8 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
     run.add_env_server(6, "--sent-log", str(run.sent_log(1)))  # the victim's
     assert "sent" not in run.hub.ledger()
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
-    assert run.hub.ledger()["sent"] > 0  # settled with what the victim had counted
+    assert run.hub.ledger()["sent"] > 0  # reconciled with what the victim had counted
+    assert "disputed" not in run.hub.ledger()
     run.run_for(env_steps=1500, updates=20)
     outcome = run.finish()
     oracle = Oracle(outcome, LENGTHS, NUM_ACTIONS)

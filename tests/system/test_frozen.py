@@ -69,9 +69,9 @@ def test_a_frozen_env_server_loses_its_lease_and_comes_back(tmp_path: Path) -> N
     hub = service.hub
     with _process("-m", "envs_server", "--learner", address, "--num-envs", "2") as env_server:
         _await(lambda: _answer(hub))
-        assert all(stream.link for stream in hub.streams.values())
+        assert all(connection.link for connection in hub.connections())
         os.kill(env_server.pid, signal.SIGSTOP)
-        _await(lambda: not hub.streams)
+        _await(lambda: not hub.connections())
         while _answer(hub):
             pass
         os.kill(env_server.pid, signal.SIGCONT)

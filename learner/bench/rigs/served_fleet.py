@@ -87,18 +87,12 @@ class ServedFleet:
         self._stack.close()
 
     def await_rows(self, num_rows: int) -> None:
-        """Waits until so many rows have come in all. Raises RuntimeError if they do not."""
-        hub = self.hub
-        with hub.changed:
-            hub.changed.wait_for(
-                lambda: hub.serving.ledger["accepted"] >= num_rows or hub.refused,
-                _START_SECONDS,
-            )
-            accepted, refused = hub.serving.ledger["accepted"], hub.refused
+        """Waits until N rows have arrived in all. Raises RuntimeError if they do not."""
+        accepted = self.hub.wait_for_rows(num_rows, _START_SECONDS)
         if accepted < num_rows:
             raise RuntimeError(
                 f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
-                f"got {accepted}: {refused or self._logs()}"
+                f"got {accepted}: {self.hub.refusal or self._logs()}"
             )
 
     def _logs(self) -> str:

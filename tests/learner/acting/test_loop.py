@@ -199,7 +199,7 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
     (filled,) = world.exchange.pages.take_all(timeout=0.0)
-    groups = world.hub.serving._live_leases[0].groups
+    groups = world.hub._serving.slots.leases[1].groups
     names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
     assert names.keys() == {*TRAINING, EVALUATION}
     assert list(filled.streams) == [names[slot] for slot in filled.slots]
@@ -218,7 +218,7 @@ def test_environment_steps_are_the_rows_of_training_slots_but_first(world: World
 
 def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     world.play(0, FIRST, {0: 0, 1: 0, 2: 0})
-    groups = world.hub.serving._live_leases[0].groups
+    groups = world.hub._serving.slots.leases[1].groups
     world.stream.close()
     world.acting.run_once()
     (filled,) = world.exchange.pages.take_all(timeout=0.0)

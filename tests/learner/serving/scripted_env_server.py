@@ -2,7 +2,7 @@
 
 import contextlib
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -33,9 +33,20 @@ ENVIRONMENT = EnvironmentConfig(
 SECONDS = 20.0  # far longer than anything here takes
 
 
-def hello(num_envs: int = 2, num_groups: int = 1, major: int = version.MAJOR) -> ToLearner:
+def hello(
+    num_envs: int = 2,
+    num_groups: int = 1,
+    major: int = version.MAJOR,
+    sent: Sequence[seedrl_pb2.Sent] = (),
+) -> ToLearner:
     hello = seedrl_pb2.Hello(
-        major=major, minor=version.MINOR, num_envs=num_envs, num_groups=num_groups, host="h", pid=7
+        major=major,
+        minor=version.MINOR,
+        num_envs=num_envs,
+        num_groups=num_groups,
+        host="h",
+        pid=7,
+        sent=sent,
     )
     return seedrl_pb2.FromEnvServer(hello=hello)
 
@@ -60,6 +71,7 @@ class Client:
         )
         self._incoming = self._receive()
         self.groups: list[seedrl_pb2.Group] = []
+        self.lease = 0  # its key
 
     def send(self, message: ToLearner) -> None:
         if self._link is not None:
@@ -85,9 +97,12 @@ class Client:
             if self._link is not None:
                 yield from map(receive_from_learner, self._link.receive())
 
-    def shake_hands(self, num_envs: int = 2, num_groups: int = 1) -> "Client":
-        self.send(hello(num_envs, num_groups))
-        self.groups = list(self.receive().assign.groups)
+    def shake_hands(
+        self, num_envs: int = 2, num_groups: int = 1, sent: Sequence[seedrl_pb2.Sent] = ()
+    ) -> "Client":
+        self.send(hello(num_envs, num_groups, sent=sent))
+        assign = self.receive().assign
+        self.lease, self.groups = assign.lease, list(assign.groups)
         self.send(ready())
         return self
 
@@ -166,11 +181,8 @@ def next_batch(service: Service, *, evaluation: bool = False) -> Batch:
 
 
 def wait_for(service: Service, is_reached: Any) -> None:
-    changed = service.hub.changed
-    with changed:
-        assert changed.wait_for(is_reached, SECONDS)
+    assert service.hub.wait_until(is_reached, SECONDS)
 
 
 def wait_until_free(service: Service, num_free: int) -> None:
-    slots = service.hub.serving.slots
-    wait_for(service, lambda: slots.num_free == num_free)
+    wait_for(service, lambda: service.hub.num_free == num_free)

@@ -6,10 +6,11 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.serving.connection import Connection, EndError
+from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
+from learner.serving.verdict import EndError
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep
@@ -83,7 +84,7 @@ def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:
     for group in (0, 1):
         _step(again, group, 2, 0, StepType.LAST)
     _act(hub)
-    assert hub.serving.slots.rows.tolist() == [4] * 4
+    assert hub._serving.slots.rows.tolist() == [4] * 4
 
 
 def test_streams_that_environments_take_over_are_reported_as_cut() -> None:
@@ -123,7 +124,7 @@ def test_each_group_gets_the_actions_of_its_own_slots() -> None:
     ("is_lock_step", "reason"),
     [
         (False, "this learner does not run in lock step"),
-        (True, "expected streams that can go on at row 1, but that of slot 0 was cut"),
+        (True, "expected streams that can resume at row 1, but that of slot 0 was cut"),
     ],
 )
 def test_a_player_that_is_of_no_use_is_told_not_to_come_back(

@@ -6,6 +6,7 @@ import pytest
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues
+from learner.serving.reconciliation import SentSteps
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.payload import StepHeader
 
@@ -318,6 +319,20 @@ def test_another_sequence_is_refused() -> None:
     _act(serving)
     with pytest.raises(ProtocolError, match="expected sequence 1, got 0"):
         serving.step(group, _header(group, 0), _timestep(_types(group, MID)), 0.0)
+
+
+def test_a_step_is_seen_in_its_place_only_whatever_number_it_has() -> None:
+    serving, lease, group = _one_group()
+    serving.reject(group, 2**60)
+    _step(serving, group)
+    _act(serving)
+    serving.end(lease)
+    for sequence in (0, 5, 2**63):
+        with pytest.raises(ProtocolError, match="the lease has ended"):
+            serving.step(group, _header(group, sequence), _timestep(_types(group, MID)), 0.0)
+    assert group.seen == 1
+    assert serving.report([SentSteps(lease.key, 0, 2, 1, 1)]) == []
+    assert serving.accounts()["seen"] == 2
 
 
 @pytest.mark.parametrize(

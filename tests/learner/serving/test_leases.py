@@ -88,7 +88,22 @@ def test_no_two_leases_have_one_key_not_even_those_of_two_sessions() -> None:
     tables = [SlotTable(training=2, evaluation=0, seed=seed) for seed in (0, 1, 2**31 - 1)]
     keys = {table.lease(1, 1, "peer").key for table in tables for _ in range(2)}
     assert len(keys) == 6
-    assert max(keys) < 2**63
+    assert 0 < min(keys) < max(keys) < 2**64
+
+
+def test_sessions_of_one_seed_give_the_same_seeds_and_other_keys() -> None:
+    one, other = (_table(4, 0, seed=7) for _ in range(2))
+    leases = [table.lease(4, 1, "peer") for table in (one, other)]
+    seeds = [
+        table.seeds(lease.groups[0]) for table, lease in zip((one, other), leases, strict=True)
+    ]
+    assert seeds[0] == seeds[1] == [environment_seed(7, slot, 1) for slot in range(4)]
+    assert leases[0].key != leases[1].key
+
+
+def test_a_key_is_never_the_number_that_means_no_lease() -> None:
+    table = SlotTable(training=1, evaluation=0, seed=0, new_key=lambda: 0)
+    assert table.lease(1, 1, "peer").key == 1
 
 
 def test_the_return_of_a_group_whose_lease_is_open_frees_nothing() -> None:

@@ -64,7 +64,7 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
     service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     first.receive()
     first.step(1, MID)
-    wait_for(service, lambda: service.hub.serving.ledger["accepted"] == 8)
+    wait_for(service, lambda: service.hub.ledger().get("accepted") == 8)
     assert service.hub.take_ended() == []
     first.leave()
     wait_until_free(service, 6)
@@ -93,8 +93,8 @@ def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Servic
     client.step(0, FIRST)
     batch = next_batch(service)
     client.leave()
-    wait_for(service, lambda: service.hub.ended)
-    assert service.hub.serving.slots.num_free == 6 - len(batch.slots)
+    wait_for(service, lambda: not service.hub.connections())
+    assert service.hub.num_free == 6 - len(batch.slots)
     service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     wait_until_free(service, 6)
 
@@ -171,8 +171,7 @@ def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
     for group in groups:
         client.step(0, FIRST, group=group)
         expected += len(client.groups[group].slots)
-        ledger = service.hub.serving.ledger
-        wait_for(service, lambda rows=expected, ledger=ledger: ledger["accepted"] == rows)
+        assert service.hub.wait_for_rows(expected, SECONDS) == expected
 
 
 def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -> None:

@@ -51,7 +51,7 @@ def test_what_reading_one_link_raises_is_not_the_end_of_the_others(
 ) -> None:
     service = unix_service
     with _linked(service, monkeypatch) as good, _linked(service, monkeypatch) as bad:
-        (good_link, bad_link) = (stream.link for stream in service.hub.streams.values())
+        (good_link, bad_link) = (connection.link for connection in service.hub.connections())
         read = Link.receive_at_once
 
         def receive_at_once(link: Link) -> Any:
@@ -84,7 +84,7 @@ def test_who_does_not_read_its_answers_loses_its_lease(
 def test_a_defect_that_ends_the_reading_of_links_can_be_seen(
     unix_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def close(stream: Connection, end: object = None) -> None:
+    def close(connection: Connection, error: object = None) -> None:
         raise RuntimeError("a defect")
 
     with _linked(unix_service, monkeypatch) as client, monkeypatch.context() as patch:

@@ -95,7 +95,7 @@ MUTANTS = (
         "dispatched_slot_leased_again",
         _SLOTS,
         """            if group.dispatched:
-                self._num_ending += len(group.slots)
+                self._ending.append(group)
             else:
                 self._free_group(group)
 """,
@@ -154,9 +154,9 @@ MUTANTS = (
     ),
     Mutant(
         "cut_not_reported",
-        "learner/serving/connection.py",
-        "                        self._hub.ended.extend(map(int, group.streams))\n",
-        "                        self._hub.ended.extend([])\n",
+        _SLOTS,
+        "                self.cut.extend(group.streams.tolist())\n",
+        "                self.cut.extend([])\n",
         "Nobody tells the replay that streams have ended.",
         "nothing grows (DESIGN 9.5)",
     ),
@@ -210,15 +210,45 @@ MUTANTS = (
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
     Mutant(
-        "link_outlives_stream",
+        "link_outlives_connection",
         "learner/serving/connection.py",
-        """        self.outbox.put(None)
+        """        self.outbox.put(error)
         if self.link is not None:
             self.link.end()
 """,
-        "        self.outbox.put(None)\n",
-        "A link stays open, with its slots, when the stream of its lease is gone.",
+        "        self.outbox.put(error)\n",
+        "A link stays open, with its slots, when the connection of its lease is gone.",
         "a stream is a lease on slots: its end frees them (DESIGN 3.3)",
+    ),
+    Mutant(
+        "keys_repeat_in_the_next_learner",
+        _SLOTS,
+        "self._new_key() or 1",
+        "self.seed << 32 | self._num_leases",
+        "Env servers that outlive a learner name leases that the next one has given to others.",
+        "an env server has no identity beyond its connection (DESIGN 3.3)",
+    ),
+    Mutant(
+        "false_report_is_believed",
+        "learner/serving/reconciliation.py",
+        "        if sent.steps < group.seen:\n",
+        "        if sent.steps < 0:\n",
+        "An env server may report that it sent less than arrived, and the ledger has a residue.",
+        "a peer ends its own connection at most (DESIGN 3.3)",
+    ),
+    Mutant(
+        "number_of_a_step_is_believed",
+        _SERVING,
+        """        if sequence != group.seen:
+            return
+        group.seen += 1
+""",
+        """        if sequence < group.seen:
+            return
+        group.seen = sequence + 1
+""",
+        "An env server decides how many of its steps were seen.",
+        "a peer ends its own connection at most (DESIGN 3.3)",
     ),
     Mutant(
         "link_outlives_stream_at_env_server",

@@ -1,12 +1,13 @@
 """The gRPC service: carries messages between env servers and the hub."""
 
 import asyncio
+import collections
 import contextlib
 import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc
 
@@ -15,7 +16,6 @@ from learner.serving.connection import Connection
 from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
-from learner.serving.outbox import LoopOutbox
 from learner.serving.verdict import EndError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
@@ -25,21 +25,48 @@ from seedrl.wire.link import connect_link
 # From opening a connection to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0
 
-# For streams to end once they have been told to.
+# For connections to end once they have been told to.
 _END_SECONDS = 1.0
 
 _Item = channel.Answer | EndError | None
 
 _logger = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class LoopOutbox(Generic[Item]):
+    """A queue from any thread to a coroutine of `loop`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self._loop = loop
+        self._items: collections.deque[Item] = collections.deque()
+        self._has_items = asyncio.Event()
+
+    def put(self, item: Item) -> None:
+        """Queues `item`; after the loop has ended it has no effect."""
+        self._items.append(item)
+        if self._has_items.is_set():
+            return
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._has_items.set)
+
+    async def get(self) -> Item:
+        """The next item, once there is one."""
+        while True:
+            # In this order: whoever puts something after this look finds it cleared, and sets it.
+            self._has_items.clear()
+            if self._items:
+                return self._items.popleft()
+            await self._has_items.wait()
 
 
 class Service:
     """Brings env servers to a hub. Owns the gRPC server; may be called from any thread.
 
-    One thread, an event loop's, for all streams: with one for each, acting would stand in line with
-    all of them for the interpreter, several times in a step.
+    One thread, an event loop's, for all connections: with one for each, acting would stand in line
+    with all of them for the interpreter, several times in a step.
     """
 
     def __init__(
@@ -112,7 +139,7 @@ class Service:
         config = self._config
         self._server = grpc.aio.server(
             options=channel.server_options(config.max_message_bytes),
-            # Streams that find no slot are refused at once: there are never many of them.
+            # Connections that find no slot are refused at once: there are never many of them.
             maximum_concurrent_rpcs=config.training_slots + config.evaluation_slots + 8,
         )
         self._server.add_generic_rpc_handlers((channel.learner_handler(self._connect),))

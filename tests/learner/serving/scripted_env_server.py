@@ -30,7 +30,7 @@ SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, n
 ENVIRONMENT = EnvironmentConfig(
     id="Some-v0", arguments='{"x": 1}', wrappers=("m:w",), vectorization="sync"
 )
-SECONDS = 20.0  # far longer than anything here takes
+SECONDS = 60.0  # only a hang takes longer
 
 
 def hello(

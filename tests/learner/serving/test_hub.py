@@ -19,7 +19,7 @@ from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout
 
-_SECONDS = 20.0
+_SECONDS = 60.0  # only a hang takes longer
 _SPEC = EnvSpec(ArraySpec((), "float32"), num_actions=2)
 
 

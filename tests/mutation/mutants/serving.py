@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     Mutant(
         "outbox_sleeps_on_an_item",
-        "learner/serving/outbox.py",
+        "learner/serving/server.py",
         """            self._has_items.clear()
             if self._items:
                 return self._items.popleft()

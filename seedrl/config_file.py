@@ -1,5 +1,6 @@
 """Configurations as files: the Python that makes one, or the JSON that was saved with a run."""
 
+import ast
 import difflib
 from pathlib import Path
 
@@ -49,6 +50,13 @@ def bundled_folder() -> Path:
 def bundled_names() -> list[str]:
     """The names of the bundled configurations, sorted."""
     return sorted(path.stem for path in bundled_folder().glob("*.py") if path.stem[0] != "_")
+
+
+def summary(name: str) -> str:
+    """What a bundled configuration is, in one line: the first of its docstring, without a stop."""
+    source = (bundled_folder() / f"{name}.py").read_text()
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    return docstring.partition("\n")[0].rstrip(".")
 
 
 def _saved(path: Path) -> Config:

@@ -2,14 +2,16 @@
 
 import contextlib
 import dataclasses
-import difflib
 import io
 import re
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import tyro
 
+from learner.cli import flags
+from learner.cli.flags import Flag
 from seedrl import config_file
 from seedrl.config import Config
 from seedrl.errors import ConfigError
@@ -39,27 +41,80 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
       SystemExit: help was printed.
     """
     if not argv or argv[0].startswith("-"):
-        _explain(argv, prog)
+        _explain(options, argv, prog)
     config = config_file.load(argv[0])
-    # Both parts without a prefix of their own, so that one parser knows all the flags.
-    command_line = dataclasses.make_dataclass(
-        "CommandLine",
-        [
-            ("options", Annotated[options, tyro.conf.arg(name="")]),
-            (
-                "config",
-                Annotated[Config, tyro.conf.arg(name="")],
-                dataclasses.field(default=config),
+    prog, words = f"{prog} {argv[0]}", argv[1:]
+    if "-h" in words or "--help" in words:
+        _print_help(options, config, prog)
+    own, fields = flags.of_options(options), flags.of_fields(config)
+    with _naming_the_help(prog):
+        values = _values(own | fields, words, prog)
+        return Arguments(
+            options(
+                **{flag.path[-1]: values[name] for name, flag in own.items() if name in values}
             ),
-        ],
-        frozen=True,
-    )
-    parsed: Any = parse_flags(command_line, argv[1:], prog=f"{prog} {argv[0]}")
-    return Arguments(parsed.options, parsed.config)
+            flags.with_values(
+                config, {flag.path: values[name] for name, flag in fields.items() if name in values}
+            ),
+        )
 
 
 def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
     """A dataclass from flags alone. Raises as `parse` does."""
+    with _naming_the_help(prog):
+        return _parse(kind, argv, prog, flags.of_options(kind))
+
+
+def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
+    names = config_file.bundled_names()
+    if argv and argv[0] in ("-h", "--help"):
+        print(
+            "CONFIG: a Python file with config(), the config.json of a run, or the name of one of"
+        )
+        for name in names:
+            print(f"  {name:<24}{config_file.summary(name)}")
+        print(f"\nEvery field of a configuration is an option too: {prog} CONFIG --help\n")
+        parse_flags(options, ["--help"], prog=f"{prog} CONFIG")
+    came = repr(argv[0]) if argv else "nothing"
+    raise ConfigError(
+        f"expected a CONFIG first, got {came}: the path of a .py or .json file or one of "
+        f"{', '.join(names)} (see {prog} --help)"
+    )
+
+
+def _print_help(options: type, config: Config, prog: str) -> None:
+    # Both parts without a prefix of their own: all flags are on one page.
+    parts = {"options": (options, MISSING), "config": (Config, config)}
+    command_line = dataclasses.make_dataclass(
+        "CommandLine",
+        [
+            (name, Annotated[kind, tyro.conf.arg(name="")], dataclasses.field(default=default))
+            for name, (kind, default) in parts.items()
+        ],
+        frozen=True,
+    )
+    parse_flags(command_line, ["--help"], prog=prog)
+
+
+def _values(known: Mapping[str, Flag], words: Sequence[str], prog: str) -> dict[str, Any]:
+    """The values of the flags in a command line, by their names.
+
+    The parser is shown only these flags, and those that must not miss: all of them, with their help
+    texts, would take several times as long.
+    """
+    needed = [name for name, flag in known.items() if flag.default is MISSING]
+    names = list(dict.fromkeys([*flags.given(words, known), *needed]))
+    fields = [
+        (f"field_{number}", known[name].annotation(name), known[name].field())
+        for number, name in enumerate(names)
+    ]
+    values: Any = _parse(dataclasses.make_dataclass("Given", fields), words, prog, known)
+    return dict(zip(names, vars(values).values(), strict=True))
+
+
+def _parse(
+    kind: type[Options], argv: Sequence[str], prog: str, known: Mapping[str, Flag]
+) -> Options:
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
@@ -69,25 +124,20 @@ def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Optio
     except SystemExit as end:
         if end.code in (0, None):
             raise
-        raise ConfigError(f"{_first_paragraph(message.getvalue())} (see {prog} --help)") from None
+        raise ConfigError(_first_paragraph(message.getvalue())) from None
     result, unknown = parsed
     if unknown:
-        raise ConfigError(f"{_unknown(unknown, _flags(kind))} (see {prog} --help)")
+        first = next((word for word in unknown if word.startswith("--")), unknown[0])
+        raise ConfigError(flags.unknown(first, known))
     return result
 
 
-def _explain(argv: Sequence[str], prog: str) -> None:
-    names = ", ".join(config_file.bundled_names())
-    if argv and argv[0] in ("-h", "--help"):
-        print(f"usage: {prog} CONFIG [options]\n")
-        print("CONFIG is the path of a Python file with config(), or the name of a bundled one:")
-        print(f"{names}.\nAll options and fields: {prog} CONFIG --help")
-        raise SystemExit(0)
-    came = repr(argv[0]) if argv else "nothing"
-    raise ConfigError(
-        f"expected a CONFIG first, got {came}: the path of a .py file or one of {names} "
-        f"(see {prog} --help)"
-    )
+@contextlib.contextmanager
+def _naming_the_help(prog: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # also of a dataclass that checks its fields
+        raise ConfigError(f"{error} (see {prog} --help)") from None
 
 
 def _first_paragraph(box: str) -> str:
@@ -95,31 +145,3 @@ def _first_paragraph(box: str) -> str:
     lines = [re.sub(r"^│ | *│$", "", line).strip() for line in box.splitlines()]
     first = re.split(r"[─╭╮╰╯]{3,}", "\n".join(lines[1:]))[0]
     return " ".join(first.split())
-
-
-def _unknown(unknown: Sequence[str], flags: Sequence[str]) -> str:
-    first = next((word for word in unknown if word.startswith("--")), unknown[0])
-    name = first.split("=")[0].replace("_", "-")
-    # A field whose section was forgotten is as likely as a slip of the finger.
-    close = difflib.get_close_matches(name, flags, n=1) or [
-        flag for flag in flags if flag.rpartition(".")[2] == name.removeprefix("--")
-    ]
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"unknown option {first}{hint}"
-
-
-def _flags(kind: Any) -> list[str]:
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    if set(fields) != {"options", "config"}:
-        return [f"--{name.replace('_', '-')}" for name in fields]
-    own = _flags(fields["options"].type.__origin__)  # type: ignore[union-attr]
-    return [*own, *(f"--{path.replace('_', '-')}" for path in _paths("", fields["config"].default))]
-
-
-def _paths(prefix: str, value: Any) -> Iterator[str]:
-    for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
-        if dataclasses.is_dataclass(item):
-            yield from _paths(f"{prefix}{field.name}.", item)
-        else:
-            yield f"{prefix}{field.name}"

@@ -108,11 +108,26 @@ def test_the_config_comes_first(argv: list[str]) -> None:
         parse(Options, argv, prog="test")
 
 
-def test_help_without_a_config_lists_the_bundled_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_without_a_config_lists_the_bundled_ones_and_the_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as end:
         parse(Options, ["--help"], prog="test")
     assert end.value.code == 0
-    assert "cartpole_masked_r2d2" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "cartpole_masked_r2d2    R2D2 on CartPole-v1 without its two velocities" in out
+    assert "usage: test CONFIG" in out and "--number INT" in out
+
+
+def test_an_option_that_must_be_given_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"--workdir.* \(see test cartpole_r2d2 --help\)"):
+        parse(LearnerOptions, ["cartpole_r2d2"], prog="test")
+
+
+def test_a_switch_of_a_section_can_be_turned_off() -> None:
+    words = ["cartpole_r2d2", "--checkpoint.replay", "--checkpoint.no-replay"]
+    assert not parse(Options, words, prog="test").config.checkpoint.replay
+    assert parse(Options, words[:2], prog="test").config.checkpoint.replay
 
 
 def test_flags_alone_are_checked_too() -> None:

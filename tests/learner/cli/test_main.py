@@ -39,11 +39,30 @@ def test_wrong_input_is_one_line_and_exit_code_2(
     assert os.listdir(tmp_path) == []
 
 
-def test_help_does_not_wait_for_jax() -> None:
-    code = "import sys, learner.cli.main as m; m.main(['train', '--help'])"
-    script = f"try: exec({code!r})\nexcept SystemExit: print('jax' in sys.modules)"
-    done, out, _ = run("-c", f"import sys\n{script}")
-    assert done == 0 and out.endswith("False\n")
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("--help", 0),
+        ("train --help", 0),
+        ("train cartpole_r2d2 --help", 0),
+        ("train carpole_r2d2", 2),
+        ("train cartpole_r2d2 --agent.unrol 3", 2),
+        ("train cartpole_r2d2 --agent.unroll many", 2),
+        ("train cartpole_r2d2 --replay.capacity-steps 1", 2),
+        ("evaluate no/such/run", 2),
+    ],
+)
+def test_help_and_mistakes_wait_for_neither_jax_nor_numpy(command: str, code: int) -> None:
+    script = (
+        "import sys\n"
+        "from learner.cli.main import main\n"
+        "try: code = main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code or 0\n"
+        "print(f'ended with {code}', *({'jax', 'numpy', 'grpc'} & sys.modules.keys()))\n"
+    )
+    done, out, error = run("-c", script, *command.split())
+    assert done == 0, error
+    assert out.splitlines()[-1] == f"ended with {code}"
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,125 @@
+"""The flags of a command line by name: one for each option and each field of a configuration."""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import tyro
+
+from seedrl.errors import ConfigError
+
+Value = TypeVar("Value", bound=Any)
+
+
+class Flag(NamedTuple):
+    """A flag that sets one field.
+
+    Attributes:
+      owner: the dataclass that the field belongs to.
+      path: names of fields, from the root down to this one.
+      default: the value without the flag; `dataclasses.MISSING` if there must be one.
+    """
+
+    owner: type
+    path: tuple[str, ...]
+    default: Any
+
+    def annotation(self, name: str) -> Any:
+        """The field's type, for a flag of this name."""
+        hint = typing.get_type_hints(self.owner, include_extras=True)[self.path[-1]]
+        if isinstance(hint, types.UnionType):
+            # For the other form tyro imports typeguard, which takes longer than all of its work.
+            hint = typing.Union[typing.get_args(hint)]  # noqa: UP007
+        return Annotated[hint, tyro.conf.arg(name=name.removeprefix("--"))]
+
+    def field(self) -> Any:
+        """The field of a dataclass that holds the flag's value."""
+        if self.default is MISSING:
+            return dataclasses.field()
+        return dataclasses.field(default_factory=lambda: self.default)
+
+
+def of_options(options: type) -> dict[str, Flag]:
+    """The flags of a command's own options, a dataclass: `--workdir`."""
+    return {
+        _name(field.name): Flag(
+            options,
+            (field.name,),
+            field.default if field.default_factory is MISSING else field.default_factory(),
+        )
+        for field in dataclasses.fields(options)
+    }
+
+
+def of_fields(value: Any) -> dict[str, Flag]:
+    """The flags of all fields in a tree of dataclasses: `--agent.network.core-size`."""
+    return {_name(".".join(flag.path)): flag for flag in _fields(value, ())}
+
+
+def given(words: Sequence[str], known: Mapping[str, Flag]) -> list[str]:
+    """The names of the flags in a command line.
+
+    Raises:
+      ConfigError: one is not known; the message names the flag that may be meant.
+    """
+    names = []
+    for word in words:
+        if word.startswith("--"):
+            name = _positive(_flag(word), known)
+            if name not in known:
+                raise ConfigError(unknown(word, known))
+            names.append(name)
+    return names
+
+
+def unknown(word: str, known: Mapping[str, Flag]) -> str:
+    """One line about a word that is no flag, with the flag that may be meant."""
+    name = _flag(word)
+    # A field whose section was forgotten is as likely as a slip of the finger.
+    close = difflib.get_close_matches(name, known, n=1) or [
+        flag for flag in known if flag.rpartition(".")[2] == name.removeprefix("--")
+    ]
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"unknown option {word}{hint}"
+
+
+def with_values(value: Value, values: Mapping[tuple[str, ...], Any]) -> Value:
+    """A tree of dataclasses with these values at their paths. Raises what its own checks raise."""
+    changed: dict[str, Any] = {}
+    below: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *rest), new in values.items():
+        if rest:
+            below.setdefault(name, {})[tuple(rest)] = new
+        else:
+            changed[name] = new
+    for name, deeper in below.items():
+        changed[name] = with_values(getattr(value, name), deeper)
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _name(path: str) -> str:
+    return f"--{path.replace('_', '-')}"
+
+
+def _flag(word: str) -> str:
+    return word.partition("=")[0].replace("_", "-")
+
+
+def _positive(name: str, known: Mapping[str, Flag]) -> str:
+    """`--checkpoint.replay` for `--checkpoint.no-replay`."""
+    section, dot, last = name.removeprefix("--").rpartition(".")
+    positive = f"--{section}{dot}{last.removeprefix('no-')}"
+    return positive if positive in known and isinstance(known[positive].default, bool) else name
+
+
+def _fields(value: Any, path: tuple[str, ...]) -> Iterator[Flag]:
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            yield from _fields(item, (*path, field.name))
+        elif field.init:
+            yield Flag(type(value), (*path, field.name), item)

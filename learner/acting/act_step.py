@@ -86,8 +86,7 @@ def build_act_programs(
     exploration_table = jnp.asarray(exploration, jnp.float32)
 
     def init(key: Array) -> ActingState:
-        empty = jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
-        return ActingState(agent.initial_carry(num_slots), empty, key)
+        return ActingState(agent.initial_carry(num_slots), _empty(page, num_training), key)
 
     def act(
         state: ActingState,
@@ -102,17 +101,18 @@ def build_act_programs(
         # would take as long as a small network.
         key = state.key.at[1].set(state.key[1] ^ number)
         # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
-        # slot and write nothing.
+        # slot and write nothing. So do evaluation slots to the pages, where there are none of them.
         carry = jax.tree.map(lambda table: table[slots], state.carry)
         output = agent.act(params, carry, timestep, exploration_table[slots], key)
         step = StoredStep(
             timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
         )
         first_rows = jnp.where(positions == 0, slots, num_slots)
-        pages = _write(state.pages, Page(step, carry), slots, positions, first_rows)
-        carries = jax.tree.map(
-            lambda table, row: table.at[slots].set(row, mode="drop"), state.carry, output.carry
+        pages = Page(
+            _write(state.pages.steps, step, (slots, positions)),
+            _write(state.pages.carry, carry, (first_rows,)),
         )
+        carries = _write(state.carry, output.carry, (slots,))
         return ActingState(carries, pages, state.key), output.action
 
     def take_pages(state: ActingState, slots: Array) -> Page:
@@ -126,18 +126,10 @@ def build_act_programs(
     )
 
 
-def _write(pages: Page, rows: Page, slots: Array, positions: Array, first_rows: Array) -> Page:
-    """Writes `rows [B, ...]` at their slots and positions, and the carries at `first_rows` alone.
+def _empty(page: Page, num_training: int) -> Page:
+    return jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
 
-    Evaluation slots are out of range of the pages, so they are not stored.
-    """
-    return Page(
-        jax.tree.map(
-            lambda table, row: table.at[slots, positions].set(row, mode="drop"),
-            pages.steps,
-            rows.steps,
-        ),
-        jax.tree.map(
-            lambda table, row: table.at[first_rows].set(row, mode="drop"), pages.carry, rows.carry
-        ),
-    )
+
+def _write(tables: Tree, rows: Tree, where: tuple[Array, ...]) -> Tree:
+    """Writes `rows [B, ...]` to their places in the tables, but those that are out of range."""
+    return jax.tree.map(lambda table, row: table.at[where].set(row, mode="drop"), tables, rows)

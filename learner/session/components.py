@@ -78,20 +78,17 @@ def assemble(
     shards = _sharded_replay(config, geometry, replay, page, checkpoint)
     learn_programs = _learn_programs(config, geometry, agent, replay)
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
-    state = jax.jit(learn_programs.init)(learning_key)
+    state = _learner_state(config, geometry, learn_programs, learning_key, checkpoint)
     if checkpoint is not None:
-        state = restore_state(checkpoint, state, config)
         # The acting key of the checkpoint's session must not be used again.
         acting_key = jax.random.fold_in(acting_key, int(state.updates))
-    # The learn step consumes its state; these copies belong to it alone.
-    state = replicate(LearnerState(*state), geometry.devices)
     exchange = open_exchange(
         _limiter(config, geometry, agent),
         FrozenParams(publish(state.params, geometry.devices[0]), int(state.updates)),
         wake_acting=hub.wake,
         clock=hub.clock,
     )
-    actor = _actor(config, geometry, agent, spec, acting_key)
+    actor = _actor(config, agent, spec, page, acting_key, geometry.devices[0])
     evaluator = Evaluator(config.evaluation, hub.clock())
     acting = Acting(
         hub=hub,
@@ -117,6 +114,22 @@ def assemble(
     return Parts(acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes)
 
 
+def _learner_state(
+    config: Config,
+    geometry: Geometry,
+    programs: LearnPrograms,
+    key: Array,
+    checkpoint: Checkpoint | None,
+) -> LearnerState:
+    """On all devices: fresh, or the checkpoint's. The learn step consumes it."""
+    state = jax.jit(programs.init)(key)
+    if checkpoint is not None:
+        state = restore_state(checkpoint, state, config)
+    # Copies, which belong to the learn step alone.
+    replicated: LearnerState = replicate(LearnerState(*state), geometry.devices)
+    return replicated
+
+
 def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config: Config) -> None:
     """Lets acting, and the ratio between it and learning, continue from a checkpoint."""
     acting.training_steps = int(checkpoint.meta["env_steps"])
@@ -135,9 +148,11 @@ def _limiter(config: Config, geometry: Geometry, agent: Agent) -> RateLimiter:
     return RateLimiter(limiter)
 
 
-def _actor(config: Config, geometry: Geometry, agent: Agent, spec: EnvSpec, key: Array) -> Actor:
-    """The actor of all slots, on the first device."""
-    programs = _act_programs(config, agent, example_page(agent, spec, geometry.page_steps))
+def _actor(
+    config: Config, agent: Agent, spec: EnvSpec, page: Page, key: Array, device: jax.Device
+) -> Actor:
+    """The actor of all slots."""
+    programs = _act_programs(config, agent, page)
     shapes = BatchShapes(
         spec,
         num_training=config.serving.training_slots,
@@ -145,7 +160,7 @@ def _actor(config: Config, geometry: Geometry, agent: Agent, spec: EnvSpec, key:
         # In lock step every batch has all slots, and their pages fill up together.
         rungs=1 if config.learning.lock_step else 3,
     )
-    return Actor(programs, shapes, jax.device_put(programs.init(key), geometry.devices[0]))
+    return Actor(programs, shapes, jax.device_put(programs.init(key), device))
 
 
 def _replay(config: Config, geometry: Geometry, agent: Agent) -> Replay:

@@ -108,6 +108,10 @@ def test_no_folder_depends_on_one_that_depends_on_it() -> None:
     assert on_circles(between_folders(imports(sources()))) == set()
 
 
+def test_no_file_depends_on_one_that_depends_on_it() -> None:
+    assert on_circles(imports(sources())) == set()
+
+
 def test_no_folder_has_more_modules_than_fit_on_a_screen() -> None:
     named = (path for path in sources() if path.name not in ("__init__.py", "__main__.py"))
     sizes = Counter(path.parent for path in named)

@@ -1,0 +1,156 @@
+"""The main thread's work while a run goes on: reports, saves, and the decision that it is over."""
+
+import faulthandler
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from learner.reporting.metrics import Metrics
+from learner.reporting.progress import Progress
+from learner.saving.saver import Saver
+from learner.serving.hub import Hub
+from learner.serving.server import Service
+from learner.session.session import Session
+from seedrl.config import Config
+from seedrl.errors import EnvironmentRefusedError, ExitCode
+
+_TICK_SECONDS = 0.1
+_STOP_SECONDS = 120.0
+
+Found = TypeVar("Found")
+
+
+def wait_for(
+    condition: Callable[[float], Found | None], hub: Hub, stop: threading.Event
+) -> Found | None:
+    """What `condition(timeout)` finds; None if `stop` is set before.
+
+    Raises EnvironmentRefusedError if the hub has rejected an env server's environment.
+    """
+    while not stop.is_set():
+        if found := condition(_TICK_SECONDS):
+            return found
+        if hub.refusal is not None:
+            raise EnvironmentRefusedError(hub.refusal)
+    return None
+
+
+class Supervision:
+    """Watches over a session that has started, until it has ended. Used by the main thread.
+
+    Attributes:
+      last: the metrics of the last report, and of the one before what it lacks.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        *,
+        service: Service,
+        saver: Saver,
+        metrics: Metrics,
+        progress: Progress,
+        stop: threading.Event,
+    ):
+        """`stop`: the run is to end, as SIGTERM says."""
+        self._config = config
+        self._session = session
+        self._service = service
+        self._saver = saver
+        self._metrics = metrics
+        self._progress = progress
+        self._stop = stop
+        now = time.monotonic()
+        self._next_report = now + config.logging.interval_seconds
+        self._next_save = now + config.checkpoint.interval_seconds
+        self.last: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Reports and saves at their intervals until the run is over."""
+        while not self._is_over():
+            self._session.failed.wait(_TICK_SECONDS)
+            self._end_if_stuck(self._config.logging.stuck_seconds)
+            now = time.monotonic()
+            if now >= self._next_report:
+                self._next_report = now + self._config.logging.interval_seconds
+                self.last = self._report()
+                if self._session.residues():
+                    break  # experience may be mixed up: no more learning from it
+            # While learning is compiled nothing changes that is worth another save.
+            if now >= self._next_save and not (self._saver.is_busy or self._session.is_compiling):
+                self._next_save = now + self._config.checkpoint.interval_seconds
+                self._save()
+        self.last |= self._report()
+
+    def end(self) -> None:
+        """Stops both threads, saves, and lets the env servers go: for good if training is over.
+
+        Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
+        """
+        if not self._session.stop(_STOP_SECONDS):
+            raise RuntimeError(
+                f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
+            )
+        has_failed = self._session.failed.is_set()
+        if not has_failed:
+            snapshot = self._session.final_snapshot()
+            self._saver.start(snapshot, self._session.meta(snapshot))
+        if self._stop.is_set() or has_failed:
+            self._service.stop()
+        else:
+            self._service.finish("training is over")
+        self._saver.wait()
+        self._raise_failure()
+
+    def _is_over(self) -> bool:
+        session = self._session
+        return (
+            self._stop.is_set()
+            or session.failed.is_set()
+            or self._service.failure is not None
+            or session.evaluator.confirmed is not None
+            or session.acting.training_steps >= self._config.learning.total_steps
+        )
+
+    def _end_if_stuck(self, seconds: float) -> None:
+        """Ends the process at once: nothing can be saved or joined while a thread hangs."""
+        names = self._session.stuck(seconds)
+        if names:
+            faulthandler.dump_traceback(all_threads=True)
+            print(
+                f"learner: error: {' and '.join(names)} finished nothing for {seconds:.0f} seconds "
+                "(logging.stuck_seconds); all stacks are above",
+                file=sys.stderr,
+                flush=True,
+            )
+            os._exit(ExitCode.STUCK)
+
+    def _report(self) -> dict[str, float]:
+        session = self._session
+        session.gauges()
+        values = self._metrics.flush(
+            env_steps=session.acting.training_steps, updates=session.learning.updates
+        )
+        self._progress.update(values)
+        return values
+
+    def _save(self) -> None:
+        snapshot = self._session.snapshot()
+        if snapshot is not None:
+            self._saver.start(snapshot, self._session.meta(snapshot))
+            self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
+
+    def _raise_failure(self) -> None:
+        """Raises what has gone wrong in a run that has ended; writes its last accounts."""
+        self._session.raise_failure()
+        if (failure := self._service.failure) is not None:
+            raise RuntimeError(f"the thread that reads links died: {failure}") from failure
+        self._metrics.record("ledger", **self._session.accounts())
+        if broken := self._session.residues(at_rest=True):
+            raise RuntimeError("; ".join(broken))
+        if self._saver.failure is not None:
+            raise self._saver.failure

@@ -1,0 +1,230 @@
+"""What the main thread does beside a session, and in which order a run ends."""
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.session import supervision
+from learner.session.supervision import Supervision, wait_for
+from seedrl.config import CheckpointConfig, Config, EnvironmentConfig, LoggingConfig
+from seedrl.config_file import load
+from seedrl.errors import EnvironmentRefusedError, ExitCode
+
+TOTAL_STEPS = 5
+
+
+def _config(*, report_seconds: float = 0.0, save_seconds: float = 1e9) -> Config:
+    config = load("cartpole_r2d2")
+    return dataclasses.replace(
+        config,
+        environment=EnvironmentConfig(id="Some-v0"),
+        learning=dataclasses.replace(config.learning, total_steps=TOTAL_STEPS),
+        logging=LoggingConfig(interval_seconds=report_seconds, stuck_seconds=60.0),
+        checkpoint=CheckpointConfig(interval_seconds=save_seconds),
+    )
+
+
+class Run:
+    """A supervised session of fakes that takes a step at every look, and all that is asked of it.
+
+    Attributes:
+      calls: what was done, in order.
+      at_step: what happens at the start of a step, by its number.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.calls: list[str] = []
+        self.at_step: dict[int, Callable[[], None]] = {}
+        self.stop = threading.Event()
+        self.residues: list[str] = []
+        self.stuck: list[str] = []
+        self.failure: Exception | None = None
+        self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
+        self.acting = SimpleNamespace(training_steps=0)
+        self.learning = SimpleNamespace(updates=7)
+        self.evaluator = SimpleNamespace(confirmed=None)
+        self.is_compiling = False
+        self.service = SimpleNamespace(
+            failure=None,
+            stop=lambda: self.calls.append("stop serving"),
+            finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
+        )
+        self.saver = SimpleNamespace(
+            is_busy=False,
+            failure=None,
+            start=lambda snapshot, meta: self.calls.append(f"save {snapshot.name}"),
+            wait=lambda: self.calls.append("saved"),
+        )
+        metrics = SimpleNamespace(
+            flush=lambda env_steps, updates: {"env_steps": env_steps, f"only at {env_steps}": 1.0},
+            record=lambda kind, **fields: self.calls.append(f"record {kind}"),
+        )
+        parts: dict[str, Any] = {
+            "service": self.service,
+            "saver": self.saver,
+            "metrics": metrics,
+            "progress": SimpleNamespace(
+                update=lambda values: self.calls.append(f"report {values['env_steps']}")
+            ),
+        }
+        session: Any = self._session()
+        self.supervision = Supervision(config, session, stop=self.stop, **parts)
+
+    def _session(self) -> Any:
+        def raise_failure() -> None:
+            if self.failure is not None:
+                raise self.failure
+
+        def snapshot(name: str) -> Any:
+            return SimpleNamespace(name=name, state=SimpleNamespace(updates=7))
+
+        run = self
+
+        class Session:
+            failed, acting, learning, evaluator = (
+                run.failed,
+                run.acting,
+                run.learning,
+                run.evaluator,
+            )
+            is_compiling = property(lambda self: run.is_compiling)
+
+            def __getattr__(self, name: str) -> Any:
+                return {
+                    "gauges": lambda: None,
+                    "accounts": dict,
+                    "meta": lambda snapshot: {},
+                    "stuck": lambda seconds: run.stuck,
+                    "residues": lambda at_rest=False: run.residues,
+                    "snapshot": lambda: snapshot("while it runs"),
+                    "final_snapshot": lambda: snapshot("at the end"),
+                    "stop": lambda timeout: run.calls.append("stop threads") is None,
+                    "raise_failure": raise_failure,
+                }[name]
+
+        return Session()
+
+    def _step(self, timeout: float) -> None:
+        self.acting.training_steps += 1
+        self.at_step.get(self.acting.training_steps, lambda: None)()
+
+
+def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() -> None:
+    run = Run(_config())
+    run.supervision.run()
+    assert run.calls == [*(f"report {step}" for step in range(1, TOTAL_STEPS + 1)), "report 5"]
+    # Of what the last report lacks, the one before counts; no earlier one.
+    assert run.supervision.last == {"env_steps": 5, "only at 5": 1.0}
+    run.calls.clear()
+    run.supervision.end()
+    assert run.calls == [
+        "stop threads",
+        "save at the end",
+        "finish serving: training is over",
+        "saved",
+        "record ledger",
+    ]
+
+
+def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
+    run = Run(_config())
+    run.at_step[2] = run.stop.set
+    run.supervision.run()
+    run.supervision.end()
+    assert run.acting.training_steps == 2
+    assert run.calls[-5:] == [
+        "stop threads",
+        "save at the end",
+        "stop serving",
+        "saved",
+        "record ledger",
+    ]
+
+
+def test_a_confirmed_target_ends_the_run() -> None:
+    run = Run(_config())
+    run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", "a score")
+    run.supervision.run()
+    assert run.acting.training_steps == 3
+
+
+def test_saves_wait_for_each_other_and_for_compilation() -> None:
+    run = Run(_config(report_seconds=1e9, save_seconds=0.0))
+    run.is_compiling = True
+    run.at_step[2] = lambda: setattr(run, "is_compiling", False)
+    run.at_step[3] = lambda: setattr(run.saver, "is_busy", True)
+    run.at_step[5] = lambda: setattr(run.saver, "is_busy", False)
+    run.supervision.run()
+    assert run.calls == [*["save while it runs", "record checkpoint"] * 2, "report 5"]
+
+
+def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
+    run = Run(_config())
+    run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
+    run.supervision.run()
+    assert run.acting.training_steps == 2
+    with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
+        run.supervision.end()
+
+
+def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
+    run = Run(_config())
+    run.at_step[1] = lambda: setattr(run, "failure", RuntimeError("acting died"))
+    run.supervision.run()
+    assert run.acting.training_steps == 1
+    with pytest.raises(RuntimeError, match="acting died"):
+        run.supervision.end()
+    assert run.calls[-3:] == ["stop threads", "stop serving", "saved"]
+
+
+def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
+    run = Run(_config())
+    run.at_step[1] = lambda: setattr(run.service, "failure", OSError("no more sockets"))
+    run.supervision.run()
+    assert run.acting.training_steps == 1
+    with pytest.raises(RuntimeError, match="reads links died: no more sockets"):
+        run.supervision.end()
+    assert "save at the end" in run.calls
+
+
+def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
+    run = Run(_config())
+    run.saver.failure = OSError("disk full")
+    run.supervision.run()
+    with pytest.raises(OSError, match="disk full"):
+        run.supervision.end()
+    assert run.calls[-1] == "record ledger"
+
+
+def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class EndedError(Exception):
+        """The process would be gone."""
+
+    def end(code: int) -> None:
+        raise EndedError(code)
+
+    monkeypatch.setattr(supervision.os, "_exit", end)
+    monkeypatch.setattr(supervision.faulthandler, "dump_traceback", lambda all_threads: None)
+    run = Run(_config())
+    run.at_step[2] = lambda: run.stuck.extend(["acting", "learning"])
+    with pytest.raises(EndedError) as caught:
+        run.supervision.run()
+    assert caught.value.args == (ExitCode.STUCK,)
+    assert "acting and learning finished nothing for 60 seconds" in capsys.readouterr().err
+
+
+def test_waiting_ends_with_what_was_found_with_a_refusal_or_with_the_run() -> None:
+    stop, looks = threading.Event(), iter([None, None, "found"])
+    hub: Any = SimpleNamespace(refusal=None)
+    assert wait_for(lambda timeout: next(looks), hub, stop) == "found"
+    hub.refusal = "cannot build it"
+    with pytest.raises(EnvironmentRefusedError, match="cannot build it"):
+        wait_for(lambda timeout: None, hub, stop)
+    stop.set()
+    assert wait_for(lambda timeout: None, hub, stop) is None

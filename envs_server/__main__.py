@@ -40,6 +40,7 @@ def main() -> None:
         options.max_message_bytes,
         sent_log,
         local_link=options.local_link,
+        token=os.environ.get("SEEDRL_TOKEN", ""),
     )
     code = int(client.run())
     logging.shutdown()

@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium
 
 from envs_server.backends import atari, native, sync
-from envs_server.factories import one_line
+from envs_server.errors import BuildError, one_line
 from envs_server.recipe import Recipe
-from envs_server.vector import BuildError, VectorEnvironment
+from envs_server.vector import VectorEnvironment
 
 BackEnd = Callable[[Recipe, int], VectorEnvironment]
 

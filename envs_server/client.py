@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import grpc
 
 from envs_server.connection import Finished, Lease, Offer, Outbox
-from envs_server.group import EnvironmentFailedError
+from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
-from envs_server.vector import BuildError
-from seedrl.wire.channel import LONGEST_ANSWER_BYTES, connect, connect_method
+from seedrl.wire.channel import TOKEN_KEY, connect, connect_method, longest_received
 from seedrl.wire.framing import (
     ToEnvServer,
     ToLearner,
@@ -28,7 +27,7 @@ from seedrl.wire.seedrl_pb2 import FromLearner
 
 _log = logging.getLogger("envs_server")
 
-# The learner will answer the same next time: coming back is of no use.
+# The learner will answer the same next time: it would be in vain to come back.
 _FATAL_CODES = frozenset(
     {
         grpc.StatusCode.FAILED_PRECONDITION,
@@ -74,7 +73,7 @@ class Client:
 
     After a stream ended it waits a random time below a bound that doubles from 0.1 to 1 second (5
     if the learner has no slot free), so that a fleet does not return all at once. Environments are
-    built anew for every stream.
+    built again for every stream.
     """
 
     def __init__(
@@ -86,20 +85,27 @@ class Client:
         sent_log: SentLog | None = None,
         *,
         local_link: bool = True,
+        token: str = "",
     ) -> None:
-        """`local_link`: whether to offer a link to a learner of this host."""
+        """Args are the command line's; see `envs_server.options`.
+
+        Args:
+          local_link: whether to offer a link to a learner of this host.
+          token: what a learner may ask for; "" for none.
+        """
         self._address = address
         self._offer = offer
         self._stop = stop
         self._max_message_bytes = max_message_bytes
         self._sent_log = sent_log or SentLog()
         self._local_link = local_link
+        self._metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
         self._failures = 0
         self._attempts = 0
         self._random = random.Random()
 
     def run(self) -> ExitCode:
-        """Serves until training is over, a stop is asked for, or going on is of no use."""
+        """Serves until training is over, a stop is asked for, or there is no point in serving."""
         while not self._stop.is_requested:
             outbox = Outbox()
             with contextlib.ExitStack() as stack:
@@ -136,7 +142,7 @@ class Client:
 
     def _stream(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> Finished | None:
         with connect(self._address, max_message_bytes=self._max_message_bytes) as channel:
-            call: Any = connect_method(channel)(iter(outbox))
+            call: Any = connect_method(channel)(iter(outbox), metadata=self._metadata)
             self._stop.on_request(call.cancel)
             try:
                 return lease.serve(self._incoming(call, outbox, listener))
@@ -156,7 +162,7 @@ class Client:
             if listener is None or not (isinstance(message, FromLearner) and message.assign.linked):
                 yield message
                 continue
-            accepted = listener.accept(_LINK_SECONDS, LONGEST_ANSWER_BYTES)
+            accepted = listener.accept(_LINK_SECONDS, longest_received(self._max_message_bytes))
             if accepted is None:
                 self._local_link = False
                 raise _LinkMissingError

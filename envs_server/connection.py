@@ -1,26 +1,31 @@
-"""One stream to the learner: the handshake, then groups stepped in turn until the stream ends."""
+"""One stream to the learner: the handshake, then groups stepped, interleaved, until it ends."""
 
 import logging
+import math
 import os
 import queue
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from envs_server.building import build
-from envs_server.factories import one_line
+from envs_server.errors import BuildError, one_line
 from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import read_recipe
 from envs_server.sent_log import SentLog
-from envs_server.vector import BuildError
+from seedrl.spec_json import encode_spec
+from seedrl.specs import EnvSpec
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
-from seedrl.wire.payload import read_header
+from seedrl.wire.payload import ActionLayout, split
 from seedrl.wire.recording import Recording
-from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Group, Hello, Ready, Refusal
+from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Hello, Ready, Refusal
 from seedrl.wire.version import MAJOR, MINOR
 
 _log = logging.getLogger("envs_server")
+
+_MOST_METRICS = 64
+_LONGEST_METRIC = 128
 
 
 class Offer(NamedTuple):
@@ -79,6 +84,8 @@ class Lease:
         self._sent_log = sent_log
         self._link_name = link_name
         self._groups: list[EnvGroup | PlayedGroup] = []
+        self._action_layouts: list[ActionLayout] = []
+        self._max_message_bytes = math.inf
         self.is_serving = False
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
@@ -102,11 +109,11 @@ class Lease:
     def handle(self, message: ToEnvServer | WireError) -> Finished | None:
         """Does what one message of the learner asks for; raises like `serve`."""
         if isinstance(message, ActionsPayload):
-            group, environments = self._group_of(message)
-            step = environments.step(message)
-            # Only now: what came twice is refused by then, and answers a step once.
-            self._sent_log.answered(group)
-            self._send(group, step)
+            for header, data in split(message.data, self._action_layouts):
+                step = self._groups[header.group].step(ActionsPayload(data))
+                # Only now: what arrived twice is refused by then, and answers a step once.
+                self._sent_log.answered(header.group)
+                self._send(header.group, step)
         elif isinstance(message, WireError):
             raise message
         elif message.WhichOneof("content") == "finish":
@@ -118,6 +125,12 @@ class Lease:
     def _send(self, group: int, step: FramedStep | None) -> None:
         if step is None:
             return  # The end of a recording.
+        if len(step.message) > self._max_message_bytes:
+            raise WireError(
+                f"expected messages of at most {self._max_message_bytes} bytes, as the learner "
+                f"takes, got one of {len(step.message)}; offer fewer environments, or raise "
+                "serving.max_message_bytes"
+            )
         # Counted first: what a killed process has sent was counted, and no more than this one step
         # may have been counted without being sent.
         self._sent_log.sent(group)
@@ -150,21 +163,24 @@ class Lease:
     def _start(self, assign: Assign) -> None:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
-        _check_groups(assign.groups, self._offer.num_envs)
+        _check(assign, self._offer.num_envs)
+        self._max_message_bytes = assign.max_message_bytes or math.inf
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
             self._build(assign)
         except BuildError as error:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise
-        self._outbox.put(FromEnvServer(ready=Ready(spec=self._groups[0].spec.to_json())))
+        self._action_layouts = [group.action_layout for group in self._groups]
+        ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=self._metrics(assign))
+        self._outbox.put(FromEnvServer(ready=ready))
         for number, group in enumerate(self._groups):
             self._send(number, group.first())
         self.is_serving = True
         _log.info(
             "connected: %d x %s in %d groups",
             sum(len(group.slots) for group in assign.groups),
-            assign.environment.id,
+            ", ".join(environment.id for environment in assign.environments),
             len(assign.groups),
         )
 
@@ -176,26 +192,33 @@ class Lease:
                 for index, group in enumerate(assign.groups)
             ]
             return
-        recipe = read_recipe(assign.environment, self._offer.allowed)
+        allowed, metrics = self._offer.allowed, self._metrics(assign)
+        recipes = [read_recipe(environment, allowed) for environment in assign.environments]
         for index, group in enumerate(assign.groups):
             seeds = [int(seed) for seed in group.seeds]
-            environment = build(recipe, assign.environment.vectorization, len(seeds))
+            back_end = assign.environments[group.environment].vectorization
+            environment = build(recipes[group.environment], back_end, len(seeds))
             try:
-                self._groups.append(EnvGroup(index, environment, seeds))
+                self._groups.append(EnvGroup(index, environment, seeds, metrics))
+                _check_spec(self._groups[0].spec, self._groups[-1].spec)
             except BuildError:
                 environment.close()
                 raise
 
-    def _group_of(self, payload: ActionsPayload) -> tuple[int, EnvGroup | PlayedGroup]:
-        index = read_header(payload.data).group
-        if index >= len(self._groups):
-            raise WireError(
-                f"expected actions for a group below {len(self._groups)}, got group {index}"
-            )
-        return index, self._groups[index]
+    def _metrics(self, assign: Assign) -> list[str]:
+        """The numbers that LAST rows carry: those that any environment was asked for."""
+        if self._offer.recording is not None:
+            return []
+        return list(dict.fromkeys(name for item in assign.environments for name in item.metrics))
 
 
-def _check_groups(groups: Sequence[Group], num_envs: int) -> None:
+def _check_spec(spec: EnvSpec, other: EnvSpec) -> None:
+    if difference := spec.difference(other):
+        raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
+
+
+def _check(assign: Assign, num_envs: int) -> None:
+    groups, environments = assign.groups, assign.environments
     sizes = [len(group.slots) for group in groups]
     if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
         raise WireError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
@@ -203,3 +226,14 @@ def _check_groups(groups: Sequence[Group], num_envs: int) -> None:
         raise WireError("expected one seed for each slot of a group in Assign")
     if any(seed >= 2**31 for group in groups for seed in group.seeds):
         raise WireError("expected seeds below 2^31 in Assign")
+    if any(group.environment >= len(environments) for group in groups):
+        raise WireError(
+            f"expected groups of one of the {len(environments)} environments of Assign, got "
+            f"{[group.environment for group in groups]}"
+        )
+    names = [name for environment in environments for name in environment.metrics]
+    if len(names) > _MOST_METRICS or any(len(name) > _LONGEST_METRIC for name in names):
+        raise WireError(
+            f"expected at most {_MOST_METRICS} metrics of at most {_LONGEST_METRIC} characters in "
+            f"Assign, got {len(names)}"
+        )

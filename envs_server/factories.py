@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from envs_server.vector import BuildError
+from envs_server.errors import BuildError, one_line
 
 # What ships with the env server is always allowed.
 OWN_PATTERN = "envs_server.envs.*"
@@ -60,12 +60,6 @@ def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]
     if not hasattr(importlib.import_module(module_name), f"{attribute}_vec"):
         return None
     return load_factory(f"{name}_vec", allowed)
-
-
-def one_line(error: BaseException) -> str:
-    """The type and text of an exception, on one line of at most 300 characters."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
 def _check(name: str, candidate: str, allowed: Sequence[str]) -> None:

@@ -5,22 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs_server.adapter import Adapter
-from envs_server.factories import one_line
-from envs_server.spaces import env_spec, first_action
+from envs_server.errors import EnvironmentFailedError, one_line
+from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
-from seedrl.wire.payload import StepLayout, unpack_actions
+from seedrl.wire.payload import ActionLayout, StepLayout
 
 
-class EnvironmentFailedError(RuntimeError):
-    """An environment raised, or returned what it did not promise; the text is one line."""
-
-
-def read_actions(payload: ActionsPayload, num_envs: int, group: int, sequence: int) -> np.ndarray:
-    """The actions `[E] int32` that answer step `sequence` of a group; WireError if they do not."""
-    header, actions = unpack_actions(payload.data, num_envs)
+def read_actions(
+    payload: ActionsPayload, layout: ActionLayout, group: int, sequence: int
+) -> np.ndarray:
+    """The actions `[E, ...]` that answer step `sequence` of a group; WireError if they do not."""
+    header, actions = layout.unpack(payload.data)
     if header.sequence != sequence:
         raise WireError(
             f"expected actions for step {sequence} of group {group}, got them for step "
@@ -33,16 +31,28 @@ class EnvGroup:
     """Owns the environments of group number `index`, and knows which step is in flight.
 
     Used by one thread. Raises BuildError if the spaces are not supported.
+
+    Attributes:
+      spec: of one environment.
+      action_layout: of the payloads that answer its steps.
     """
 
-    def __init__(self, index: int, environment: VectorEnvironment, seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        index: int,
+        environment: VectorEnvironment,
+        seeds: Sequence[int],
+        metrics: Sequence[str] = (),
+    ) -> None:
+        """`metrics` are the names of the numbers that LAST rows carry."""
         self._index = index
         self._environment = environment
         self._seeds = seeds
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
-        self._first_action = first_action(environment.action_space)
-        self._layout = StepLayout(self.spec, len(seeds))
-        self._adapter = Adapter(environment)
+        self.action_layout = ActionLayout(self.spec.action, len(seeds))
+        self._to_own_actions = to_own_actions(environment.action_space)
+        self._layout = StepLayout(self.spec, len(seeds), len(metrics))
+        self._adapter = Adapter(environment, metrics)
         self._sequence = -1
 
     def first(self) -> FramedStep:
@@ -60,9 +70,9 @@ class EnvGroup:
         Raises WireError if they are not actions for it, EnvironmentFailedError if an environment
         fails.
         """
-        actions = self._read(payload)
+        actions = read_actions(payload, self.action_layout, self._index, self._sequence)
         try:
-            return self._message(self._adapter.step(actions))
+            return self._message(self._adapter.step(self._to_own_actions(actions)))
         except Exception as error:
             raise EnvironmentFailedError(
                 f"step {self._sequence + 1} of group {self._index}: {one_line(error)}"
@@ -72,18 +82,8 @@ class EnvGroup:
         """Closes the environments."""
         self._environment.close()
 
-    def _read(self, payload: ActionsPayload) -> np.ndarray:
-        actions = read_actions(payload, len(self._seeds), self._index, self._sequence)
-        # As unsigned numbers, negative actions are large.
-        if actions.view(np.uint32).max() >= self.spec.num_actions:
-            row = int(np.argmax(actions.view(np.uint32)))
-            raise WireError(
-                f"expected actions 0 to {self.spec.num_actions - 1} for group {self._index}, "
-                f"got {actions[row]} for environment {row}"
-            )
-        return actions.astype(np.int64) + self._first_action
-
     def _message(self, timestep: TimeStep) -> FramedStep:
-        message = self._layout.pack_framed(self._index, self._sequence + 1, timestep)
+        sequence, metrics = self._sequence + 1, self._adapter.metrics
+        message = self._layout.pack_framed(self._index, sequence, timestep, metrics)
         self._sequence += 1
         return message

@@ -15,7 +15,7 @@ class Options:
 
     Which environment, and with which seeds, the learner says; this side only decides which
     factories may be built. It comes back for ever if the learner goes away, and ends when training
-    is over.
+    is over. A token for the learner is taken from the environment variable SEEDRL_TOKEN.
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
     this env server, or the environment cannot be built here; 3 the environment failed too often.
@@ -28,7 +28,7 @@ class Options:
     """Environments on offer, over all groups; the learner may take fewer."""
 
     groups: int = 2
-    """Groups that are stepped in turn: one steps while the others wait for actions. No more than
+    """Groups that are interleaved: one steps while the others wait for actions. No more than
     there are environments."""
 
     allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
@@ -40,11 +40,11 @@ class Options:
     the next one is started with the same file; by default the counts die with the process."""
 
     play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A recording to play in the place of environments, to a learner in lock step. Actions other
+    """A recording to play in place of environments, to a learner in lock step. Actions other
     than those recorded are an error; at its end the env server waits."""
 
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
-    """Longest message sent; the learner has its own limit."""
+    """Longest message sent or received; the learner has its own limit."""
 
     local_link: bool = True
     """To a learner of this host (and network namespace), send steps through a socket of the kernel,

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from envs_server.errors import BuildError
 from envs_server.group import read_actions
-from envs_server.vector import BuildError
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
-from seedrl.wire.payload import StepLayout
+from seedrl.wire.payload import ActionLayout, StepLayout
 from seedrl.wire.recording import Recording
 
 _log = logging.getLogger("envs_server")
@@ -33,7 +33,7 @@ class PlayedGroup:
         if first_row > recording.num_records:
             raise BuildError(
                 f"expected a recording of at least {first_row} batches, after which the learner "
-                f"goes on, {recording.path} has {recording.num_records}"
+                f"resumes, {recording.path} has {recording.num_records}"
             )
         self.spec: EnvSpec = recording.header.spec
         self._index = index
@@ -42,6 +42,7 @@ class PlayedGroup:
         self._row = first_row
         self._layout = StepLayout(self.spec, len(slots))
         self._sequence = -1
+        self.action_layout = ActionLayout(self.spec.action, len(slots))
         self._recorded_actions = np.zeros(0, np.int32)
 
     def first(self) -> FramedStep | None:
@@ -53,8 +54,9 @@ class PlayedGroup:
 
         Raises WireError if they are not actions for the step in flight, or others than recorded.
         """
-        actions = read_actions(payload, len(self._slots), self._index, self._sequence)
-        wrong = np.flatnonzero(actions != self._recorded_actions)
+        actions = read_actions(payload, self.action_layout, self._index, self._sequence)
+        is_wrong = (actions != self._recorded_actions).reshape(len(actions), -1).any(axis=1)
+        wrong = np.flatnonzero(is_wrong)
         if wrong.size:
             row = int(wrong[0])
             raise WireError(

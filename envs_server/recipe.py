@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from envs_server.errors import BuildError
 from envs_server.factories import is_factory, load_factory, load_vector_factory
-from envs_server.vector import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.

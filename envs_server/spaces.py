@@ -1,29 +1,71 @@
-"""Gymnasium spaces as an EnvSpec."""
+"""Gymnasium spaces as an EnvSpec, and actions of the wire as those of a space."""
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
-from envs_server.vector import BuildError
-from seedrl.specs import ArraySpec, EnvSpec
+from envs_server.errors import BuildError
+from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Tree
 
 
 def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> EnvSpec:
     """The spec of an environment with these spaces.
 
-    Box, Discrete (an int64 scalar), MultiBinary and MultiDiscrete are arrays; Dict and Tuple nest.
-    Raises BuildError for any other observation space, and for actions that are not Discrete.
+    As observations, Box, Discrete (an int64 scalar), MultiBinary and MultiDiscrete are arrays; Dict
+    and Tuple nest. As actions there are Discrete, and Box of floats with finite bounds. Raises
+    BuildError for any other space, and for what is beyond the bounds of a spec.
     """
-    if not isinstance(action_space, spaces.Discrete):
-        raise BuildError(f"expected a Discrete action space, got {_show(action_space)}")
-    return EnvSpec(_tree("observation", observation_space), int(action_space.n))
+    action = _action(action_space)
+    try:
+        return EnvSpec(_tree("observation", observation_space), action)
+    except BuildError:
+        raise
+    except ValueError as error:
+        raise BuildError(str(error)) from error
 
 
-def first_action(action_space: spaces.Space[Any]) -> int:
-    """The environment's own number for action 0."""
-    assert isinstance(action_space, spaces.Discrete), "env_spec has refused it"
-    return int(action_space.start)
+def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """Maps actions of the wire to those of an environment with this space, which has a spec.
+
+    `[E] int32` from 0 become `[E] int64` from the space's start. `[E, *shape] float32` in [-1, 1]
+    become `[E, *shape]` of the space's dtype, between its bounds.
+    """
+    if isinstance(action_space, spaces.Discrete):
+        start = np.int64(action_space.start)
+        return lambda actions: actions.astype(np.int64) + start
+    assert isinstance(action_space, spaces.Box), "env_spec has refused it"
+    low, high = action_space.low, action_space.high
+    middle, half = _halves(low, high)
+
+    def rescale(actions: np.ndarray) -> np.ndarray:
+        # In float64, and clipped: a bound must not be missed by the last bit.
+        return np.clip((middle + half * actions).astype(low.dtype), low, high)
+
+    return rescale
+
+
+def _halves(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    return low / 2 + high / 2, high / 2 - low / 2
+
+
+def _action(space: spaces.Space[Any]) -> ActionSpec:
+    try:
+        match space:
+            case spaces.Discrete():
+                return DiscreteSpec(int(space.n))
+            case spaces.Box() if np.issubdtype(space.dtype, np.floating):
+                low, high = (bound.ravel().tolist() for bound in (space.low, space.high))
+                return BoxSpec(tuple(map(int, space.shape)), tuple(low), tuple(high))
+    except ValueError as error:
+        raise BuildError(f"actions of {_show(space)}: {error}") from error
+    raise BuildError(
+        "expected a Discrete action space, or a Box of floats with finite bounds, "
+        f"got {_show(space)}"
+    )
 
 
 def _tree(path: str, space: spaces.Space[Any]) -> Tree:

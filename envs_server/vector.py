@@ -1,12 +1,14 @@
 """A vector of environments as the rest of the env server sees it, whatever steps it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from envs_server.errors import BuildError
 from seedrl.types import Tree
 
 
@@ -18,12 +20,15 @@ class VectorStep(NamedTuple):
       reward: `[E]`, any real dtype.
       terminated: `[E] bool`.
       truncated: `[E] bool`.
+      info: by name, what the environments say beside it: arrays of E entries, or dicts of such; a
+        mask `_<name>` says which entries there are, if not all.
     """
 
     observation: Tree
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    info: Mapping[str, Any] = MappingProxyType({})
 
 
 class VectorEnvironment(NamedTuple):
@@ -33,7 +38,8 @@ class VectorEnvironment(NamedTuple):
       observation_space: of one environment.
       action_space: of one environment.
       reset: starts the first episodes from one seed per environment; observations `[E, *shape]`.
-      step: `[E] int64` actions, counted as `action_space` counts them, to what came of them.
+      step: actions as `action_space` wants them, `[E] int64` or `[E, *shape]` of its dtype, to
+        what they led to.
       close: frees what the environments hold.
     """
 
@@ -42,10 +48,6 @@ class VectorEnvironment(NamedTuple):
     reset: Callable[[Sequence[int]], Tree]
     step: Callable[[np.ndarray], VectorStep]
     close: Callable[[], None]
-
-
-class BuildError(ValueError):
-    """The environment cannot be built here; the text is one line for the learner's operator."""
 
 
 def from_gymnasium(env: VectorEnv[Any, Any, Any], reset: Callable[..., Tree]) -> VectorEnvironment:
@@ -63,7 +65,7 @@ def from_gymnasium(env: VectorEnv[Any, Any, Any], reset: Callable[..., Tree]) ->
         )
 
     def step(actions: np.ndarray) -> VectorStep:
-        return VectorStep(*env.step(actions)[:4])
+        return VectorStep(*env.step(actions))
 
     return VectorEnvironment(
         env.single_observation_space, env.single_action_space, reset, step, env.close

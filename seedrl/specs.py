@@ -1,43 +1,136 @@
-"""What an environment looks like from outside: its observations and its number of actions."""
+"""What an environment looks like from outside: its observations and its actions.
 
-import json
+A spec crosses the wire, where it may come from anybody, so every bound on it is checked here,
+before anything is allocated. `seedrl.spec_json` is its text.
+"""
+
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from seedrl.types import Tree
 
-_KINDS = "buif"  # bool, signed, unsigned, float; no objects, no strings, no complex numbers
+MOST_LEAVES = 256
+MOST_LEVELS = 8
+MOST_DIMENSIONS = 8
+MOST_ELEMENTS = 2**28
+MOST_ACTIONS = 2**20
+MOST_ACTION_ELEMENTS = 1024
+DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64"),
+)
+# How much of a difference between two specs is said: it becomes the text of a gRPC status.
+_MOST_LINES = 8
+_LONGEST_PATH = 80
+_LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of one array, without a batch axis. dtype is a numpy name such as `uint8`."""
+    """Shape and dtype of one array, without a batch axis; dtype is one of `DTYPES`.
+
+    Raises ValueError for a shape or dtype beyond the bounds of this module.
+    """
 
     shape: tuple[int, ...]
     dtype: str
 
     def __post_init__(self) -> None:
-        if np.dtype(self.dtype).kind not in _KINDS:
-            raise ValueError(f"expected a bool, integer or float array, got dtype {self.dtype}")
+        if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
+            raise ValueError(f"expected dtype {', '.join(DTYPES)}; got {show_value(self.dtype)}")
+        _check_shape(self.shape, MOST_ELEMENTS)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of one such array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class DiscreteSpec:
+    """One of `num_actions` actions, stored as int32 from 0. Raises ValueError beyond the bounds."""
+
+    num_actions: int
+
+    def __post_init__(self) -> None:
+        if type(self.num_actions) is not int or not 1 <= self.num_actions <= MOST_ACTIONS:
+            raise ValueError(
+                f"expected 1 to {MOST_ACTIONS} discrete actions, got {show_value(self.num_actions)}"
+            )
+
+    @property
+    def array(self) -> ArraySpec:
+        """One action as it is stored and sent."""
+        return ArraySpec((), "int32")
+
+
+@dataclass(frozen=True)
+class BoxSpec:
+    """Real numbers; an agent emits them as float32 in [-1, 1], and env servers rescale them.
+
+    Attributes:
+      shape: of one action.
+      low, high: what -1 and 1 mean to the environment: finite, low < high, as many as `shape` has
+        elements, in C order.
+
+    Raises ValueError for what is beyond the bounds of this module.
+    """
+
+    shape: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_shape(self.shape, MOST_ACTION_ELEMENTS)
+        size = math.prod(self.shape)
+        if len(self.low) != size or len(self.high) != size:
+            raise ValueError(
+                f"expected {size} numbers each in low and high, as shape {list(self.shape)} has, "
+                f"got {len(self.low)} and {len(self.high)}"
+            )
+        largest = float(np.finfo(np.float32).max)
+        for low, high in zip(self.low, self.high, strict=True):
+            # Not finite numbers fail every comparison, or this one.
+            if not -largest <= low < high <= largest:
+                raise ValueError(
+                    "expected low < high, both finite as float32, got "
+                    f"{show_value(float(low))} and {show_value(float(high))}"
+                )
+
+    @property
+    def array(self) -> ArraySpec:
+        """One action as it is stored and sent."""
+        return ArraySpec(self.shape, "float32")
+
+
+ActionSpec: TypeAlias = DiscreteSpec | BoxSpec
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An environment's interface: a tree (dicts, tuples) of ArraySpec, and discrete actions.
+    """An environment's interface: a tree (dicts, tuples) of ArraySpec, and its actions.
 
-    Trees are ordered as JAX orders them: dict keys sorted, tuples as they stand.
+    Trees are ordered as JAX orders them: dict keys sorted, tuples as they stand. Raises ValueError
+    for an observation beyond the bounds of this module.
     """
 
     observation: Tree
-    num_actions: int
+    action: ActionSpec
+
+    def __post_init__(self) -> None:
+        leaves = self.leaves()
+        if not 1 <= len(leaves) <= MOST_LEAVES:
+            raise ValueError(f"observation: expected 1 to {MOST_LEAVES} arrays, got {len(leaves)}")
+        total = sum(math.prod(leaf.shape) for _, leaf in leaves)
+        if total > MOST_ELEMENTS:
+            raise ValueError(
+                f"observation: expected at most {MOST_ELEMENTS} elements over all arrays, got "
+                f"{total}"
+            )
 
     def leaves(self) -> list[tuple[str, ArraySpec]]:
         """The observation's arrays with their paths, e.g. `observation.image`, in wire order."""
@@ -54,46 +147,76 @@ class EnvSpec:
         """The leaves of an observation tree of this spec, in wire order."""
         return list(_flatten(self.observation, observation))
 
-    def to_json(self) -> str:
-        """A canonical text: equal specs give equal texts."""
-        tree = {"observation": _encode(self.observation), "num_actions": self.num_actions}
-        return json.dumps(tree, sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> "EnvSpec":
-        """Inverse of `to_json`. Raises ValueError for a text that is not a spec."""
-        try:
-            tree = json.loads(text)
-            return cls(_decode(tree["observation"]), int(tree["num_actions"]))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"expected an env spec in JSON, got {text[:200]!r}") from error
-
     def difference(self, other: "EnvSpec") -> list[str]:
-        """One line per field in which `other` differs from this spec; empty if they are equal."""
+        """One line per field in which `other` differs from this spec; empty if they are equal.
+
+        Bounded, however large the specs are: paths and values are cut, and so is their number.
+        """
         mine, theirs = dict(self.leaves()), dict(other.leaves())
         lines = [
-            f"{path}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
+            f"{show_path(path)}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
             for path in [*mine, *(path for path in theirs if path not in mine)]
             if mine.get(path) != theirs.get(path)
         ]
-        if self.num_actions != other.num_actions:
-            lines.append(f"num_actions: expected {self.num_actions}, got {other.num_actions}")
+        if self.action != other.action:
+            lines.append(
+                f"action: expected {_show_action(self.action)}, got {_show_action(other.action)}"
+            )
+        if len(lines) > _MOST_LINES:
+            lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
         return lines
+
+
+def _check_shape(shape: Any, most_elements: int) -> None:
+    if not isinstance(shape, tuple) or len(shape) > MOST_DIMENSIONS:
+        raise ValueError(
+            f"expected a shape of at most {MOST_DIMENSIONS} sizes, got {show_value(shape)}"
+        )
+    # `true` is an int to Python.
+    if any(type(size) is not int or size < 1 for size in shape):
+        raise ValueError(f"expected sizes of at least 1 in a shape, got {show_value(list(shape))}")
+    if math.prod(shape) > most_elements:
+        raise ValueError(
+            f"expected at most {most_elements} elements, got shape {show_value(shape)}"
+        )
 
 
 def _show(spec: ArraySpec | None) -> str:
     return "nothing" if spec is None else f"{spec.dtype}{list(spec.shape)}"
 
 
-def _walk(path: str, tree: Tree) -> Iterator[tuple[str, ArraySpec]]:
+def _show_action(action: ActionSpec) -> str:
+    if isinstance(action, DiscreteSpec):
+        return f"{action.num_actions} discrete actions"
+    low, high = show_value(list(action.low)), show_value(list(action.high))
+    return f"a box of shape {list(action.shape)} from {low} to {high}"
+
+
+def show_value(value: object) -> str:
+    """A value in a message: as Python writes it, cut where it gets long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def show_path(path: str) -> str:
+    """A path in a message: one line of printable characters, cut where it gets long."""
+    # A key may hold anything.
+    shown = path if path.isprintable() else ascii(path)[1:-1]
+    return shown if len(shown) <= _LONGEST_PATH else f"{shown[:_LONGEST_PATH]}..."
+
+
+def _walk(path: str, tree: Tree, level: int = 1) -> Iterator[tuple[str, ArraySpec]]:
     if isinstance(tree, ArraySpec):
         yield path, tree
-    elif isinstance(tree, Mapping):
+        return
+    if level >= MOST_LEVELS:
+        raise ValueError(f"{show_path(path)}: expected at most {MOST_LEVELS} levels of nesting")
+    if isinstance(tree, Mapping):
         for key in sorted(tree):
-            yield from _walk(f"{path}.{key}", tree[key])
+            yield from _walk(f"{path}.{key}", tree[key], level + 1)
     else:
         for position, item in enumerate(tree):
-            yield from _walk(f"{path}.{position}", item)
+            yield from _walk(f"{path}.{position}", item, level + 1)
 
 
 def _rebuild(tree: Tree, leaves: Iterator[Any]) -> Tree:
@@ -113,23 +236,3 @@ def _flatten(spec: Tree, value: Tree) -> Iterator[Any]:
     else:
         for item, part in zip(spec, value, strict=True):
             yield from _flatten(item, part)
-
-
-def _encode(tree: Tree) -> Any:
-    if isinstance(tree, ArraySpec):
-        return {"array": [list(tree.shape), tree.dtype]}
-    if isinstance(tree, Mapping):
-        return {"dict": {key: _encode(item) for key, item in tree.items()}}
-    return {"tuple": [_encode(item) for item in tree]}
-
-
-def _decode(tree: Any) -> Tree:
-    ((kind, content),) = tree.items()
-    if kind == "array":
-        shape, dtype = content
-        return ArraySpec(tuple(int(size) for size in shape), str(dtype))
-    if kind == "dict":
-        return {key: _decode(item) for key, item in content.items()}
-    if kind == "tuple":
-        return tuple(_decode(item) for item in content)
-    raise ValueError(f"expected an array, dict or tuple in an env spec, got {kind!r}")

@@ -17,8 +17,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
-from envs_server.vector import BuildError, VectorEnvironment, VectorStep, from_gymnasium
+from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 from seedrl.types import Tree
 
 _PREFIX = "ALE/"

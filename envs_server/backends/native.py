@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import gymnasium
 
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
-from envs_server.vector import BuildError, VectorEnvironment, from_gymnasium
+from envs_server.vector import VectorEnvironment, from_gymnasium
 from seedrl.types import Tree
 
 

@@ -1,7 +1,7 @@
 """How fast environments step by themselves: `python -m envs_server.bench.stepping`.
 
-They are built and stepped as an env server does, with random actions, but nobody looks at what
-comes of it. First it prints `{"ready": true}`. Each line on stdin is a number of seconds to step
+They are built and stepped as an env server does, with random actions, but nobody looks at the
+results. First it prints `{"ready": true}`. Each line on stdin is a number of seconds to step
 for, and is answered by a line of JSON, `{"steps": S, "seconds": T, "cpu_seconds": C}`; rows that
 only start the next episode are not steps. The end of stdin is the end.
 """
@@ -17,8 +17,9 @@ import numpy as np
 import tyro
 
 from envs_server.building import build
+from envs_server.conformance.rows import action_rows
 from envs_server.recipe import read_recipe
-from envs_server.spaces import env_spec, first_action
+from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.wire.seedrl_pb2 import Environment
 
@@ -45,7 +46,7 @@ class Options:
     """Environments of each group."""
 
     groups: int = 1
-    """Groups that are stepped in turn."""
+    """Groups, whose steps are interleaved."""
 
 
 class Stepped(NamedTuple):
@@ -57,21 +58,20 @@ class Stepped(NamedTuple):
 
 
 class Stepper:
-    """Owns groups of environments, and steps them in turn with random actions."""
+    """Owns groups of environments, and steps them, interleaved, with random actions."""
 
     def __init__(self, groups: Sequence[VectorEnvironment], num_envs: int) -> None:
-        random = np.random.default_rng(0)
         self._groups = groups
         self._is_over = [np.zeros(num_envs, np.bool_) for _ in groups]
         spec = env_spec(groups[0].observation_space, groups[0].action_space)
-        actions = random.integers(spec.num_actions, size=(_NUM_DRAWN, num_envs))
-        self._actions = actions + first_action(groups[0].action_space)
+        actions = action_rows(spec.action, _NUM_DRAWN, num_envs, seed=0)
+        self._actions = [*map(to_own_actions(groups[0].action_space), actions)]
         self._number = 0
         for index, group in enumerate(groups):
             group.reset(range(index * num_envs, (index + 1) * num_envs))
 
     def run(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> Stepped:
-        """Steps every group at least once, and goes on for `seconds`."""
+        """Steps every group at least once, and continues for `seconds`."""
         start, cpu_start, steps = clock(), time.process_time(), 0
         while True:
             for index in range(len(self._groups)):

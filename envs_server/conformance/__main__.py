@@ -13,8 +13,8 @@ from envs_server.building import choose
 from envs_server.conformance import report
 from envs_server.conformance.check import Plan, check
 from envs_server.conformance.options import PROG, Options, read_options
+from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe
-from envs_server.vector import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
 
 

@@ -8,7 +8,14 @@ import numpy as np
 
 from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings
-from envs_server.conformance.rows import Episode, Row, action_rows, episodes, first_difference
+from envs_server.conformance.rows import (
+    Episode,
+    Row,
+    action_rows,
+    episodes,
+    first_difference,
+    other_actions,
+)
 from envs_server.conformance.single import LARGEST_SEED, Alone
 from envs_server.conformance.vector_player import BrokenError, Stage
 from envs_server.vector import VectorEnvironment
@@ -68,7 +75,7 @@ def check_back_end(
     try:
         with Stage(build, findings) as stage:
             spec = stage.spec()
-        actions = action_rows(spec.num_actions, num_steps, len(seeds), seeds[0])
+        actions = action_rows(spec.action, num_steps, len(seeds), seeds[0])
         play = _play(build, spec, actions, findings, seeds=seeds)
         _check_repeat(build, play, actions, findings, seeds=seeds)
         other_seeds = [LARGEST_SEED - seed for seed in seeds]
@@ -112,7 +119,8 @@ def _check_repeat(
     is_last = np.array(
         [[row.step_type == StepType.LAST for row in rows[:-1]] for rows in play.columns]
     ).T
-    changed = np.where(is_last, (actions + 1) % play.spec.num_actions, actions)
+    is_ignored = is_last.reshape(is_last.shape + (1,) * (actions.ndim - 2))
+    changed = np.where(is_ignored, other_actions(play.spec.action, actions), actions)
     again = _play(build, play.spec, changed, findings, seeds=seeds)
     difference = _difference(play, again)
     if difference is None:

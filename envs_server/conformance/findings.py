@@ -5,7 +5,7 @@ import traceback
 from typing import NamedTuple
 
 from envs_server.conformance.rules import Rule
-from envs_server.factories import one_line
+from envs_server.errors import one_line
 
 
 class Finding(NamedTuple):

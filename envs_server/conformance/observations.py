@@ -9,6 +9,8 @@ from gymnasium import spaces
 from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, show
 from seedrl.types import Tree
+from seedrl.wire.framing import WireError
+from seedrl.wire.value_checks import OBSERVATION_CHECKS
 
 
 def check_observation(
@@ -102,6 +104,12 @@ def _check_values(path: str, space: spaces.Space[Any], array: np.ndarray, report
         text = f"expected finite numbers, got {array[position]} in {path}{list(position)}"
         report(rules.OBSERVATION_FINITE, path, text)
         return
+    if check := OBSERVATION_CHECKS.get(array.dtype.name):
+        try:
+            check(path, array)
+        except WireError as error:
+            report(rules.OBSERVATION_WIDTH, path, str(error))
+            return
     low, high = _bounds(space)
     is_outside = (array < low) | (array > high)
     if np.any(is_outside):

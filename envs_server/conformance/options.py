@@ -15,7 +15,7 @@ class Options:
     """Check an environment before training with it.
 
     Plays the environment by gymnasium's own calls, then through the back end and the wire format
-    that training would use, and prints each rule that it breaks with how to mend it. Errors would
+    that training would use, and prints each rule that it breaks with how to fix it. Errors would
     stop training or spoil what is learned; notes may be intended.
 
     Exit codes: 0 it passes, maybe with notes; 2 wrong arguments, or the environment cannot be built

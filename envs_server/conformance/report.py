@@ -10,6 +10,8 @@ from envs_server.conformance.back_end import Play
 from envs_server.conformance.check import Plan, Report
 from envs_server.conformance.findings import Finding
 from envs_server.conformance.rows import Episode
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ActionSpec, DiscreteSpec
 
 
 def text(name: str, plan: Plan, report: Report) -> str:
@@ -38,7 +40,7 @@ def _lines(name: str, plan: Plan, report: Report) -> Iterator[str]:
     if not report.passes:
         count = len(findings.errors)
         rules = "a rule" if count == 1 else f"{count} rules"
-        skipped = "" if report.play else "; what comes after was not checked: mend it, then repeat"
+        skipped = "" if report.play else "; what follows was not checked: fix it, then repeat"
         yield f"{name} breaks {rules}{skipped}"
         return
     assert report.play, "it is missing only if there are errors"
@@ -52,13 +54,19 @@ def _summary(plan: Plan, play: Play) -> Iterator[str]:
         for path, leaf in play.spec.leaves()
     )
     yield f"  observation  {leaves.removeprefix('observation ')}"
-    yield f"  actions      {play.spec.num_actions}"
+    yield f"  actions      {_actions(play.spec.action)}"
     yield (
         f"  played       {plan.num_envs} x {plan.num_steps:,} steps on the {plan.back_end} back "
         f"end, {play.message_bytes:,} bytes a message"
     )
     yield f"  episodes     {_episodes(play.episodes)}"
     yield f"  speed        {play.num_steps / play.seconds:,.0f} steps/s in one process"
+
+
+def _actions(action: ActionSpec) -> str:
+    if isinstance(action, DiscreteSpec):
+        return str(action.num_actions)
+    return f"box{list(action.shape)}, {_range(action.low)} (low), {_range(action.high)} (high)"
 
 
 def _episodes(ended: Sequence[Episode]) -> str:
@@ -81,7 +89,7 @@ def _range(values: Sequence[float]) -> str:
 
 def _measured(play: Play) -> dict[str, Any]:
     return {
-        "spec": json.loads(play.spec.to_json()),
+        "spec": json.loads(encode_spec(play.spec)),
         "message_bytes": play.message_bytes,
         "num_steps": play.num_steps,
         "steps_per_second": play.num_steps / play.seconds,

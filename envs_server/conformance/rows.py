@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seedrl.specs import EnvSpec
+from seedrl.specs import ActionSpec, BoxSpec, EnvSpec
 from seedrl.types import StepType, Tree
 
 
@@ -77,12 +77,27 @@ def episodes(rows: Sequence[Row]) -> list[Episode]:
     return ended
 
 
-def action_rows(num_actions: int, num_rows: int, num_envs: int, seed: int) -> np.ndarray:
-    """`[num_rows, num_envs] int64`: each environment tries all actions in random order."""
+def action_rows(action: ActionSpec, num_rows: int, num_envs: int, seed: int) -> np.ndarray:
+    """Random actions of the wire: `[num_rows, num_envs] int32` or `[..., *shape] float32`.
+
+    Each environment tries all discrete actions, in random order. Of a box it first tries both ends.
+    """
     random = np.random.default_rng(seed)
-    repeats = -(-num_rows // num_actions)
+    if isinstance(action, BoxSpec):
+        boxes = [random.uniform(-1, 1, (num_rows, *action.shape)) for _ in range(num_envs)]
+        rows = np.stack(boxes, axis=1).astype(np.float32)
+        rows[:1], rows[1:2] = -1.0, 1.0
+        return rows
+    repeats = -(-num_rows // action.num_actions)
     columns = [
-        np.concatenate([random.permutation(num_actions) for _ in range(repeats)])[:num_rows]
+        np.concatenate([random.permutation(action.num_actions) for _ in range(repeats)])[:num_rows]
         for _ in range(num_envs)
     ]
-    return np.stack(columns, axis=1).astype(np.int64)
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def other_actions(action: ActionSpec, actions: np.ndarray) -> np.ndarray:
+    """A different one in the place of each of `actions`."""
+    if isinstance(action, BoxSpec):
+        return np.where(actions > 0, actions - 1, actions + 1).astype(np.float32)
+    return ((actions + 1) % action.num_actions).astype(np.int32)

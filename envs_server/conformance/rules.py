@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """A rule by name, e.g. `reward-finite`, and how to mend what breaks it."""
+    """A rule by name, e.g. `reward-finite`, and how to fix what breaks it."""
 
     name: str
     remedy: str
@@ -27,11 +27,11 @@ STEP_RESULT = Rule(
     "terminated or truncated",
 )
 INFO = Rule("info", "return a dict as info, {} if there is nothing to say")
-RESET_RAISES = Rule("reset-raises", "mend it: reset must work at any time after construction")
+RESET_RAISES = Rule("reset-raises", "fix it: reset must work at any time after construction")
 STEP_RAISES = Rule(
-    "step-raises", "mend it: step must take every action of the space until the episode ends"
+    "step-raises", "fix it: step must take every action of the space until the episode ends"
 )
-CLOSE_RAISES = Rule("close-raises", "mend it: close must work once, whatever went before")
+CLOSE_RAISES = Rule("close-raises", "fix it: close must work once, whatever went before")
 
 OBSERVATION_STRUCTURE = Rule(
     "observation-structure", "return what observation_space declares, from reset and step alike"
@@ -47,6 +47,10 @@ OBSERVATION_SHAPE = Rule(
 )
 OBSERVATION_FINITE = Rule(
     "observation-finite", "never return NaN or infinity; look for a division by 0 or an overflow"
+)
+OBSERVATION_WIDTH = Rule(
+    "observation-width",
+    "learners compute in 32 bits: scale or clip the observation, or split it into several numbers",
 )
 OBSERVATION_RANGE = Rule(
     "observation-range", "clip the observation, or declare bounds that hold (-inf and inf may be)"
@@ -109,7 +113,7 @@ BACK_END_SPEC = Rule(
 BACK_END_STEPS = Rule(
     "back-end-steps", "keep nothing in the environment that depends on who calls it, or when"
 )
-BACK_END_RAISES = Rule("back-end-raises", "mend it: the vector implementation must not raise")
+BACK_END_RAISES = Rule("back-end-raises", "fix it: the vector implementation must not raise")
 WIRE = Rule(
     "wire",
     "return arrays [num_envs, ...] of exactly the shapes and dtypes of the spaces, finite numbers "

@@ -18,9 +18,9 @@ from envs_server.conformance.single_player import (
     check_reset_result,
     check_step_result,
 )
+from envs_server.errors import BuildError
 from envs_server.spaces import env_spec
-from envs_server.vector import BuildError
-from seedrl.specs import EnvSpec
+from seedrl.specs import DiscreteSpec, EnvSpec
 from seedrl.types import StepType
 
 Build = Callable[[], gymnasium.Env[Any, Any]]
@@ -48,7 +48,7 @@ def check_single(build: Build, findings: Findings, *, seed: int, num_steps: int)
     """
     try:
         spec = _check_interface(build, findings, seed=seed)
-        actions = action_rows(spec.num_actions, num_steps, 1, seed)[:, 0]
+        actions = action_rows(spec.action, num_steps, 1, seed)[:, 0]
         rows, again = _play_twice(build, spec, actions, findings, seed=seed)
         _check_actions(spec, actions, findings)
         _check_repeats(build, Alone(spec, rows), actions, findings, seed=seed)
@@ -126,15 +126,17 @@ def _play_twice(
 
 
 def _check_actions(spec: EnvSpec, actions: np.ndarray, findings: Findings) -> None:
-    num_tried = len(np.unique(actions))
-    if num_tried < spec.num_actions:
-        findings.add(rules.UNTRIED_ACTIONS, f"tried {num_tried} of {spec.num_actions} actions")
+    if not isinstance(spec.action, DiscreteSpec):
+        return
+    num_tried, num_actions = len(np.unique(actions)), spec.action.num_actions
+    if num_tried < num_actions:
+        findings.add(rules.UNTRIED_ACTIONS, f"tried {num_tried} of {num_actions} actions")
 
 
 def _check_repeats(
     build: Build, alone: Alone, actions: np.ndarray, findings: Findings, *, seed: int
 ) -> None:
-    """Plays two fresh environments in turn: one as before, one from another seed."""
+    """Plays two fresh environments, interleaved: one as before, one from another seed."""
     other_seed = LARGEST_SEED - seed
     with _built(build, findings) as env, _built(build, findings) as other_env:
         player = Player(env, alone.spec, findings, "second play, ")
@@ -151,7 +153,7 @@ def _check_repeats(
 
 
 def _check_reset(rows: list[Row], again: list[Row], findings: Findings, *, seed: int) -> None:
-    """Tells what a reset has left over, unless the environment does not repeat itself at all."""
+    """Reports what a reset has left over, unless the environment does not repeat itself at all."""
     difference = first_difference(rows, again)
     if difference is None or findings.has(rules.SEEDING):
         return

@@ -9,7 +9,7 @@ from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.observations import check_observation
 from envs_server.conformance.rows import Row, digest
-from envs_server.spaces import first_action
+from envs_server.spaces import to_own_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, Tree
 
@@ -34,7 +34,7 @@ class Player:
         self, env: gymnasium.Env[Any, Any], spec: EnvSpec, findings: Findings, name: str = ""
     ) -> None:
         self._env, self._spec, self._findings, self._name = env, spec, findings, name
-        self._first_action = first_action(env.action_space)
+        self._to_own_actions = to_own_actions(env.action_space)
         self._max_steps = env.spec.max_episode_steps if env.spec else None
         self._num_steps = self._length = 0
         self._is_over = False
@@ -47,20 +47,20 @@ class Player:
         # As the sync back end calls it: an environment without `options` fails here as there.
         return self._reset("reset", seed=seed, options=None)
 
-    def next(self, action: int) -> Row:
-        """Takes action `action` of 0 to num_actions - 1. Raises UnplayableError."""
+    def next(self, action: np.ndarray) -> Row:
+        """Takes one action of the wire, int32 or `[*shape] float32`. Raises UnplayableError."""
         if self._is_over:
             return self._reset(f"reset after step {self._num_steps}")
         self._num_steps += 1
         self._length += 1
         where = f"{self._name}step {self._num_steps}"
-        own_action = np.int64(action + self._first_action)
+        own_action = self._to_own_actions(np.asarray(action)[None])[0]
         try:
             result = self._env.step(own_action)
         except Exception as error:
             is_fresh = self._length == 1 < self._num_steps
             after = ", the first after a reset," if is_fresh else ""
-            text = f"{where} with action {own_action}{after} {raised(error)}"
+            text = f"{where} with action {own_action.tolist()}{after} {raised(error)}"
             rule = rules.RESET_STATE if is_fresh else rules.STEP_RAISES
             raise self._end(rule, text) from error
         check_step_result(result, self._findings, where=where)

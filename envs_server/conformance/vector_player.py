@@ -10,8 +10,9 @@ from envs_server.adapter import Adapter
 from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.rows import Row, digest
-from envs_server.spaces import env_spec, first_action
-from envs_server.vector import BuildError, VectorEnvironment, VectorStep
+from envs_server.errors import BuildError
+from envs_server.spaces import env_spec, to_own_actions
+from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import WireError
@@ -19,7 +20,7 @@ from seedrl.wire.payload import StepLayout
 
 
 class BrokenError(Exception):
-    """The play cannot go on; the finding that says why was added."""
+    """The play cannot continue; the finding that says why was added."""
 
 
 class Stage:
@@ -63,6 +64,7 @@ class Stage:
     def reset(self, seeds: Sequence[int]) -> list[Row]:
         """Starts the first episodes; a row for each environment. Raises BrokenError."""
         self._spec = self.spec()
+        self._to_own_actions = to_own_actions(self._environment.action_space)
         self._layout = StepLayout(self._spec, len(seeds))
         self._number = 0
         try:
@@ -72,9 +74,9 @@ class Stage:
         return self._rows(step, self._pack(step))
 
     def step(self, actions: np.ndarray) -> list[Row]:
-        """Takes `actions [E] int64`, counted from 0. Raises BrokenError."""
+        """Takes actions of the wire, `[E] int32` or `[E, *shape] float32`. Raises BrokenError."""
         self._number += 1
-        own_actions = actions + first_action(self._environment.action_space)
+        own_actions = self._to_own_actions(actions)
         start = time.perf_counter()
         try:
             step = self._adapter.step(own_actions)

@@ -12,7 +12,7 @@ from learner.serving.leases import Lease
 from learner.serving.peer import Admission, Offer
 from learner.serving.reconciliation import SentSteps
 from learner.serving.verdict import EndError, verdict
-from seedrl.specs import EnvSpec
+from seedrl.spec_json import decode_spec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import (
@@ -149,12 +149,14 @@ class Connection:
         return seedrl_pb2.Assign(
             lease=lease.key,
             linked=self.link is not None,
-            environment=seedrl_pb2.Environment(
-                id=config.id,
-                arguments=config.arguments,
-                wrappers=config.wrappers,
-                vectorization=config.vectorization,
-            ),
+            environments=[
+                seedrl_pb2.Environment(
+                    id=config.id,
+                    arguments=config.arguments,
+                    wrappers=config.wrappers,
+                    vectorization=config.vectorization,
+                )
+            ],
             groups=[
                 seedrl_pb2.Group(
                     slots=group.slots.tolist(),
@@ -168,7 +170,7 @@ class Connection:
 
     def _ready(self, ready: seedrl_pb2.Ready) -> None:
         try:
-            spec = EnvSpec.from_json(ready.spec)
+            spec = decode_spec(ready.spec)
         except ValueError as error:
             raise ProtocolError(str(error)) from error
         self._hub.accept_spec(self.peer, spec)

@@ -26,7 +26,7 @@ from learner.session.supervision import Supervision, wait_for
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.specs import EnvSpec
+from seedrl.spec_json import decode_spec
 
 
 def train(config: Config, *, workdir: Path, resume: Resume = "auto", command: str = "") -> Summary:
@@ -143,7 +143,7 @@ def _hub(
     )
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
-    spec = EnvSpec.from_json(meta["env_spec"]) if "env_spec" in meta else None
+    spec = decode_spec(meta["env_spec"]) if "env_spec" in meta else None
     return Hub(serving, config.environment, spec=spec)
 
 

@@ -20,6 +20,7 @@ from learner.threads.worker import Worker
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_json import to_json
+from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 
 _SNAPSHOT_SECONDS = 300.0
@@ -125,7 +126,7 @@ class Session:
         """What a checkpoint of `snapshot` says besides arrays."""
         return {
             "config": to_json(self._config),
-            "env_spec": self._spec.to_json(),
+            "env_spec": encode_spec(self._spec),
             "env_steps": self.acting.training_steps,
             "limiter": dict(self._limiter.now.counts()),
             **snapshot.meta,

@@ -77,12 +77,23 @@ class R2D2Config:
         return WindowSpec(self.burn_in, self.unroll, self.n_steps, self.stride)
 
     def build(self, spec: "EnvSpec") -> "Agent":
-        """The agent for environments of this spec; ValueError if the network cannot see it."""
+        """The agent for environments of this spec.
+
+        Raises ConfigError for actions that are not discrete, ValueError if the network cannot see
+        the observation.
+        """
         from seedrl.agents import r2d2_functions as functions
         from seedrl.agents.agent import Agent
+        from seedrl.errors import ConfigError
         from seedrl.rl.exploration import epsilons
         from seedrl.rl.value_scaling import identity, signed_hyperbolic
+        from seedrl.specs import DiscreteSpec
 
+        if not isinstance(spec.action, DiscreteSpec):
+            raise ConfigError(
+                "agent: R2D2 chooses among discrete actions, the environment has a box of shape "
+                f"{list(spec.action.shape)}; choose an agent for continuous actions"
+            )
         network = self.network.build(spec)
         objective = functions.Objective(
             window=self.window,

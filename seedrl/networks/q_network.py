@@ -61,6 +61,9 @@ class QNetworkConfig:
         convolutional torso, frame stacking) and the observation has none.
         """
         from seedrl.networks import q_module
+        from seedrl.specs import DiscreteSpec
+
+        assert isinstance(spec.action, DiscreteSpec), "the agent has refused other actions"
 
         module = q_module.QNetwork(
             torso=self.torso,
@@ -71,7 +74,7 @@ class QNetworkConfig:
             dueling=self.dueling,
             dtype=self.dtype,
             specs=tuple(leaf for _, leaf in spec.leaves()),
-            num_actions=spec.num_actions,
+            num_actions=spec.action.num_actions,
         )
         return q_module.build_network(module, spec, frame_stack=self.frame_stack)
 

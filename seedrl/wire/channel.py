@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from seedrl.wire.framing import (
+    LONGEST_FROM_LEARNER_BYTES,
     ActionsPayload,
     StepPayload,
     WireError,
@@ -35,16 +36,16 @@ Serve = (
 )
 
 _PING_MILLISECONDS = 2_000
-# What a learner sends is small: four bytes for each environment of a group.
-LONGEST_ANSWER_BYTES = 2**20
+# Where a call's metadata may carry `Bearer <token>`; learners ignore it today.
+TOKEN_KEY = "authorization"
 
 
 def server_options(max_message_bytes: int) -> list[Option]:
-    """Options for a server; `max_message_bytes` is the longest message that it accepts."""
+    """Options for a server; `max_message_bytes` is the longest message, in either direction."""
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", max_message_bytes),
-        ("grpc.max_send_message_length", LONGEST_ANSWER_BYTES),
+        ("grpc.max_send_message_length", longest_received(max_message_bytes)),
         *_keepalive(),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
@@ -56,11 +57,16 @@ def server_options(max_message_bytes: int) -> list[Option]:
     ]
 
 
+def longest_received(max_message_bytes: int) -> int:
+    """Bytes of the longest message from a learner, with such a limit: Assign always fits."""
+    return max(max_message_bytes, LONGEST_FROM_LEARNER_BYTES)
+
+
 def client_options(max_message_bytes: int) -> list[Option]:
-    """Options for an env server's channel; `max_message_bytes` is the longest that it sends."""
+    """Options for an env server's channel; `max_message_bytes` is the longest, either way."""
     return [
         ("grpc.max_send_message_length", max_message_bytes),
-        ("grpc.max_receive_message_length", LONGEST_ANSWER_BYTES),
+        ("grpc.max_receive_message_length", longest_received(max_message_bytes)),
         *_keepalive(),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),

@@ -15,6 +15,10 @@ from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
 _LENGTH_DELIMITED = 2
 _STEP_TAG = FromEnvServer.STEP_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
 _ACTIONS_TAG = FromLearner.ACTIONS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED
+# Longest handshake messages, before they are parsed: from an env server, and from a learner, which
+# has slots and seeds to say.
+LONGEST_FROM_ENV_SERVER_BYTES = 2**16
+LONGEST_FROM_LEARNER_BYTES = 2**20
 # 2^35 - 1 bytes: far beyond gRPC's own limit of 4 GiB for a message.
 _LONGEST_VARINT = 5
 
@@ -30,7 +34,7 @@ class StepPayload(NamedTuple):
 
 
 class ActionsPayload(NamedTuple):
-    """Content of `FromLearner.actions`, to be read by `unpack_actions`."""
+    """Content of `FromLearner.actions`, to be read by `ActionLayout.unpack`."""
 
     data: bytes | bytearray | memoryview
 
@@ -72,7 +76,7 @@ def decode_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayl
     if data[0] == _STEP_TAG:
         return StepPayload(memoryview(data)[start:])
     message = FromEnvServer()
-    _parse_control(message, data)
+    _parse_control(message, data, LONGEST_FROM_ENV_SERVER_BYTES)
     return message
 
 
@@ -82,7 +86,7 @@ def decode_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayloa
     if data[0] == _ACTIONS_TAG:
         return ActionsPayload(memoryview(data)[start:])
     message = FromLearner()
-    _parse_control(message, data)
+    _parse_control(message, data, LONGEST_FROM_LEARNER_BYTES)
     return message
 
 
@@ -141,8 +145,13 @@ def _encode_control(message: Message, payload_field: str) -> bytes:
     return message.SerializeToString()
 
 
-def _parse_control(message: Message, data: bytes | memoryview) -> None:
+def _parse_control(message: Message, data: bytes | memoryview, longest: int) -> None:
     kind = message.DESCRIPTOR.name
+    if len(data) > longest:
+        raise WireError(
+            f"expected a {kind} message of the handshake of at most {longest} bytes, "
+            f"got {len(data)}"
+        )
     try:
         message.ParseFromString(bytes(data))
     except DecodeError as error:

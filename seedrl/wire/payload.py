@@ -1,26 +1,26 @@
 """Step and action payloads: arrays to the bytes that proto/seedrl/wire/seedrl.proto lays out.
 
-E is the number of environments of a group. Every number is little-endian and every section is
-padded with zeros to a multiple of 8 bytes.
+E is the number of environments of a group, L the number of its rows that are LAST, M the number of
+metrics that LAST rows carry. Every number is little-endian and every section is padded with zeros
+to a multiple of 8 bytes.
 """
 
+import math
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import FramedStep, WireError, frame_step
+from seedrl.wire.value_checks import OBSERVATION_CHECKS, check_steps
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
-_ACTION = np.dtype("<i4")
-_STEP_TYPES = bytes(StepType)
-_ONE = np.ones((), "<f4").tobytes()
 
 
 class StepHeader(NamedTuple):
@@ -47,34 +47,97 @@ def read_header(data: Buffer) -> StepHeader:
     return StepHeader(*_HEADER.unpack_from(data))
 
 
+class Layout(Protocol):
+    """Payloads of one group."""
+
+    def size(self, data: Buffer) -> int:
+        """Bytes of the payload with which `data` begins, if it is one of this group."""
+        ...
+
+
+def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[StepHeader, Buffer]]:
+    """The payloads of a message, one after another, with their headers.
+
+    `layouts` are those of the groups, by their numbers. Raises WireError if there is no such group
+    or too few bytes for a header; that a payload has the right length is for its layout to check.
+    """
+    while True:
+        header = read_header(data)
+        if header.group >= len(layouts):
+            raise WireError(f"expected group < {len(layouts)}, got {header.group}")
+        size = layouts[header.group].size(data)
+        if len(data) <= size:
+            yield header, data
+            return
+        view = memoryview(data)
+        yield header, view[:size]
+        data = view[size:]
+
+
 class StepLayout:
     """Where everything lies in step payloads of `num_envs` environments of `spec`. Immutable."""
 
-    def __init__(self, spec: EnvSpec, num_envs: int) -> None:
+    def __init__(self, spec: EnvSpec, num_envs: int, num_metrics: int = 0) -> None:
+        """`num_metrics` is M."""
         if num_envs < 1:
             raise ValueError(f"expected at least one environment in a group, got {num_envs}")
         self._spec = spec
         self._num_envs = num_envs
+        self._num_metrics = num_metrics
         self._sections = list(_sections(spec, num_envs))
+        # Checks of observations by their positions: bytes and short integers need none.
+        self._checks = [
+            (index, section.path, OBSERVATION_CHECKS[section.dtype.name])
+            for index, section in enumerate(self._sections[3:])
+            if section.dtype.name in OBSERVATION_CHECKS
+        ]
         last = self._sections[-1]
         self._num_bytes = last.stop + len(last.padding)
 
     @property
     def num_bytes(self) -> int:
-        """Length of every such payload."""
+        """Length of every such payload without a LAST row, or without metrics."""
         return self._num_bytes
 
-    def pack(self, group: int, sequence: int, timestep: TimeStep) -> bytes:
+    def size(self, data: Buffer) -> int:
+        """Length of the payload with which `data` begins."""
+        if not self._num_metrics:
+            return self._num_bytes
+        num_last = bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(StepType.LAST)
+        return self._num_bytes + _padded(4 * num_last * self._num_metrics)
+
+    def pack(
+        self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None = None
+    ) -> bytes:
         """The payload of `timestep`, whose leaves are `[E, ...]` of exactly the spec's dtypes.
+
+        `metrics [L, M] float32` are those of the rows that are LAST, NaN where there is none.
 
         Raises WireError if a leaf has another shape or dtype. Values are not looked at: the side
         that receives them does.
         """
-        return b"".join(self._parts(group, sequence, timestep))
+        return b"".join(self._parts(group, sequence, timestep, metrics))
 
-    def pack_framed(self, group: int, sequence: int, timestep: TimeStep) -> FramedStep:
+    def pack_framed(
+        self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None = None
+    ) -> FramedStep:
         """Like `pack`, but the whole message for the stream, saving a copy of the payload."""
-        return frame_step(self._num_bytes, self._parts(group, sequence, timestep))
+        parts = self._parts(group, sequence, timestep, metrics)
+        num_metric_bytes = 0 if metrics is None else _padded(metrics.nbytes)
+        return frame_step(self._num_bytes + num_metric_bytes, parts)
+
+    def metrics(self, data: Buffer) -> np.ndarray:
+        """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
+
+        Raises WireError for an infinite one, or if padding is not zero.
+        """
+        num_last = bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(StepType.LAST)
+        shape = (num_last, self._num_metrics)
+        section = _section("metrics", ArraySpec((), "float32"), shape, self._num_bytes)
+        metrics = _read(memoryview(data).toreadonly(), section)
+        if np.isinf(metrics).any():
+            raise WireError("expected finite metrics, or NaN for none; got infinity")
+        return metrics
 
     def unpack(self, data: Buffer) -> TimeStep:
         """The time step in `data`: read-only, maybe unaligned, views of it with leaves `[E, ...]`.
@@ -82,11 +145,12 @@ class StepLayout:
         Raises WireError, naming the field, if the length or the number of environments differs, if
         padding is not zero, or if a value is one that the contract rules out: a step type other
         than 0, 1, 2; a reward that is not finite, or not 0 on FIRST; a discount that is not 1, nor
-        0 on LAST; an observation with NaN or infinity; a bool other than 0 and 1.
+        0 on LAST; an observation with NaN, infinity, or a number that float32 (or int32, or
+        uint32) cannot hold; a bool other than 0 and 1.
         """
-        if len(data) != self._num_bytes:
+        if len(data) != self.size(data):
             raise WireError(
-                f"expected a step payload of {self._num_bytes} bytes, got {len(data)} bytes"
+                f"expected a step payload of {self.size(data)} bytes, got {len(data)} bytes"
             )
         num_envs = read_header(data).num_envs
         if num_envs != self._num_envs:
@@ -94,13 +158,14 @@ class StepLayout:
         view = memoryview(data).toreadonly()
         leaves = [_read(view, section) for section in self._sections]
         step_type, reward, discount, *observation = leaves
-        _check_steps(step_type, reward, discount)
-        for section, leaf in zip(self._sections[3:], observation, strict=True):
-            if leaf.dtype.kind == "f":
-                _check_finite(section.path, leaf)
+        check_steps(step_type, reward, discount)
+        for index, path, check in self._checks:
+            check(path, observation[index])
         return TimeStep(step_type, reward, discount, self._spec.unflatten(observation))
 
-    def _parts(self, group: int, sequence: int, timestep: TimeStep) -> list[bytes | memoryview]:
+    def _parts(
+        self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
+    ) -> list[bytes | memoryview]:
         observation = self._spec.flatten(timestep.observation)
         leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
         parts: list[bytes | memoryview] = [_HEADER.pack(group, self._num_envs, sequence)]
@@ -114,35 +179,74 @@ class StepLayout:
             parts.append(np.ascontiguousarray(leaf).data)
             if section.padding:
                 parts.append(section.padding)
+        if self._num_metrics:
+            assert metrics is not None and metrics.dtype == np.float32, "M > 0 takes metrics"
+            parts.append(np.ascontiguousarray(metrics, "<f4").tobytes())
+            parts.append(b"\0" * (-metrics.nbytes % _ALIGNMENT))
         return parts
 
 
 def pack_actions(group: int, sequence: int, actions: np.ndarray) -> bytes:
-    """The payload of `actions [E] int32`, which answer step `sequence` of `group`."""
-    assert actions.ndim == 1 and actions.dtype == np.int32, (actions.shape, actions.dtype)
+    """The payload of actions that answer step `sequence` of `group`.
+
+    `actions` are `[E] int32`, or `[E, *shape] float32`; of the latter what lies beyond -1 and 1 is
+    sent as the nearest of these, so that an agent may explore with unbounded noise.
+    """
+    if actions.dtype == np.float32:
+        actions = np.clip(actions, -1.0, 1.0)
+    assert actions.ndim and actions.dtype.name in ("int32", "float32"), actions.dtype
     padding = b"\0" * (-actions.nbytes % _ALIGNMENT)
     header = _HEADER.pack(group, len(actions), sequence)
-    return b"".join((header, actions.astype(_ACTION, copy=False).tobytes(), padding))
+    little_endian = actions.astype(actions.dtype.newbyteorder("<"), copy=False)
+    return b"".join((header, little_endian.tobytes(), padding))
 
 
-def unpack_actions(data: Buffer, num_envs: int) -> tuple[StepHeader, np.ndarray]:
-    """The header and the actions `[E] int32` (a read-only view) of a payload for `num_envs`.
+class ActionLayout:
+    """Where everything lies in action payloads for `num_envs` environments. Immutable."""
 
-    Raises WireError if the length or number of environments differs, or if padding is not zero. The
-    values are for the caller to check: only it knows the number of actions.
-    """
-    header = read_header(data)
-    if header.num_envs != num_envs:
-        raise WireError(f"expected actions for {num_envs} environments, got {header.num_envs}")
-    stop = _HEADER.size + _ACTION.itemsize * num_envs
-    section = _Section(
-        "actions", _ACTION, (num_envs,), _HEADER.size, stop, b"\0" * (-stop % _ALIGNMENT)
-    )
-    if len(data) != stop + len(section.padding):
-        raise WireError(
-            f"expected an actions payload of {stop + len(section.padding)} bytes, got {len(data)}"
-        )
-    return header, _read(memoryview(data).toreadonly(), section)
+    def __init__(self, action: ActionSpec, num_envs: int) -> None:
+        self._num_envs = num_envs
+        self._section = _section("actions", action.array, (num_envs,), _HEADER.size)
+        # As unsigned numbers, negative actions are large.
+        self._num_actions = action.num_actions if isinstance(action, DiscreteSpec) else 0
+        self.num_bytes = self._section.stop + len(self._section.padding)
+
+    def size(self, data: Buffer) -> int:
+        """Length of every such payload."""
+        return self.num_bytes
+
+    def unpack(self, data: Buffer) -> tuple[StepHeader, np.ndarray]:
+        """The header and the actions, `[E] int32` or `[E, *shape] float32`, a read-only view.
+
+        Raises WireError if the length or the number of environments differs, if padding is not
+        zero, or if an action is not one of the spec: not 0 to n - 1, or not -1 to 1.
+        """
+        header = read_header(data)
+        if header.num_envs != self._num_envs:
+            raise WireError(
+                f"expected actions for {self._num_envs} environments, got {header.num_envs}"
+            )
+        if len(data) != self.num_bytes:
+            raise WireError(
+                f"expected an actions payload of {self.num_bytes} bytes, got {len(data)}"
+            )
+        actions = _read(memoryview(data).toreadonly(), self._section)
+        self._check(header.group, actions)
+        return header, actions
+
+    def _check(self, group: int, actions: np.ndarray) -> None:
+        if self._num_actions:
+            is_legal = actions.view(np.uint32) < self._num_actions
+            expected = f"0 to {self._num_actions - 1}"
+        else:
+            is_legal = np.abs(actions) <= 1.0  # also false for NaN
+            expected = "-1 to 1"
+        if not is_legal.all():
+            position = np.argwhere(~is_legal)[0]
+            raise WireError(
+                f"expected actions {expected} for group {group}, got {actions[tuple(position)]} "
+                f"for environment {position[0]}"
+            )
 
 
 def _sections(spec: EnvSpec, num_envs: int) -> Iterator[_Section]:
@@ -150,11 +254,19 @@ def _sections(spec: EnvSpec, num_envs: int) -> Iterator[_Section]:
     fields = [(path, ArraySpec((), dtype)) for path, dtype in scalars.items()]
     start = _HEADER.size
     for path, leaf in [*fields, *spec.leaves()]:
-        dtype = np.dtype(leaf.dtype).newbyteorder("<")
-        size = num_envs * leaf.num_bytes
-        padding = b"\0" * (-size % _ALIGNMENT)
-        yield _Section(path, dtype, (num_envs, *leaf.shape), start, start + size, padding)
-        start += size + len(padding)
+        section = _section(path, leaf, (num_envs,), start)
+        yield section
+        start = section.stop + len(section.padding)
+
+
+def _section(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> _Section:
+    dtype = np.dtype(leaf.dtype).newbyteorder("<")
+    stop = start + math.prod(rows) * leaf.num_bytes
+    return _Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
+
+
+def _padded(size: int) -> int:
+    return size + -size % _ALIGNMENT
 
 
 def _read(data: memoryview, section: _Section) -> np.ndarray:
@@ -167,27 +279,3 @@ def _read(data: memoryview, section: _Section) -> np.ndarray:
     if section.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1:
         raise WireError(f"expected bools 0 or 1 in {section.path}, got another byte")
     return array
-
-
-def _check_steps(step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray) -> None:
-    # Every message passes here, most of them small: work on bytes is cheaper than array operations.
-    kinds = step_type.tobytes()
-    if unknown := kinds.translate(None, _STEP_TYPES):
-        raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
-    _check_finite("reward", reward)
-    if StepType.FIRST in kinds and reward[step_type == StepType.FIRST.value].any():
-        raise WireError("expected reward 0 on FIRST, got another")
-    if discount.tobytes() == _ONE * len(discount):
-        return
-    is_terminated = (discount == 0) & (step_type == StepType.LAST.value)
-    if not ((discount == 1) | is_terminated).all():
-        raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
-
-
-def _check_finite(path: str, leaf: np.ndarray) -> None:
-    is_finite = np.isfinite(leaf)
-    if 0 in is_finite.tobytes():
-        position = tuple(np.argwhere(~is_finite)[0].tolist())
-        raise WireError(
-            f"expected finite numbers in {path}, got {leaf[position]} at {list(position)}"
-        )

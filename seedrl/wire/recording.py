@@ -1,11 +1,11 @@
 """A recording of a learner's input in lock step, and of how it answered: a file of equal records.
 
-    one line of JSON     seedrl_recording: 1, num_slots: N, env_spec, streams [N]
+    one line of JSON     seedrl_recording: 2, num_slots: N, env_spec, streams [N]
     record 0, 1, 2, ...  a step payload and an actions payload, as they would cross the wire if one
                          group had all N slots: group 0, and the record's number as sequence
 
-`streams` names the slots' streams of experience, for the learner that goes on with the recording: a
-recording ends where a stream is cut. A record counts once it is complete, so whenever the learner
+`streams` names the slots' streams of experience, for the learner that resumes it: a recording ends
+where a stream is cut. A record counts once it is complete, so whenever the learner
 dies, all but the last one that it was writing can be read.
 """
 
@@ -17,17 +17,21 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from seedrl.spec_json import decode_spec, encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.framing import WireError
-from seedrl.wire.payload import StepLayout, pack_actions, read_header, unpack_actions
+from seedrl.wire.payload import ActionLayout, StepLayout, pack_actions, read_header
 
-_FORMAT = 1
+_FORMAT = 2
 _LONGEST_HEADER_BYTES = 2**24
 
 
 class Record(NamedTuple):
-    """A batch: the time step `[N, ...]` of all slots, and the `actions [N] int32` that followed."""
+    """A batch: the time step of all N slots, and the actions that followed.
+
+    Leaves are `[N, ...]`, actions `[N] int32` or `[N, *shape] float32`.
+    """
 
     timestep: TimeStep
     actions: np.ndarray
@@ -44,7 +48,7 @@ class RecordingHeader(NamedTuple):
         fields = {
             "seedrl_recording": _FORMAT,
             "num_slots": len(self.streams),
-            "env_spec": self.spec.to_json(),
+            "env_spec": encode_spec(self.spec),
             "streams": [int(stream) for stream in self.streams],
         }
         return json.dumps(fields).encode() + b"\n"
@@ -55,9 +59,8 @@ class RecordLayout:
 
     def __init__(self, spec: EnvSpec, num_slots: int) -> None:
         self._steps = StepLayout(spec, num_slots)
-        self._num_slots = num_slots
-        example = pack_actions(0, 0, np.zeros(num_slots, np.int32))
-        self.num_bytes = self._steps.num_bytes + len(example)
+        self._actions = ActionLayout(spec.action, num_slots)
+        self.num_bytes = self._steps.num_bytes + self._actions.num_bytes
 
     def pack(self, number: int, record: Record) -> bytes:
         """The bytes of record `number`. Raises WireError if an array does not fit the spec."""
@@ -68,7 +71,7 @@ class RecordLayout:
         """The record in `data`, read-only views of it. Raises WireError if it is not `number`."""
         view = memoryview(data)
         start = self._steps.num_bytes
-        header, actions = unpack_actions(view[start:], self._num_slots)
+        header, actions = self._actions.unpack(view[start:])
         for found in (read_header(data).sequence, header.sequence):
             if found != number:
                 raise WireError(f"expected record {number} in a recording, got {found}")
@@ -126,7 +129,7 @@ def _decode(line: bytes, path: Path) -> RecordingHeader:
         fields = json.loads(line)
         if fields["seedrl_recording"] != _FORMAT:
             raise ValueError(f"format {fields['seedrl_recording']}")
-        header = RecordingHeader(EnvSpec.from_json(fields["env_spec"]), fields["streams"])
+        header = RecordingHeader(decode_spec(fields["env_spec"]), fields["streams"])
         # There is one way to write a header: the records begin where it says.
         if not header.streams or header.encode() != line:
             raise ValueError("a header of another form")

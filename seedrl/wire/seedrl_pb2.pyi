@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 624ffe71d16650f092508e35c79ec1f24f7528f5ca81d90a01836c858c75869c
+# seedrl/wire/seedrl.proto sha256 9ec246f545f478e2410a518830a0ea8509600b1260ac6d5f91d6016ef6fcf696
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -69,46 +69,56 @@ class Sent(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("environment", "groups", "lease", "linked")
-    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("environments", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds")
+    ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LINKED_FIELD_NUMBER: _ClassVar[int]
-    environment: Environment
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STEP_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    environments: _containers.RepeatedCompositeFieldContainer[Environment]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     lease: int
     linked: bool
-    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ...) -> None: ...
+    max_message_bytes: int
+    step_deadline_seconds: float
+    def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ...) -> None: ...
 
 class Environment(_message.Message):
-    __slots__ = ("id", "arguments", "wrappers", "vectorization")
+    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics")
     ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     WRAPPERS_FIELD_NUMBER: _ClassVar[int]
     VECTORIZATION_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     id: str
     arguments: str
     wrappers: _containers.RepeatedScalarFieldContainer[str]
     vectorization: str
-    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ...) -> None: ...
+    metrics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("slots", "seeds", "evaluation", "first_row")
+    __slots__ = ("slots", "seeds", "evaluation", "environment", "first_row")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedScalarFieldContainer[int]
     seeds: _containers.RepeatedScalarFieldContainer[int]
     evaluation: bool
+    environment: int
     first_row: int
-    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ..., first_row: _Optional[int] = ...) -> None: ...
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ..., environment: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("spec",)
+    __slots__ = ("spec", "metrics")
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     spec: str
-    def __init__(self, spec: _Optional[str] = ...) -> None: ...
+    metrics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, spec: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason",)

@@ -1,6 +1,6 @@
 """The version of the wire contract, as exchanged in Hello."""
 
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
-MAJOR = 1
+MAJOR = 2
 # Grows with additions that the other side may ignore.
-MINOR = 3
+MINOR = 0

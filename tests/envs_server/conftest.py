@@ -14,7 +14,7 @@ import pytest
 from envs_server.client import Client, ExitCode
 from envs_server.connection import Offer
 from envs_server.stop import Stop
-from seedrl.specs import EnvSpec
+from seedrl.spec_json import decode_spec
 from seedrl.types import TimeStep
 from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import ActionsPayload, encode_from_learner, receive_from_env_server
@@ -109,7 +109,7 @@ class ScriptedLearner:
         for seeds in groups:
             wire_groups.append(Group(slots=range(slot, slot + len(seeds)), seeds=seeds))
             slot += len(seeds)
-        return FromLearner(assign=Assign(environment=environment, groups=wire_groups))
+        return FromLearner(assign=Assign(environments=[environment], groups=wire_groups))
 
     def play(
         self, assign: FromLearner, num_steps: int, last: FromLearner | None = _FINISH
@@ -119,14 +119,16 @@ class ScriptedLearner:
         def script(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
             assert next(messages).hello.major == MAJOR
             yield assign
-            spec = EnvSpec.from_json(next(messages).ready.spec)
+            spec = decode_spec(next(messages).ready.spec)
             layouts = [StepLayout(spec, len(group.seeds)) for group in assign.assign.groups]
             random = np.random.default_rng(0)
             for _ in range(num_steps):
                 data = next(messages).data
                 header = read_header(data)
                 timestep = layouts[header.group].unpack(data)
-                actions = random.integers(spec.num_actions, size=header.num_envs, dtype=np.int32)
+                actions = random.integers(
+                    spec.action.num_actions, size=header.num_envs, dtype=np.int32
+                )
                 self.seen.append(Answered(header.group, header.sequence, timestep, actions))
                 yield ActionsPayload(pack_actions(header.group, header.sequence, actions))
             if last:

@@ -4,8 +4,8 @@ import pytest
 
 from envs_server import building
 from envs_server.envs import catch, masked_cartpole
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
-from envs_server.vector import BuildError
 
 _HIDE = (masked_cartpole.hide_velocities,)
 _MASKED = Recipe("m:make", {}, (), masked_cartpole.make, masked_cartpole.make_vec)

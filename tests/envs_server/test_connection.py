@@ -83,7 +83,7 @@ def test_one_group_steps_while_the_other_waits(learner: Any) -> None:
         (0, 0, [5], "expected actions 0 to 4 for group 0, got 5 for environment 0"),
         (0, 0, [-1], "expected actions 0 to 4 for group 0, got -1"),
         (0, 1, [0], "expected actions for step 0 of group 0, got them for step 1"),
-        (1, 0, [0], "expected actions for a group below 1, got group 1"),
+        (1, 0, [0], "expected group < 1, got 1"),
         (0, 0, [0, 0], "expected actions for 1 environments, got 2"),
     ],
 )
@@ -116,13 +116,17 @@ def test_actions_that_do_not_fit_never_reach_an_environment(
         ([Group(slots=[1], seeds=[1]), Group()], r"at most 2 slots in all, got \[1, 0\]"),
         ([Group(slots=[1], seeds=[2**31])], r"expected seeds below 2\^31"),
         ([Group(slots=[1, 2], seeds=[1])], "expected one seed for each slot"),
+        (
+            [Group(slots=[1], seeds=[1], environment=1)],
+            r"one of the 1 environments",
+        ),
     ],
 )
 def test_an_assignment_that_breaks_the_contract_ends_the_env_server(
     learner: Any, caplog: pytest.LogCaptureFixture, groups: list[Group], reason: str
 ) -> None:
     environment = Environment(id="CartPole-v1")
-    assign = FromLearner(assign=Assign(environment=environment, groups=groups))
+    assign = FromLearner(assign=Assign(environments=[environment], groups=groups))
     learner.serve(lambda messages, context: iter([assign]))
     assert learner.run(2, 2).wait() is ExitCode.REFUSED
     assert re.search(reason, caplog.messages[-1])

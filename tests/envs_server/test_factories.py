@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from envs_server.envs import catch, masked_cartpole
-from envs_server.factories import load_factory, load_vector_factory, one_line
-from envs_server.vector import BuildError
+from envs_server.errors import BuildError, one_line
+from envs_server.factories import load_factory, load_vector_factory
 
 
 @pytest.fixture

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from envs_server.group import EnvGroup, EnvironmentFailedError
-from envs_server.vector import BuildError, VectorEnvironment, VectorStep
-from seedrl.specs import ArraySpec, EnvSpec
+from envs_server.errors import BuildError, EnvironmentFailedError
+from envs_server.group import EnvGroup
+from envs_server.vector import VectorEnvironment, VectorStep
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, decode_from_env_server
 from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
 
-_SPEC = EnvSpec(ArraySpec((), "float32"), 3)
+_SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(3))
 _LAYOUT = StepLayout(_SPEC, 2)
 
 
@@ -90,7 +91,7 @@ def test_a_reset_that_raises_is_the_environments_fault() -> None:
         group.first()
 
 
-def test_actions_that_are_not_discrete_are_refused_before_anything_runs() -> None:
-    environment = Recorder().environment()._replace(action_space=Box(0, 1))
+def test_actions_of_another_kind_are_refused_before_anything_runs() -> None:
+    environment = Recorder().environment()._replace(action_space=MultiBinary(3))
     with pytest.raises(BuildError, match="expected a Discrete action space"):
         EnvGroup(0, environment, [1, 2])

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from envs_server.connection import Lease, Offer, Outbox
+from envs_server.errors import BuildError
 from envs_server.playback import PlayedGroup
 from envs_server.sent_log import SentLog
-from envs_server.vector import BuildError
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.spec_json import decode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -34,7 +35,7 @@ from seedrl.wire.seedrl_pb2 import (
     Refusal,
 )
 
-SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, num_actions=999)
+SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, DiscreteSpec(999))
 NUM_SLOTS, NUM_RECORDS = 4, 6
 SLOTS = np.arange(NUM_SLOTS)
 
@@ -147,7 +148,7 @@ def test_at_the_end_nothing_is_sent_and_the_stream_stays_open(recording: Recordi
     lease = Lease(Offer(1, 1, (), recording), outbox, sent_log)
     lease.open()
     group = Group(slots=[2], seeds=[1], first_row=NUM_RECORDS - 1)
-    lease.handle(FromLearner(assign=Assign(groups=[group], lease=5)))
+    lease.handle(FromLearner(assign=Assign(environments=[Environment()], groups=[group], lease=5)))
     answer = pack_actions(0, 0, _actions(NUM_RECORDS - 1)[[2]])
     assert lease.handle(ActionsPayload(answer)) is None
     last = FromEnvServer(refusal=Refusal(reason="still open"))
@@ -173,8 +174,8 @@ def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Pat
         hellos.append(next(messages).hello)
         groups = [Group(slots=[0, 1], seeds=[1, 2], first_row=4), Group(slots=[3], seeds=[3])]
         groups[1].first_row = 4
-        yield FromLearner(assign=Assign(environment=Environment(id="os:system"), groups=groups))
-        assert EnvSpec.from_json(next(messages).ready.spec) == SPEC
+        yield FromLearner(assign=Assign(environments=[Environment(id="os:system")], groups=groups))
+        assert decode_spec(next(messages).ready.spec) == SPEC
         for _ in range(4):
             header = read_header(next(messages).data)
             steps.append(header)
@@ -197,7 +198,9 @@ def test_the_process_ends_with_an_error_when_the_run_is_not_repeated(
 ) -> None:
     def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         next(messages)
-        yield FromLearner(assign=Assign(groups=[Group(slots=[0], seeds=[1])]))
+        yield FromLearner(
+            assign=Assign(environments=[Environment()], groups=[Group(slots=[0], seeds=[1])])
+        )
         next(messages)
         next(messages)
         yield ActionsPayload(pack_actions(0, 0, np.array([1], np.int32)))

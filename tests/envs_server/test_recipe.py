@@ -3,8 +3,8 @@
 import pytest
 
 from envs_server.envs import catch, masked_cartpole
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe, read_recipe
-from envs_server.vector import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
 
 _MASKED = "envs_server.envs.masked_cartpole"

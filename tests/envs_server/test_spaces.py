@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envs_server.spaces import env_spec, first_action
-from envs_server.vector import BuildError
-from seedrl.specs import ArraySpec, EnvSpec
+from envs_server.errors import BuildError
+from envs_server.spaces import env_spec, to_own_actions
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 
 _TWO = spaces.Discrete(2)
 
@@ -27,20 +27,49 @@ def test_spaces_nest_into_specs() -> None:
             "rest": (ArraySpec((), "int64"), ArraySpec((5,), "int8")),
             "speed": ArraySpec((), "float64"),
         },
-        num_actions=6,
+        DiscreteSpec(6),
     )
 
 
 def test_actions_may_start_anywhere() -> None:
-    assert first_action(spaces.Discrete(3, start=-1)) == -1
-    assert env_spec(_TWO, spaces.Discrete(3, start=-1)).num_actions == 3
+    space = spaces.Discrete(3, start=-1)
+    assert env_spec(_TWO, space).action == DiscreteSpec(3)
+    own = to_own_actions(space)(np.array([0, 2], np.int32))
+    assert own.dtype == np.int64 and own.tolist() == [-1, 1]
+
+
+def test_a_box_of_actions_is_rescaled_to_its_bounds() -> None:
+    low, high = np.array([[-2.0, 0.0]], np.float32), np.array([[6.0, 0.1]], np.float32)
+    space = spaces.Box(low, high)
+    spec = env_spec(_TWO, space).action
+    assert spec == BoxSpec((1, 2), (-2.0, 0.0), (6.0, float(np.float32(0.1))))
+    sent = np.array([[[-1, -1]], [[1, 1]], [[0.5, 0]]], np.float32)
+    own = to_own_actions(space)(sent)
+    assert own.dtype == np.float32 and own.shape == (3, 1, 2)
+    np.testing.assert_array_equal(own[:2], [low, high])
+    np.testing.assert_allclose(own[2], [[4.0, 0.05]], rtol=1e-6)
+    assert all(space.contains(action) for action in own)
+
+
+def test_bounds_at_the_ends_of_float32_do_not_overflow() -> None:
+    space = spaces.Box(-3e38, 3e38, (1,), np.float32)
+    own = to_own_actions(space)(np.array([[-1.0], [0.0], [1.0]], np.float32))
+    np.testing.assert_array_equal(own, np.array([[-3e38], [0], [3e38]], np.float32))
 
 
 @pytest.mark.parametrize(
     ("observation", "action", "reason"),
     [
-        (_TWO, spaces.Box(0, 1, (2,)), r"expected a Discrete action space, got Box\(0.0, 1.0"),
-        (_TWO, spaces.MultiDiscrete([2, 2]), "expected a Discrete action space, got MultiDiscrete"),
+        (_TWO, spaces.Box(-np.inf, 1, (2,)), r"actions of Box\(-inf, 1.0.*low < high, both finite"),
+        (_TWO, spaces.Box(1, 1, (2,)), "low < high"),
+        (_TWO, spaces.Box(0, 9, (2,), np.int64), r"finite bounds, got Box\(0, 9"),
+        (_TWO, spaces.Box(0, 1, (2000,)), "at most 1024 elements"),
+        (_TWO, spaces.MultiDiscrete([2, 2]), "expected a Discrete action.* got MultiDiscrete"),
+        (_TWO, spaces.Tuple((_TWO, _TWO)), "expected a Discrete action space.* got Tuple"),
+        (_TWO, spaces.MultiBinary(3), "expected a Discrete action space.* got MultiBinary"),
+        (_TWO, spaces.Discrete(2**21), "expected 1 to 1048576 discrete actions"),
+        (spaces.Box(0, 1, (2,) * 9), _TWO, "at most 8 sizes"),
+        (spaces.Tuple(()), _TWO, "expected 1 to 256 arrays, got 0"),
         (spaces.Text(5), _TWO, r"for observation, got Text\("),
         (spaces.Dict({"a": spaces.Sequence(_TWO)}), _TWO, r"for observation\.a, got Sequence"),
     ],

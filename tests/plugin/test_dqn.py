@@ -14,7 +14,7 @@ import optax
 import pytest
 
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,7 +23,7 @@ from seedrl_plugin.dqn import DQNConfig
 from seedrl_plugin.env import LEFT, RIGHT, make
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-SPEC = EnvSpec(ArraySpec((2,), "float32"), 2)
+SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
 KEY = jax.random.key(0)
 
 # Q(s, a) = relu(s) @ output, with s of non-negative numbers.
@@ -83,7 +83,7 @@ def test_the_corridor_ends_on_the_right_and_in_time() -> None:
 
 def test_the_loss_leads_to_walking_right() -> None:
     length = 5
-    agent = DQNConfig(gamma=0.8).build(EnvSpec(ArraySpec((length,), "float32"), 2))
+    agent = DQNConfig(gamma=0.8).build(EnvSpec(ArraySpec((length,), "float32"), DiscreteSpec(2)))
     cells, actions = (grid.ravel() for grid in np.mgrid[0 : length - 1, 0:2])
     reached = np.maximum(cells + 2 * actions - 1, 0)
     is_end = reached == length - 1

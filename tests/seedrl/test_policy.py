@@ -12,10 +12,12 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 
-_SPEC = EnvSpec({"position": ArraySpec((2,), "float32"), "wall": ArraySpec((), "bool")}, 3)
+_SPEC = EnvSpec(
+    {"position": ArraySpec((2,), "float32"), "wall": ArraySpec((), "bool")}, DiscreteSpec(3)
+)
 _OBSERVATION = {"position": np.asarray([0.5, -1.0], np.float32), "wall": np.asarray(True)}
 _CONFIG = Config(
     environment=EnvironmentConfig(id="CartPole-v1"),

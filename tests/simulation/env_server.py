@@ -9,6 +9,7 @@ from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.verdict import EndError
+from seedrl.specs import MOST_ACTIONS, DiscreteSpec
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -19,7 +20,7 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.payload import unpack_actions
+from seedrl.wire.payload import ActionLayout
 from seedrl.wire.seedrl_pb2 import Assign
 
 if TYPE_CHECKING:
@@ -161,7 +162,8 @@ class SimulatedConnection:
         group = int.from_bytes(bytes(message.data[:4]), "little")
         if group >= len(self.seeds):
             return  # the lease refuses it
-        header, actions = unpack_actions(message.data, len(self.seeds[group]))
+        layout = ActionLayout(DiscreteSpec(MOST_ACTIONS), len(self.seeds[group]))
+        header, actions = layout.unpack(message.data)
         for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
             self._world.oracle.check_action(seed, header.sequence, action)
 

@@ -47,7 +47,7 @@ class HashingAgent:
             window=self.window,
             init=lambda key: {"version": jnp.zeros(()), "seen": jnp.zeros(())},
             initial_carry=lambda batch_size: jnp.zeros(batch_size, jnp.uint32),
-            act=functools.partial(_act, spec.num_actions),
+            act=functools.partial(_act, spec.action.num_actions),
             exploration=exploration,
             evaluation_exploration=0.0,
             init_target=lambda params: (),

@@ -10,7 +10,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent, LossOutput
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import EnvSpec
+from seedrl.specs import ActionSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
@@ -30,7 +30,7 @@ class NullAgentConfig:
             window=self.window,
             init=lambda key: jnp.zeros(()),
             initial_carry=lambda batch_size: (),
-            act=functools.partial(_act, spec.num_actions),
+            act=functools.partial(_act, spec.action),
             exploration=lambda slots: np.zeros(slots, np.float32),
             evaluation_exploration=0.0,
             init_target=lambda params: (),
@@ -42,10 +42,19 @@ class NullAgentConfig:
 
 
 def _act(
-    num_actions: int, params: Tree, carry: Tree, timestep: TimeStep, exploration: Array, key: Array
+    action: ActionSpec,
+    params: Tree,
+    carry: Tree,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
 ) -> ActOutput:
     del params, exploration
-    actions = jax.random.randint(key, timestep.step_type.shape, 0, num_actions, jnp.int32)
+    shape = (*timestep.step_type.shape, *action.array.shape)
+    if isinstance(action, DiscreteSpec):
+        actions = jax.random.randint(key, shape, 0, action.num_actions, jnp.int32)
+    else:
+        actions = jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
     return ActOutput(actions, carry, ())
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seedrl import config_file
 from seedrl.config import Config, LaunchConfig
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 # Steps of a run that no measurement comes to the end of.
 ENDLESS = 10**15
@@ -33,7 +33,7 @@ def atari() -> Subject:
 
 def cartpole() -> Subject:
     """CartPole with the settings of `cartpole_r2d2`."""
-    spec = EnvSpec(ArraySpec((4,), "float32"), 2)
+    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
     return Subject(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
 
 
@@ -84,4 +84,4 @@ def scaled(
 
 
 def _frames(num_actions: int) -> EnvSpec:
-    return EnvSpec(ArraySpec((84, 84), "uint8"), num_actions)
+    return EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(num_actions))

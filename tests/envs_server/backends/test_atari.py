@@ -6,8 +6,8 @@ import pytest
 from envs_server.adapter import Adapter
 from envs_server.backends import atari, native
 from envs_server.envs import masked_cartpole
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
-from envs_server.vector import BuildError
 from seedrl.types import StepType
 
 pytest.importorskip("ale_py")

@@ -10,8 +10,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from envs_server.adapter import Adapter
 from envs_server.backends import native
 from envs_server.envs import catch, masked_cartpole
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
-from envs_server.vector import BuildError
 from seedrl.types import StepType
 
 

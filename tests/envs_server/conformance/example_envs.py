@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import TimeLimit
@@ -56,6 +56,18 @@ class DictWalk(Walk):
 
     def observation(self) -> Any:
         return {"place": {"x": np.float64(self.position)}, "left": -1 if self.position < 0.5 else 0}
+
+
+class Drive(Walk):
+    """Sound: a force rather than a choice."""
+
+    action_space = Box(np.array([-1, 0], np.float32), np.array([3, 5], np.float32))
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self.num_steps += 1
+        self.position = min(self.position + 0.1 * abs(float(action.sum())) * self.draw(), 1.0)
+        return self.observation(), self.reward(), self.is_over(), False, {}
 
 
 class Chatty(Walk):
@@ -171,10 +183,28 @@ class ArrayReward(Walk):
         return np.array([1.0])
 
 
-class ContinuousActions(Walk):
-    """A force rather than a choice."""
+class SeveralChoices(Walk):
+    """Two choices at once."""
 
-    action_space = Box(-1, 1, (1,), np.float32)
+    action_space = MultiDiscrete([2, 2])
+
+
+class Astronomical(Walk):
+    """Counts in units of 64 bits."""
+
+    observation_space = Box(0, 1e308, (2,), np.float64)
+
+    def observation(self) -> Any:
+        return np.array([self.position, 1e300 if self.num_steps == 2 else 0.0])
+
+
+class LongNumbers(Walk):
+    """Names itself by a number of 41 bits."""
+
+    observation_space = Box(0, 2**60, (1,), np.int64)
+
+    def observation(self) -> Any:
+        return np.array([2**40 + int(100 * self.position)])
 
 
 class OldInterface(Walk):
@@ -460,7 +490,9 @@ ERRORS = {
     StuckEnd: "reset-state",
     RaisesAfterReset: "reset-state",
     ArrayReward: "reward-scalar",
-    ContinuousActions: "spaces",
+    SeveralChoices: "spaces",
+    Astronomical: "observation-width",
+    LongNumbers: "observation-width",
     OldInterface: "step-result",
     ObservationOnly: "reset-result",
     SeedlessReset: "reset-signature",

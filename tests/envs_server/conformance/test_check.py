@@ -58,6 +58,7 @@ def _names(found: list[Any]) -> list[str]:
         pytest.param(_recipe(example_envs.Walk), "native", [], id="own, native"),
         pytest.param(_recipe(example_envs.Walk), "sync", [], id="own, sync"),
         pytest.param(_recipe(example_envs.DictWalk), "auto", [], id="nested observations"),
+        pytest.param(_recipe(example_envs.Drive), "auto", [], id="continuous actions"),
     ],
 )
 def test_a_sound_environment_passes(recipe: Recipe, vectorization: str, notes: list[str]) -> None:

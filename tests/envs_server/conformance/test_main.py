@@ -37,7 +37,7 @@ def test_what_is_wrong_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     line, verdict = out.splitlines()
     assert line.startswith("error  reward-finite: step 2: expected a finite reward, got -inf (")
     assert line.endswith("times); return a reward that is finite as float32")
-    assert verdict.startswith("example_envs:NanReward breaks a rule; what comes after was not")
+    assert verdict.startswith("example_envs:NanReward breaks a rule; what follows was not")
     assert err == ""
 
 
@@ -46,7 +46,10 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads(capsys.readouterr().out)
     assert report["passes"] and report["errors"] == []
     assert [note["rule"] for note in report["notes"]] == ["same-length"]
-    assert report["spec"] == {"num_actions": 3, "observation": {"array": [[2], "float32"]}}
+    assert report["spec"] == {
+        "action": {"discrete": 3},
+        "observation": {"array": {"dtype": "float32", "shape": [2]}},
+    }
     assert report["episodes"][0] == {
         "length": 4,
         "score": pytest.approx(-0.4),

@@ -10,11 +10,13 @@ from envs_server.conformance.rows import (
     digest,
     episodes,
     first_difference,
+    other_actions,
     place,
 )
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType
 
+THREE = DiscreteSpec(3)
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 
 
@@ -59,7 +61,7 @@ def test_only_whole_episodes_count_and_resets_pay_nothing() -> None:
 
 
 def test_a_digest_is_that_of_the_declared_dtype() -> None:
-    spec = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "int64")}, 2)
+    spec = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "int64")}, DiscreteSpec(2))
     given = digest(spec, [np.array([1, 2], np.float64), 3])
     assert given == digest(spec, [np.array([1, 2], np.float32), np.int64(3)])
     assert given != digest(spec, [np.array([1, 2], np.float32), np.int64(4)])
@@ -67,9 +69,27 @@ def test_a_digest_is_that_of_the_declared_dtype() -> None:
 
 
 def test_every_environment_tries_every_action_and_the_first_does_not_depend_on_the_others() -> None:
-    actions = action_rows(3, 7, 4, seed=1)
-    assert actions.shape == (7, 4) and actions.dtype == np.int64
+    actions = action_rows(THREE, 7, 4, seed=1)
+    assert actions.shape == (7, 4) and actions.dtype == np.int32
     for column in actions.T:
         assert set(column[:3]) == set(column[3:6]) == {0, 1, 2}
-    np.testing.assert_array_equal(action_rows(3, 7, 1, seed=1)[:, 0], actions[:, 0])
-    assert (action_rows(3, 7, 4, seed=2) != actions).any()
+    np.testing.assert_array_equal(action_rows(THREE, 7, 1, seed=1)[:, 0], actions[:, 0])
+    assert (action_rows(THREE, 7, 4, seed=2) != actions).any()
+
+
+def test_both_ends_of_a_box_are_tried_first_and_the_first_environment_is_not_disturbed() -> None:
+    box = BoxSpec((2,), (0.0, 0.0), (1.0, 3.0))
+    actions = action_rows(box, 50, 4, seed=1)
+    assert actions.shape == (50, 4, 2) and actions.dtype == np.float32
+    assert (actions[0] == -1).all() and (actions[1] == 1).all() and (np.abs(actions) <= 1).all()
+    assert len(np.unique(actions)) > 380
+    np.testing.assert_array_equal(action_rows(box, 50, 1, seed=1)[:, 0], actions[:, 0])
+
+
+def test_other_actions_are_legal_and_differ() -> None:
+    actions = np.array([[0, 2], [1, 1]], np.int32)
+    assert other_actions(THREE, actions).tolist() == [[1, 0], [2, 2]]
+    box = BoxSpec((), (0.0,), (1.0,))
+    numbers = np.linspace(-1, 1, 5, dtype=np.float32)
+    others = other_actions(box, numbers)
+    assert others.dtype == np.float32 and (np.abs(others) <= 1).all() and (others != numbers).all()

@@ -11,11 +11,11 @@ import pytest
 from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
 from seedrl.agents.agent import ActOutput, Agent, LossOutput
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, StepType, TimeStep, Tree
 
 N, S, K = 5, 7, 3  # training slots, all slots, steps of a page
-SPEC = EnvSpec({"x": ArraySpec((2,), "int32")}, num_actions=1000)
+SPEC = EnvSpec({"x": ArraySpec((2,), "int32")}, DiscreteSpec(1000))
 EXPLORATION = np.linspace(0.0, 0.6, S, dtype=np.float32)
 POISON = 12345
 

@@ -15,11 +15,11 @@ from learner.serving.leases import Group, Lease
 from learner.threads.exchange import FrozenParams
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from tests.compilations import compilations
 
-SPEC = EnvSpec(ArraySpec((), "int32"), num_actions=1000)
+SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(1000))
 PAGE_STEPS = 2
 EXPLORATION = np.array([0.1, 0.2, 0.3, 0.9], np.float32)
 FROZEN = FrozenParams(jnp.int32(100), 5)

@@ -5,11 +5,11 @@ from learner.acting.batch_shapes import BatchShapes, ladder
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 
 SPEC = EnvSpec(
-    {"image": ArraySpec((2, 2), "uint8"), "more": (ArraySpec((3,), "float64"),)}, num_actions=2
+    {"image": ArraySpec((2, 2), "uint8"), "more": (ArraySpec((3,), "float64"),)}, DiscreteSpec(2)
 )
 
 

@@ -32,14 +32,15 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.replay.limiter import ratio_limiter
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import StepLayout, unpack_actions
+from seedrl.wire.payload import ActionLayout, StepLayout
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-SPEC = EnvSpec(ArraySpec((), "int32"), num_actions=100)
+SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(100))
 PAGE_STEPS = 2
 # Two training slots in a group each, and an evaluation slot.
 TRAINING, EVALUATION = (0, 1), 2
@@ -93,7 +94,7 @@ class World(NamedTuple):
         while not self.stream.outbox.empty():
             message = self.stream.outbox.get()
             assert isinstance(message, ActionsPayload)
-            header, actions = unpack_actions(message.data, 1)
+            header, actions = ActionLayout(SPEC.action, 1).unpack(message.data)
             assert header.sequence == sequence
             found[header.group] = int(actions[0])
         return found
@@ -160,7 +161,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
     assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
-    assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=SPEC.to_json())))
+    assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(SPEC))))
     while not stream.outbox.empty():
         stream.outbox.get()
     try:

@@ -17,11 +17,11 @@ from seedrl.agents.window import WindowSpec
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import Replay, Sample, paged_replay
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
 
 B = 8
-SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
+SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 NETWORK = QNetworkConfig(
     torso="mlp", torso_sizes=(), core="gru", core_size=4, head_sizes=(), frame_stack=1
 )

@@ -14,11 +14,11 @@ from learner.serving.leases import Group, Lease
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.recording import Recording
 
-SPEC = EnvSpec({"a": ArraySpec((2,), "float64")}, num_actions=99)
+SPEC = EnvSpec({"a": ArraySpec((2,), "float64")}, DiscreteSpec(99))
 N = 4
 STREAMS = (4, 5, 6, 7)
 

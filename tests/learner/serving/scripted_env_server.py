@@ -13,7 +13,8 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import channel, seedrl_pb2, version
 from seedrl.wire.framing import (
@@ -26,7 +27,7 @@ from seedrl.wire.link import Link, listen
 from seedrl.wire.payload import StepLayout
 
 FIRST, MID, LAST = StepType
-SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, num_actions=3)
+SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, DiscreteSpec(3))
 ENVIRONMENT = EnvironmentConfig(
     id="Some-v0", arguments='{"x": 1}', wrappers=("m:w",), vectorization="sync"
 )
@@ -52,7 +53,7 @@ def hello(
 
 
 def ready(spec: EnvSpec = SPEC) -> ToLearner:
-    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec.to_json()))
+    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(spec)))
 
 
 class Client:

@@ -12,13 +12,14 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.verdict import EndError
 from seedrl.config import EnvironmentConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import StepLayout, unpack_actions
+from seedrl.wire.payload import ActionLayout, StepLayout
 
-SPEC = EnvSpec(ArraySpec((), "float32"), num_actions=99)
+SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
 
 
 def _hub(*, is_lock_step: bool = True) -> Hub:
@@ -38,7 +39,7 @@ def _join(
         plays_recording=plays_recording,
     )
     if stream.receive(seedrl_pb2.FromEnvServer(hello=hello)):
-        stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=SPEC.to_json())))
+        stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(SPEC))))
     return stream
 
 
@@ -67,7 +68,7 @@ def _act(hub: Hub) -> None:
 def _actions(stream: Connection, num_envs: int) -> list[int]:
     answer = stream.outbox.get_nowait()
     assert isinstance(answer, ActionsPayload)
-    return unpack_actions(answer.data, num_envs)[1].tolist()
+    return ActionLayout(SPEC.action, num_envs).unpack(answer.data)[1].tolist()
 
 
 def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:

@@ -13,14 +13,15 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.verdict import EndError
 from seedrl.config import EnvironmentConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout
 
 _SECONDS = 60.0  # only a hang takes longer
-_SPEC = EnvSpec(ArraySpec((), "float32"), num_actions=2)
+_SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(hub: Hub) -> No
 
 def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> None:
     first, second = _join(hub, 4), _join(hub, 4)
-    first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=_SPEC.to_json())))
+    first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(_SPEC))))
     for group in (0, 1):
         _step(hub, first, group)
     batches = [

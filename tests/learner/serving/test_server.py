@@ -9,8 +9,9 @@ import pytest
 from learner.serving.address_lock import AddressLock
 from learner.serving.server import Service
 from seedrl.errors import AddressInUseError
+from seedrl.specs import DiscreteSpec
 from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import unpack_actions
+from seedrl.wire.payload import ActionLayout
 from tests.learner.serving.scripted_env_server import (
     FIRST,
     LAST,
@@ -42,7 +43,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
             assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
             answers = {}
             for _ in range(2):
-                header, actions = unpack_actions(client.receive().data, 2)
+                header, actions = ActionLayout(DiscreteSpec(1000), 2).unpack(client.receive().data)
                 assert header.sequence == sequence
                 answers[header.group] = actions.tolist()
             expected = [100 * sequence + slot for slot in range(4)]

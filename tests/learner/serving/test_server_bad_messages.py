@@ -118,5 +118,5 @@ def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None
         client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec="{}")))
         code, details = client.end()
     assert code == grpc.StatusCode.INVALID_ARGUMENT
-    assert "expected an env spec in JSON, got '{}'" in details
+    assert "env spec: expected an object with action and observation, got []" in details
     assert unix_service.hub.wait_for_spec(0.0) is None

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from learner.serving.server import Service
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from tests.learner.serving.scripted_env_server import (
     SECONDS,
@@ -25,7 +25,7 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
     with Client(service.address) as client:
         client.send(hello(num_envs=6, num_groups=2))
         assign = client.receive().assign
-        built = assign.environment
+        (built,) = assign.environments
         assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
         assert (list(built.wrappers), built.vectorization) == (["m:w"], "sync")
         assert [list(group.slots) for group in assign.groups] == [[0, 1], [2, 3], [4, 5]]
@@ -51,7 +51,7 @@ def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
 
 def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
     service = unix_service
-    other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, num_actions=4)
+    other = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, DiscreteSpec(4))
     with Client(service.address) as first, Client(service.address) as second:
         first.shake_hands()
         assert service.hub.wait_for_spec(SECONDS) == SPEC
@@ -65,16 +65,52 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
             "observation.a: expected float32[2], got float32[3]; "
             "observation.b: expected uint8[], got nothing; "
             "observation.c: expected nothing, got int8[]; "
-            "num_actions: expected 3, got 4"
+            "action: expected 3 discrete actions, got 4 discrete actions"
         )
         wait_until_free(service, 4)
         assert service.hub.wait_for_spec(0.0) == SPEC
 
 
+_IMPOSSIBLE = {
+    '{"action":{"discrete":2},"observation":{"array":{"shape":[-4],"dtype":"float32"}}}': (
+        "observation: expected sizes of at least 1 in a shape, got [-4]"
+    ),
+    '{"action":{"discrete":0},"observation":{"array":{"shape":[4],"dtype":"float32"}}}': (
+        "action: expected 1 to 1048576 discrete actions, got 0"
+    ),
+    '{"action":{"discrete":true},"observation":{"array":{"shape":[4],"dtype":"float32"}}}': (
+        "action: expected 1 to 1048576 discrete actions, got True"
+    ),
+    '{"action":{"discrete":2},"observation":{"array":{"shape":[1000000000000],"dtype":"bool"}}}': (
+        "observation: expected at most 268435456 elements, got shape (1000000000000,)"
+    ),
+    "[" * 60_000: "env spec: expected less deeply nested JSON",
+    "[" * 100_000: (
+        "expected a FromEnvServer message of the handshake of at most 65536 bytes, got 100008"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), _IMPOSSIBLE.items(), ids=range(len(_IMPOSSIBLE)))
+def test_the_first_spec_may_be_impossible_and_only_its_sender_is_refused(
+    service: Service, text: str, reason: str
+) -> None:
+    with Client(service.address) as client:
+        client.send(hello())
+        client.receive()
+        client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=text)))
+        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+    wait_until_free(service, 6)
+    assert service.hub.refusal is None
+    with Client(service.address) as client:
+        client.shake_hands()
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
+
+
 def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = EnvSpec(ArraySpec((9,), "uint8"), num_actions=3)
+    spec = EnvSpec(ArraySpec((9,), "uint8"), DiscreteSpec(3))
     service = service_at(f"unix:{tmp_path}/socket", spec=spec)
     with Client(service.start()) as client:
         client.shake_hands()

@@ -24,10 +24,10 @@ from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfi
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 
-SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
+SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 CONFIG = Config(
     environment=EnvironmentConfig(id="CartPole-v1"),
     agent=R2D2Config(

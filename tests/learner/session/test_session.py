@@ -21,12 +21,12 @@ from learner.threads.exchange import FilledPages
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.compilations import compilations
 
 SECONDS = 60.0  # far longer than anything here takes
 SLOTS = 4
-SPEC = EnvSpec(ArraySpec((3,), "float32"), num_actions=2)
+SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 CONFIG = Config(
     environment=EnvironmentConfig(id="CartPole-v1"),
     agent=R2D2Config(

@@ -93,9 +93,9 @@ MUTANTS = (
     ),
     Mutant(
         "action_offset_not_added",
-        _GROUP,
-        "return actions.astype(np.int64) + self._first_action",
-        "return actions.astype(np.int64)",
+        "envs_server/spaces.py",
+        "return lambda actions: actions.astype(np.int64) + start",
+        "return lambda actions: actions.astype(np.int64)",
         "Environments whose actions do not begin with 0 get other actions.",
         "the executed action is stored (DESIGN 4)",
     ),
@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "group_order_swapped",
         _LEASE,
-        "        return index, self._groups[index]\n",
-        "        return index, self._groups[-1 - index]\n",
+        "step = self._groups[header.group].step(",
+        "step = self._groups[-1 - header.group].step(",
         "Actions go to another group.",
         "no row is swapped (DESIGN 9.2)",
     ),
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "nan_reward_accepted",
-        "seedrl/wire/payload.py",
+        "seedrl/wire/value_checks.py",
         '    _check_finite("reward", reward)\n',
         "",
         "A reward that is not a number reaches the learner.",

@@ -10,7 +10,7 @@ import optax
 from seedrl.agents.agent import ActOutput, Agent, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.rl.exploration import epsilon_greedy, epsilons
-from seedrl.specs import EnvSpec
+from seedrl.specs import DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 
 
@@ -50,12 +50,13 @@ class DQNConfig:
 
 
 def _init(config: DQNConfig, spec: EnvSpec, key: Array) -> Tree:
+    assert isinstance(spec.action, DiscreteSpec), "DQN needs discrete actions"
     num_inputs = sum(leaf.shape[0] for _, leaf in spec.leaves())
     keys = jax.random.split(key)
     return {
         "hidden": jax.random.normal(keys[0], (num_inputs, config.hidden_size)) * num_inputs**-0.5,
         "bias": jnp.zeros((1, config.hidden_size)),
-        "output": jax.random.normal(keys[1], (config.hidden_size, spec.num_actions)) * 0.01,
+        "output": jax.random.normal(keys[1], (config.hidden_size, spec.action.num_actions)) * 0.01,
     }
 
 

@@ -15,11 +15,13 @@ from seedrl.networks.network import NetworkInput
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.rl.q_learning import n_step_td_errors
 from seedrl.rl.value_scaling import signed_hyperbolic
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-SPEC = EnvSpec({"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, 3)
+SPEC = EnvSpec(
+    {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
+)
 NETWORK = QNetworkConfig(torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(), frame_stack=3)
 CONFIG = R2D2Config(network=NETWORK, burn_in=3, unroll=4, n_steps=2, stride=2, gamma=0.9)
 ROWS, B = 14, 3
@@ -334,7 +336,7 @@ def test_the_target_is_a_copy_that_follows_every_interval() -> None:
 
 def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
     config = R2D2Config(max_gradient_norm=1.0, learning_rate=0.5, adam_epsilon=1.0)
-    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), 2)).optimizer
+    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))).optimizer
     gradient = {"w": jnp.array([30.0, 40.0])}
     update, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
     # Clipped to (0.6, 0.8); Adam's first step is g / (|g| + epsilon).
@@ -343,7 +345,7 @@ def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
 
 def test_the_learning_rate_may_decay_to_zero() -> None:
     config = R2D2Config(learning_rate=1.0, learning_rate_decay_updates=2, adam_epsilon=1e-8)
-    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), 2)).optimizer
+    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))).optimizer
     gradient = {"w": jnp.array([1.0])}
     state, sizes = optimizer.init(gradient), []
     for _ in range(3):

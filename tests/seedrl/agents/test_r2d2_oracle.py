@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.r2d2_functions import R2D2Carry
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -92,7 +92,7 @@ class Constants(NamedTuple):
 
 @functools.cache
 def jitted(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    agent = CONFIGS[name].build(EnvSpec(ArraySpec((INPUTS,), "float32"), ACTIONS))
+    agent = CONFIGS[name].build(EnvSpec(ArraySpec((INPUTS,), "float32"), DiscreteSpec(ACTIONS)))
     loss = jax.jit(jax.value_and_grad(agent.loss, has_aux=True))
     return loss, jax.jit(agent.initial_priorities)
 

@@ -12,10 +12,12 @@ from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.q_module import QNetworkCarry
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.networks.recurrent import LSTMCarry
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 T, B = 5, 2
-SPEC = EnvSpec({"image": ArraySpec((4, 4), "uint8"), "speed": (ArraySpec((2,), "float32"),)}, 3)
+SPEC = EnvSpec(
+    {"image": ArraySpec((4, 4), "uint8"), "speed": (ArraySpec((2,), "float32"),)}, DiscreteSpec(3)
+)
 SMALL = functools.partial(QNetworkConfig, torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=())
 
 
@@ -57,7 +59,7 @@ def test_defaults_are_those_of_r2d2() -> None:
         512,
     )
     assert (config.head_sizes, config.dueling, config.frame_stack) == ((512,), True, 4)
-    spec = EnvSpec(ArraySpec((84, 84), "uint8"), 18)
+    spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
     params = jax.eval_shape(config.build(spec).init, jax.random.key(0))["params"]
     # SEED RL's check of the core's input, which it never runs: 512 + A + 1.
     assert params["LSTM_0"]["input"]["kernel"].shape == (512 + 18 + 1, 4 * 512)
@@ -148,6 +150,6 @@ def test_a_wrong_setting_is_refused_by_name(arguments: dict[str, Any], message: 
 
 @pytest.mark.parametrize("arguments", [{"torso": "nature", "frame_stack": 1}, {"frame_stack": 4}])
 def test_an_observation_without_an_image_is_refused(arguments: dict[str, Any]) -> None:
-    spec = EnvSpec(ArraySpec((4,), "float32"), 2)
+    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
     with pytest.raises(ValueError, match=r"the observation has observation float32\[4\]"):
         QNetworkConfig(**{"torso": "mlp", **arguments}).build(spec)

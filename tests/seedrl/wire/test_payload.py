@@ -1,6 +1,7 @@
 """Payloads lie as the .proto says, survive the journey, and are refused when damaged."""
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import (
     StepPayload,
@@ -16,9 +17,16 @@ from seedrl.wire.framing import (
     decode_from_env_server,
     encode_from_env_server,
 )
-from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header, unpack_actions
+from seedrl.wire.payload import (
+    ActionLayout,
+    StepHeader,
+    StepLayout,
+    pack_actions,
+    read_header,
+    split,
+)
 
-_SPEC = EnvSpec({"b": ArraySpec((3,), "uint8"), "a": ArraySpec((), "float32")}, num_actions=2)
+_SPEC = EnvSpec({"b": ArraySpec((3,), "uint8"), "a": ArraySpec((), "float32")}, DiscreteSpec(2))
 _STEP = TimeStep(
     step_type=np.array([0, 2], np.uint8),
     reward=np.array([0.0, 1.5], np.float32),
@@ -61,7 +69,7 @@ def test_the_layout_is_the_literal_one_of_the_contract() -> None:
 def test_actions_are_the_literal_ones_of_the_contract() -> None:
     data = bytes.fromhex("01000000 03000000 0700000000000000 00000000 02000000 01000000 00000000")
     assert pack_actions(1, 7, np.array([0, 2, 1], np.int32)) == data
-    header, actions = unpack_actions(data, 3)
+    header, actions = ActionLayout(DiscreteSpec(3), 3).unpack(data)
     assert header == StepHeader(group=1, num_envs=3, sequence=7)
     assert actions.dtype == np.int32 and actions.tolist() == [0, 2, 1]
 
@@ -105,7 +113,7 @@ def test_another_length_is_refused(data: bytes) -> None:
 
 
 def test_a_bool_has_two_values_only() -> None:
-    spec = EnvSpec((ArraySpec((8,), "bool"),), 2)
+    spec = EnvSpec((ArraySpec((8,), "bool"),), DiscreteSpec(2))
     step = _STEP._replace(observation=(np.ones((2, 8), np.bool_),))
     data = bytearray(StepLayout(spec, 2).pack(0, 0, step))
     data[-1] = 2
@@ -140,36 +148,50 @@ def test_a_group_without_environments_is_refused() -> None:
         (pack_actions(0, 0, np.zeros(3, np.int32))[:-1], "actions payload of 32 bytes, got 31"),
         (pack_actions(0, 0, np.zeros(3, np.int32)) + b"\0", "of 32 bytes, got 33"),
         (pack_actions(0, 0, np.zeros(3, np.int32))[:-1] + b"\1", "zeros after actions"),
+        (
+            pack_actions(4, 0, np.array([0, 3, 0], np.int32)),
+            "actions 0 to 2 for group 4, got 3 for environment 1",
+        ),
+        (pack_actions(0, 0, np.array([0, 0, -1], np.int32)), "0 to 2 .* got -1 for environment 2"),
     ],
 )
 def test_damaged_actions_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
-        unpack_actions(data, 3)
+        ActionLayout(DiscreteSpec(3), 3).unpack(data)
 
 
 _DTYPES = st.sampled_from(["bool", "uint8", "int16", "int64", "float16", "float32", "float64"])
-_ARRAYS = st.builds(ArraySpec, st.lists(st.integers(0, 3), max_size=3).map(tuple), _DTYPES)
+_ARRAYS = st.builds(ArraySpec, st.lists(st.integers(1, 3), max_size=3).map(tuple), _DTYPES)
 _TREES = st.recursive(
     _ARRAYS,
     lambda trees: (
-        st.dictionaries(st.text("abc", min_size=1, max_size=2), trees, max_size=3)
-        | st.lists(trees, max_size=3).map(tuple)
+        st.dictionaries(st.text("abc", min_size=1, max_size=2), trees, min_size=1, max_size=3)
+        | st.lists(trees, min_size=1, max_size=3).map(tuple)
     ),
     max_leaves=5,
 )
 
 
+_FINITE = {"allow_nan": False, "allow_infinity": False}
+# Of what the wire takes, which is what a learner can hold.
+_LIMITS: dict[str, dict[str, Any]] = {
+    "int64": {"min_value": -(2**31), "max_value": 2**31 - 1},
+    "float16": _FINITE,
+    "float32": _FINITE,
+    "float64": {"min_value": -3e38, "max_value": 3e38},
+}
+
+
 @st.composite
 def _steps(draw: st.DrawFn) -> tuple[EnvSpec, int, TimeStep]:
-    spec, num_envs = EnvSpec(draw(_TREES), 3), draw(st.integers(1, 5))
+    spec, num_envs = EnvSpec(draw(_TREES), DiscreteSpec(3)), draw(st.integers(1, 5))
     step_type = draw(hnp.arrays(np.uint8, num_envs, elements=st.integers(0, 2)))
     terminated = draw(hnp.arrays(np.bool_, num_envs)) & (step_type == StepType.LAST)
     reward = draw(hnp.arrays(np.float32, num_envs, elements=st.floats(-1e9, 1e9, width=32)))
     leaves = []
     for _, leaf in spec.leaves():
         dtype = np.dtype(leaf.dtype)
-        finite = {"allow_nan": False, "allow_infinity": False} if dtype.kind == "f" else None
-        elements = hnp.from_dtype(dtype, **(finite or {}))
+        elements = hnp.from_dtype(dtype, **_LIMITS.get(leaf.dtype, {}))
         leaves.append(draw(hnp.arrays(dtype, (num_envs, *leaf.shape), elements=elements)))
     return (
         spec,
@@ -218,7 +240,7 @@ def test_damage_gives_a_wire_error_or_another_valid_step(
 
 
 def test_a_group_of_many_frames_makes_the_round_trip() -> None:
-    spec, num_envs = EnvSpec(ArraySpec((84, 84), "uint8"), 18), 512
+    spec, num_envs = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18)), 512
     frames = np.random.default_rng(0).integers(0, 256, (num_envs, 84, 84), np.uint8)
     step = TimeStep(
         np.ones(num_envs, np.uint8),
@@ -230,3 +252,151 @@ def test_a_group_of_many_frames_makes_the_round_trip() -> None:
     layout = StepLayout(spec, num_envs)
     data = decode_from_env_server(layout.pack_framed(0, 0, step).message).data
     np.testing.assert_array_equal(layout.unpack(data).observation, frames)
+
+
+_BOX = BoxSpec((2,), (-3.0, 0.0), (3.0, 1.0))
+
+
+def test_box_actions_are_the_literal_ones_of_the_contract() -> None:
+    data = bytes.fromhex(
+        "01000000 02000000 0700000000000000 0000803f 000080bf 0000003f 00000080"  # 1, -1, 0.5, -0
+    )
+    actions = np.array([[1, -1], [0.5, -0.0]], np.float32)
+    assert pack_actions(1, 7, actions) == data
+    layout = ActionLayout(_BOX, 2)
+    assert layout.num_bytes == len(data)
+    header, unpacked = layout.unpack(data)
+    assert header == StepHeader(group=1, num_envs=2, sequence=7)
+    assert unpacked.dtype == np.float32 and unpacked.tolist() == actions.tolist()
+
+
+def test_an_odd_number_of_box_actions_is_padded() -> None:
+    layout = ActionLayout(BoxSpec((3,), (0.0,) * 3, (1.0,) * 3), 1)
+    data = pack_actions(0, 0, np.full((1, 3), 0.25, np.float32))
+    assert len(data) == layout.num_bytes == 16 + 16
+    assert layout.unpack(data)[1].tolist() == [[0.25] * 3]
+
+
+def test_an_agent_may_emit_more_than_is_sent() -> None:
+    emitted = np.array([[1.5, -np.inf], [-1.0001, 0.1]], np.float32)
+    before = emitted.copy()
+    _, sent = ActionLayout(_BOX, 2).unpack(pack_actions(0, 0, emitted))
+    np.testing.assert_array_equal(sent, np.array([[1, -1], [-1, 0.1]], np.float32))
+    np.testing.assert_array_equal(emitted, before)
+
+
+@pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])
+def test_box_actions_beyond_the_contract_are_refused(value: float) -> None:
+    data = bytearray(pack_actions(5, 0, np.zeros((2, 2), np.float32)))
+    data[28:32] = struct.pack("<f", value)
+    with pytest.raises(WireError, match="actions -1 to 1 for group 5, got .* for environment 1"):
+        ActionLayout(_BOX, 2).unpack(data)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "reason"),
+    [
+        ("float64", 1e300, r"fit into float32, .* in observation, got 1e\+300 at \[1, 0\]"),
+        ("float64", -3.5e38, "fit into float32"),
+        ("float64", np.nan, r"finite numbers in observation, got nan at \[1, 0\]"),
+        ("float64", -np.inf, "finite numbers in observation, got -inf"),
+        ("float16", np.inf, "finite numbers in observation, got inf"),
+        ("int64", 2**40 + 1, r"fit into int32, .* got 1099511627777 at \[1, 0\]"),
+        ("int64", 2**31, "fit into int32"),
+        ("int64", -(2**31) - 1, "fit into int32"),
+        ("uint64", 2**32, "fit into uint32"),
+        ("uint64", 2**64 - 1, "fit into uint32"),
+    ],
+)
+def test_what_a_learner_cannot_hold_is_refused(dtype: str, value: float, reason: str) -> None:
+    layout = StepLayout(EnvSpec(ArraySpec((1,), dtype), DiscreteSpec(2)), 2)
+    observation = np.array([[0], [value]], dtype)
+    with pytest.raises(WireError, match=reason):
+        layout.unpack(layout.pack(0, 0, _STEP._replace(observation=observation)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("float64", [3.4028235e38, -3.4028235e38, 1e-300]),
+        ("int64", [2**31 - 1, -(2**31)]),
+        ("uint64", [2**32 - 1]),
+        ("uint32", [2**32 - 1]),
+    ],
+)
+def test_the_largest_that_a_learner_can_hold_is_taken(dtype: str, values: list[float]) -> None:
+    layout = StepLayout(EnvSpec(ArraySpec((len(values),), dtype), DiscreteSpec(2)), 2)
+    observation = np.array([values] * 2, dtype)
+    unpacked = layout.unpack(layout.pack(0, 0, _STEP._replace(observation=observation)))
+    np.testing.assert_array_equal(unpacked.observation, observation)
+
+
+_METRICS = np.array([[0.5, np.nan, -1.0]], np.float32)
+_METRIC_BYTES = bytes.fromhex("0000003f 0000c07f 000080bf 00000000")
+
+
+def test_metrics_of_last_rows_follow_the_observation() -> None:
+    layout = StepLayout(_SPEC, 2, num_metrics=3)
+    data = layout.pack(5, 258, _STEP, _METRICS)
+    assert data == _BYTES + _METRIC_BYTES and layout.size(data) == len(data)
+    assert layout.pack_framed(5, 258, _STEP, _METRICS).message == b"\x1a\x48" + data
+    _assert_equal_steps(_SPEC, layout.unpack(data), _STEP)
+    np.testing.assert_array_equal(layout.metrics(data), _METRICS)
+
+
+def test_a_step_without_a_last_row_has_no_metrics() -> None:
+    layout = StepLayout(_SPEC, 2, num_metrics=3)
+    step = _STEP._replace(step_type=np.array([0, 1], np.uint8), discount=np.ones(2, np.float32))
+    data = layout.pack(5, 258, step, np.zeros((0, 3), np.float32))
+    assert len(data) == len(_BYTES)
+    layout.unpack(data)
+    assert layout.metrics(data).shape == (0, 3)
+
+
+@pytest.mark.parametrize("data", [_BYTES, _BYTES + _METRIC_BYTES[:-1], _BYTES + _METRIC_BYTES * 2])
+def test_metrics_of_another_length_are_refused(data: bytes) -> None:
+    with pytest.raises(WireError, match="expected a step payload of 72 bytes"):
+        StepLayout(_SPEC, 2, num_metrics=3).unpack(data)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "reason"),
+    [(60, struct.pack("<f", np.inf), "got infinity"), (71, b"\1", "zeros after metrics")],
+)
+def test_damaged_metrics_are_refused(position: int, value: bytes, reason: str) -> None:
+    data = bytearray(_BYTES + _METRIC_BYTES)
+    data[position : position + len(value)] = value
+    with pytest.raises(WireError, match=reason):
+        StepLayout(_SPEC, 2, num_metrics=3).metrics(data)
+
+
+def test_a_message_may_hold_the_steps_of_several_groups() -> None:
+    layouts = [StepLayout(_SPEC, 2, num_metrics=3), StepLayout(_SPEC, 2, num_metrics=3)]
+    first = layouts[1].pack(1, 9, _STEP, _METRICS)
+    second = layouts[0].pack(0, 4, _STEP, _METRICS)
+    parts = list(split(first + second, layouts))
+    assert [header for header, _ in parts] == [StepHeader(1, 2, 9), StepHeader(0, 2, 4)]
+    assert [bytes(data) for _, data in parts] == [first, second]
+
+
+def test_a_message_may_hold_the_actions_of_several_groups() -> None:
+    layouts = [ActionLayout(DiscreteSpec(3), 3), ActionLayout(DiscreteSpec(3), 1)]
+    first = pack_actions(0, 3, np.array([0, 1, 2], np.int32))
+    second = pack_actions(1, 8, np.array([1], np.int32))
+    parts = [layouts[header.group].unpack(data) for header, data in split(first + second, layouts)]
+    assert [(header, actions.tolist()) for header, actions in parts] == [
+        (StepHeader(0, 3, 3), [0, 1, 2]),
+        (StepHeader(1, 1, 8), [1]),
+    ]
+
+
+def test_what_cannot_be_split_is_refused() -> None:
+    layouts = [ActionLayout(DiscreteSpec(3), 1)]
+    whole = pack_actions(0, 0, np.zeros(1, np.int32))
+    with pytest.raises(WireError, match="at least 16 bytes, got 3"):
+        list(split(whole + b"123", layouts))
+    with pytest.raises(WireError, match="expected group < 1, got 1"):
+        list(split(whole + pack_actions(1, 0, np.zeros(1, np.int32)), layouts))
+    (part,) = split(whole[:-1], layouts)
+    with pytest.raises(WireError, match="actions payload of 24 bytes, got 23"):
+        layouts[0].unpack(part[1])

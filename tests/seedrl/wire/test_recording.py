@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import WireError
 from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
 
-SPEC = EnvSpec({"a": ArraySpec((2,), "float64"), "b": (ArraySpec((), "bool"),)}, num_actions=9)
+SPEC = EnvSpec({"a": ArraySpec((2,), "float64"), "b": (ArraySpec((), "bool"),)}, DiscreteSpec(9))
 N = 3
 LAYOUT = RecordLayout(SPEC, N)
 
@@ -107,5 +107,5 @@ def test_a_damaged_record_is_refused(tmp_path: Path, offset: int, byte: int, rea
 )
 def test_other_files_are_refused_by_name(tmp_path: Path, start: bytes) -> None:
     (tmp_path / "other").write_bytes(start)
-    with pytest.raises(WireError, match=f"expected a recording of format 1, got {tmp_path}/other"):
+    with pytest.raises(WireError, match=f"expected a recording of format 2, got {tmp_path}/other"):
         Recording(tmp_path / "other")

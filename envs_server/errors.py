@@ -1,0 +1,15 @@
+"""What can go wrong with an environment, each in one line for the learner's operator."""
+
+
+class BuildError(ValueError):
+    """The environment cannot be built here."""
+
+
+class EnvironmentFailedError(RuntimeError):
+    """An environment raised, or returned what it did not promise."""
+
+
+def one_line(error: BaseException) -> str:
+    """The type and text of an exception, on one line of at most 300 characters."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

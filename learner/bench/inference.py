@@ -8,35 +8,35 @@ import numpy as np
 
 from learner.acting.act_step import example_timestep
 from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, alternate, rate, spread
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.interleave import Pace, interleave, rate, spread
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.bare_forward import bare_forward
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable
 from seedrl.types import TimeStep
 
 
-def run(pace: Pace) -> Iterator[Row]:
-    """A row for each batch shape that Pong and CartPole compile for training."""
-    for subject in (workloads.pong(), workloads.cartpole()):
-        yield from own_process.rows(subject.config, rows, subject, pace)
+def run(pace: Pace) -> Iterator[Result]:
+    """A result for each batch shape that Pong and CartPole compile for training."""
+    for workload in (workloads.pong(), workloads.cartpole()):
+        yield from own_process.results(workload.config, results, workload, pace)
 
 
-def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
-    """A row for each batch shape of the subject."""
-    actor = BareActor(subject, subject.config.serving)
+def results(workload: Workload, pace: Pace) -> Iterator[Result]:
+    """A result for each batch shape of the workload."""
+    actor = BareActor(workload, workload.config.serving)
     for num_rows in actor.shapes.act_rows:
-        yield row(subject, actor, num_rows, pace)
+        yield result(workload, actor, num_rows, pace)
 
 
-def make_batch(subject: Subject, num_rows: int) -> Batch:
+def make_batch(workload: Workload, num_rows: int) -> Batch:
     """A batch of one message with `num_rows` environments in the middle of their episodes."""
     group = SlotTable(training=num_rows, evaluation=0, seed=0).lease(num_rows, 1, "").groups[0]
-    example = example_timestep(subject.spec)
+    example = example_timestep(workload.spec)
     timestep = TimeStep(
         *jax.tree.map(lambda leaf: np.ones((num_rows, *leaf.shape), leaf.dtype), example)
     )
@@ -46,12 +46,12 @@ def make_batch(subject: Subject, num_rows: int) -> Batch:
     return Batch(pending, group.slots, group.streams, positions, False, 0.0, 0, rows)
 
 
-def row(subject: Subject, actor: BareActor, num_rows: int, pace: Pace) -> Row:
+def result(workload: Workload, actor: BareActor, num_rows: int, pace: Pace) -> Result:
     """Acting on batches of `num_rows` rows."""
-    batch = make_batch(subject, num_rows)
-    forward = bare_forward(subject, num_rows)
+    batch = make_batch(workload, num_rows)
+    forward = bare_forward(workload, num_rows)
     actor.act(batch)
-    results = alternate(
+    measured = interleave(
         {
             "act": lambda: rate(lambda: len(actor.act(batch)), pace.seconds),
             "forward": lambda: rate(forward, pace.seconds),
@@ -59,24 +59,24 @@ def row(subject: Subject, actor: BareActor, num_rows: int, pace: Pace) -> Row:
         },
         pace.rounds,
     )
-    return Row(
-        name=f"inference: {subject.name}, batch of {num_rows}",
+    return Result(
+        name=f"inference: {workload.name}, batch of {num_rows}",
         unit="rows/s",
         limit_name="bare network",
-        ours=results["act"],
-        limits=results["forward"],
+        ours=measured["act"],
+        limits=measured["forward"],
         target=0.85,
         conditions=conditions(
-            subject.config,
+            workload.config,
             replay_ratio=None,
             window="",
             stride=None,
             messages=f"one of {num_rows} environments",
-            environments=subject.name,
+            environments=workload.name,
         ),
         details={
-            "µs of a batch": 1e6 * num_rows / spread(results["act"]).median,
-            "of which staging": spread(results["stage"]).median,
+            "µs of a batch": 1e6 * num_rows / spread(measured["act"]).median,
+            "of which staging": spread(measured["stage"]).median,
         },
     )
 

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, alternate, rate, spread
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.interleave import Pace, interleave, rate, spread
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
 from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.config import Config, LaunchConfig
 
 _PAGES_PER_INSERT = 16
@@ -25,7 +25,7 @@ _LEARNING_BOUND = 1_000.0
 _MATRIX = 2_048
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """Pong with batches of 8 sequences, CartPole with 64."""
     pong = workloads.scaled(
         workloads.pong(),
@@ -39,8 +39,8 @@ def run(pace: Pace) -> Iterator[Row]:
         capacity_steps=100_000,
         batch_sequences=64,
     )
-    for subject in (pong, cartpole):
-        yield from own_process.rows(subject.config, rows, subject, pace)
+    for workload in (pong, cartpole):
+        yield from own_process.results(workload.config, results, workload, pace)
 
 
 class _Measured(NamedTuple):
@@ -58,11 +58,11 @@ class _Measured(NamedTuple):
     steps: tuple[float, ...]
 
 
-def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
+def results(workload: Workload, pace: Pace) -> Iterator[Result]:
     """Updates a second beside the bare update's, and the bare update's FLOP/s beside the peak."""
-    learning = dataclasses.replace(subject.config.learning, replay_ratio=_LEARNING_BOUND)
-    config = dataclasses.replace(subject.config, learning=learning)
-    learner = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+    learning = dataclasses.replace(workload.config.learning, replay_ratio=_LEARNING_BOUND)
+    config = dataclasses.replace(workload.config, learning=learning)
+    learner = BareLearner(workload, pages_per_insert=_PAGES_PER_INSERT)
     learner.fill()
     learner.learn()
     measured = _measured(config, learner, pace)
@@ -71,10 +71,10 @@ def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
         batch=f"{learning.batch_sequences} sequences",
         messages=f"{config.launch.envs_per_server // config.launch.groups} environments each",
         environments=f"{config.launch.env_servers} x {config.launch.envs_per_server} "
-        f"{subject.name}",
+        f"{workload.name}",
     )
-    yield Row(
-        name=f"learner: {subject.name}, updates",
+    yield Result(
+        name=f"learner: {workload.name}, updates",
         unit="updates/s",
         limit_name="bare update",
         ours=measured.system,
@@ -84,8 +84,8 @@ def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
         details={"steps/s beside": spread(measured.steps).median},
     )
     flops = learner.flops_per_update
-    yield Row(
-        name=f"learner: {subject.name}, the update's products",
+    yield Result(
+        name=f"learner: {workload.name}, the update's products",
         unit="FLOP/s",
         limit_name=f"product of two matrices of {_MATRIX:,}",
         ours=tuple(flops * updates for updates in measured.bare),
@@ -110,7 +110,7 @@ def _measured(config: Config, learner: BareLearner, pace: Pace) -> _Measured:
             intervals.append(system.run(pace.seconds, by_updates=True))
             return intervals[-1].updates / intervals[-1].seconds
 
-        results = alternate(
+        measured = interleave(
             {
                 "system": run_system,
                 "update": lambda: rate(update, pace.seconds),
@@ -119,9 +119,9 @@ def _measured(config: Config, learner: BareLearner, pace: Pace) -> _Measured:
             pace.rounds,
         )
     return _Measured(
-        results["system"],
-        results["update"],
-        results["product"],
+        measured["system"],
+        measured["update"],
+        measured["product"],
         tuple(interval.steps / interval.seconds for interval in intervals),
     )
 

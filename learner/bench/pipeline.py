@@ -14,15 +14,15 @@ from typing import NamedTuple
 import jax
 
 from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, alternate, rate, serial, spread
-from learner.bench.measure.result import Conditions, Row, conditions
+from learner.bench.measure.interleave import Pace, interleave, rate, serial, spread
+from learner.bench.measure.result import Conditions, Result, conditions
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_forward import bare_forward
 from learner.bench.rigs.bare_learner import BareLearner
 from learner.bench.rigs.null_agent import NullAgentConfig
 from learner.bench.rigs.raw_stepping import RawStepping
 from learner.bench.rigs.system import Interval, System
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.config import Config, LaunchConfig
 
 _PAGES_PER_INSERT = 16
@@ -31,7 +31,7 @@ _ACTING_ONLY = 1e-9
 
 
 class Figure(NamedTuple):
-    """A row to be: its name, and the parts of which its limit is composed."""
+    """A result to be: its name, and the parts of which its limit is composed."""
 
     name: str
     parts: tuple[str, ...]
@@ -54,14 +54,14 @@ class Measured(NamedTuple):
     intervals: dict[str, Interval]
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """Pong with 64 environments a message, then CartPole; replay ratio 1."""
     all_three = {"null": 0.85, "acting": 0.85, "learning": 0.85}
-    for subject, targets in ((pong(), all_three), (cartpole(), {"learning": 0.7})):
-        yield from own_process.rows(subject.config, rows, subject, pace, targets=targets)
+    for workload, targets in ((pong(), all_three), (cartpole(), {"learning": 0.7})):
+        yield from own_process.results(workload.config, results, workload, pace, targets=targets)
 
 
-def pong() -> Subject:
+def pong() -> Workload:
     """Pong with 64 environments a message, small batches and a small replay."""
     return workloads.scaled(
         workloads.pong(),
@@ -71,31 +71,31 @@ def pong() -> Subject:
     )
 
 
-def cartpole() -> Subject:
+def cartpole() -> Workload:
     """CartPole with 128 environments a message, from two env servers."""
     return workloads.scaled(
         workloads.cartpole(),
         launch=LaunchConfig(env_servers=2, envs_per_server=256, groups=2),
         capacity_steps=100_000,
-        # A sequence of each of so many environments.
+        # A sequence of each environment.
         min_steps=20_480,
         batch_sequences=64,
     )
 
 
-def rows(subject: Subject, pace: Pace, *, targets: Mapping[str, float]) -> Iterator[Row]:
-    """The three rows of one subject; `targets` by the key of the figure."""
-    measured = measure(subject, pace)
+def results(workload: Workload, pace: Pace, *, targets: Mapping[str, float]) -> Iterator[Result]:
+    """The three results of one workload; `targets` by the key of the figure."""
+    measured = measure(workload, pace)
     for key, figure in _FIGURES.items():
         parts = [measured.rates[part] for part in figure.parts]
-        yield Row(
-            name=f"pipeline: {subject.name}, {figure.name}",
+        yield Result(
+            name=f"pipeline: {workload.name}, {figure.name}",
             unit="steps/s",
             limit_name=" + ".join(figure.parts),
             ours=measured.rates[key],
             limits=tuple(_composed(*rates) for rates in zip(*parts, strict=True)),
             target=targets.get(key),
-            conditions=described(subject, key),
+            conditions=described(workload, key),
             details={
                 **{f"{part}/s": spread(measured.rates[part]).median for part in figure.parts},
                 **_latency(measured.intervals[key]),
@@ -103,8 +103,8 @@ def rows(subject: Subject, pace: Pace, *, targets: Mapping[str, float]) -> Itera
         )
 
 
-def measure(subject: Subject, pace: Pace) -> Measured:
-    """Measures the three systems and their parts in turn."""
+def measure(workload: Workload, pace: Pace) -> Measured:
+    """Measures the three systems and their parts, interleaved."""
     intervals: dict[str, Interval] = {}
 
     def of(key: str, interval: Interval) -> float:
@@ -113,13 +113,13 @@ def measure(subject: Subject, pace: Pace) -> Measured:
 
     with contextlib.ExitStack() as stack:
         null, acting, learning = (
-            stack.enter_context(System(config)) for config in configs(subject.config)
+            stack.enter_context(System(config)) for config in configs(workload.config)
         )
-        stepping = stack.enter_context(RawStepping(subject.config))
+        stepping = stack.enter_context(RawStepping(workload.config))
         learning.run_until(lambda: learning.parts.learning.updates > 0)
-        network = bare_forward(subject, acting.served.config.serving.training_slots // 2)
-        update = bare_update(subject)
-        rates = alternate(
+        network = bare_forward(workload, acting.served.config.serving.training_slots // 2)
+        update = bare_update(workload)
+        rates = interleave(
             {
                 "stepping": lambda: stepping.rate(pace.seconds),
                 "null": lambda: of("null", null.run(pace.seconds)),
@@ -141,12 +141,12 @@ def configs(config: Config) -> tuple[Config, Config, Config]:
     return dataclasses.replace(acting, agent=agent), acting, config
 
 
-def bare_update(subject: Subject) -> Callable[[], float]:
+def bare_update(workload: Workload) -> Callable[[], float]:
     """An update; returns the environment steps that it makes up for."""
-    learner = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+    learner = BareLearner(workload, pages_per_insert=_PAGES_PER_INSERT)
     learner.fill()
-    learning = subject.config.learning
-    trained_steps = learning.batch_sequences * subject.config.agent.window.unroll
+    learning = workload.config.learning
+    trained_steps = learning.batch_sequences * workload.config.agent.window.unroll
 
     def update() -> float:
         learner.learn()
@@ -162,9 +162,9 @@ def _composed(stepping: float, *computing: float) -> float:
     return min(stepping, serial(*computing))
 
 
-def described(subject: Subject, key: str) -> Conditions:
+def described(workload: Workload, key: str) -> Conditions:
     """What the figure of that key was measured with."""
-    config = subject.config
+    config = workload.config
     launch = config.launch
     fields: dict[str, object] = {} if key == "learning" else {"replay_ratio": 0.0}
     if key == "null":
@@ -174,7 +174,7 @@ def described(subject: Subject, key: str) -> Conditions:
     return conditions(
         config,
         messages=f"{launch.envs_per_server // launch.groups} environments each",
-        environments=f"{launch.env_servers} x {launch.envs_per_server} {subject.name}",
+        environments=f"{launch.env_servers} x {launch.envs_per_server} {workload.name}",
         **fields,
     )
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.bench.measure.interleave import Pace, alternate, rate
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.interleave import Pace, interleave, rate
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
 from learner.bench.rigs.memcpy import copy_into_pool, copy_out_of_pool
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.replay.replay import Sample
 from seedrl.types import Array, Sequence, Tree
 
@@ -35,49 +35,49 @@ class Sampling(NamedTuple):
     num_bytes: int
 
 
-def run(pace: Pace) -> Iterator[Row]:
-    """The rows for the settings of the R2D2 paper, in a replay of 60,000 frames."""
-    yield from rows(*full_size(), pace)
+def run(pace: Pace) -> Iterator[Result]:
+    """The results for the settings of the R2D2 paper, in a replay of 60,000 frames."""
+    yield from results(*full_size(), pace)
     yield insertion(*full_size(pages_per_insert=_MANY_PAGES_PER_INSERT), pace)
 
 
-def full_size(pages_per_insert: int = _PAGES_PER_INSERT) -> tuple[Subject, BareLearner]:
+def full_size(pages_per_insert: int = _PAGES_PER_INSERT) -> tuple[Workload, BareLearner]:
     """The settings of the R2D2 paper with a replay of 60,000 frames, still empty."""
-    subject = workloads.scaled(workloads.atari(), capacity_steps=_CAPACITY_STEPS)
-    return subject, BareLearner(subject, pages_per_insert=pages_per_insert)
+    workload = workloads.scaled(workloads.atari(), capacity_steps=_CAPACITY_STEPS)
+    return workload, BareLearner(workload, pages_per_insert=pages_per_insert)
 
 
-def rows(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
+def results(workload: Workload, learner: BareLearner, pace: Pace) -> Iterator[Result]:
     """Fills the replay of `learner`, and measures it."""
-    yield insertion(subject, learner, pace)
-    yield from _sample(subject, learner, pace)
-    yield _memory(subject, learner)
+    yield insertion(workload, learner, pace)
+    yield from _sample(workload, learner, pace)
+    yield _memory(workload, learner)
 
 
-def insertion(subject: Subject, learner: BareLearner, pace: Pace) -> Row:
+def insertion(workload: Workload, learner: BareLearner, pace: Pace) -> Result:
     """Fills the replay of `learner`, and measures how fast more goes in."""
     learner.fill()
     copy = copy_into_pool(_num_bytes(learner.pages), _num_bytes(learner.memory))
     num_pages = learner.insert()
-    pages_per_stride = subject.config.agent.window.stride // learner.page_steps
-    results = alternate(
+    pages_per_stride = workload.config.agent.window.stride // learner.page_steps
+    measured = interleave(
         {
             "insert": lambda: rate(lambda: learner.insert() / pages_per_stride, pace.seconds),
             "memcpy": lambda: rate(_counted(copy, num_pages / pages_per_stride), pace.seconds),
         },
         pace.rounds,
     )
-    return Row(
+    return Result(
         name=f"replay: insert {num_pages} pages",
         unit="sequences/s",
         limit_name="memcpy of the same bytes",
-        ours=results["insert"],
-        limits=results["memcpy"],
+        ours=measured["insert"],
+        limits=measured["memcpy"],
         target=0.6,
         conditions=conditions(
-            subject.config,
+            workload.config,
             messages=f"{num_pages} pages of {learner.page_steps} steps at once",
-            environments=subject.name,
+            environments=workload.name,
         ),
         details={"bytes per insertion": _num_bytes(learner.pages)},
     )
@@ -118,11 +118,11 @@ def sampling(learner: BareLearner, batch: int) -> Sampling:
     return Sampling(sample_once, update_once, num_bytes)
 
 
-def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]:
-    batch = subject.config.learning.batch_sequences
+def _sample(workload: Workload, learner: BareLearner, pace: Pace) -> Iterator[Result]:
+    batch = workload.config.learning.batch_sequences
     drawing = sampling(learner, batch)
     copy = copy_out_of_pool(drawing.num_bytes, _num_bytes(learner.memory))
-    results = alternate(
+    measured = interleave(
         {
             "sample": lambda: rate(_counted(drawing.sample, batch), pace.seconds),
             "memcpy": lambda: rate(_counted(copy, batch), pace.seconds),
@@ -131,23 +131,23 @@ def _sample(subject: Subject, learner: BareLearner, pace: Pace) -> Iterator[Row]
         pace.rounds,
     )
     for name in ("sample", "sample and update"):
-        yield Row(
+        yield Result(
             name=f"replay: {name}",
             unit="sequences/s",
             limit_name="memcpy of the same bytes",
-            ours=results[name],
-            limits=results["memcpy"],
+            ours=measured[name],
+            limits=measured["memcpy"],
             conditions=conditions(
-                subject.config, batch=f"{batch} sequences", environments=subject.name
+                workload.config, batch=f"{batch} sequences", environments=workload.name
             ),
             details={"bytes per batch": drawing.num_bytes},
         )
 
 
-def _memory(subject: Subject, learner: BareLearner) -> Row:
+def _memory(workload: Workload, learner: BareLearner) -> Result:
     steps = learner.replay.capacity_pages * learner.page_steps
-    frame = sum(leaf.num_bytes for _, leaf in subject.spec.leaves())
-    return Row(
+    frame = sum(leaf.num_bytes for _, leaf in workload.spec.leaves())
+    return Result(
         name="replay: memory per stored step",
         unit="bytes",
         limit_name="one frame",
@@ -155,7 +155,7 @@ def _memory(subject: Subject, learner: BareLearner) -> Row:
         limits=(float(frame),),
         target=1.15,
         is_cost=True,
-        conditions=conditions(subject.config, environments=subject.name),
+        conditions=conditions(workload.config, environments=workload.name),
     )
 
 

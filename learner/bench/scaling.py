@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, alternate, spread
+from learner.bench.measure.interleave import Pace, interleave, spread
 from learner.bench.measure.machine import num_cores
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs.null_agent import NullAgentConfig
 from learner.bench.rigs.system import Interval, System
 from learner.bench.rigs.workloads import ENDLESS
@@ -47,22 +47,24 @@ _LOADS = (
 _CARRIED = 0.9
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """50 ms a step and one environment each, then 5 ms a step and 16 each."""
     for load in _LOADS:
         config = _config(load, max(load.env_servers))
-        yield from own_process.rows(config, rows_of, load, pace)
+        yield from own_process.results(config, results_of, load, pace)
 
 
-def rows_of(load: Load, pace: Pace) -> Iterator[Row]:
-    """A row for each number of env servers, and that of the knee.
+def results_of(load: Load, pace: Pace) -> Iterator[Result]:
+    """A result for each number of env servers, and that of the knee.
 
-    Measured in turn, as the knee compares them: a machine may be half as fast for a minute.
+    Measured interleaved, as the knee compares them: a machine may be half as fast for a minute.
     """
     intervals: dict[int, list[Interval]] = {number: [] for number in load.env_servers}
     with contextlib.ExitStack() as stack:
         systems = {
-            number: stack.enter_context(System(_config(load, number), commands=crowd_commands))
+            number: stack.enter_context(
+                System(_config(load, number), commands=many_servers_commands)
+            )
             for number in load.env_servers
         }
 
@@ -70,36 +72,36 @@ def rows_of(load: Load, pace: Pace) -> Iterator[Row]:
             intervals[number].append(systems[number].run(pace.seconds))
             return intervals[number][-1].seconds
 
-        alternate({str(n): functools.partial(measure, n) for n in systems}, pace.rounds)
-    rows = {number: _row(load, number, intervals[number]) for number in load.env_servers}
-    yield from rows.values()
-    yield from knee(load, rows)
+        interleave({str(n): functools.partial(measure, n) for n in systems}, pace.rounds)
+    results = {number: _result(load, number, intervals[number]) for number in load.env_servers}
+    yield from results.values()
+    yield from knee(load, results)
 
 
-def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:
+def knee(load: Load, results: Mapping[int, Result]) -> Iterator[Result]:
     """The number of env servers that is too many: predicted from those before, and found.
 
     Predicted where CPU time would take all cores if each step more cost what it does while all are
     carried: a line through those loads, because the more steps wait in a batch, the less one costs.
     Found where the rate stays that of the most env servers of all. Both count in what the fewest
-    make, each: an env server of one group also waits for its answers. No row if all are carried, or
-    if fewer than two loads are.
+    make, each: an env server of one group also waits for its answers. No result if all are
+    carried, or if fewer than two loads are.
     """
-    fewest, most = min(rows), max(rows)
-    rates = {number: spread(each.ours).median for number, each in rows.items()}
+    fewest, most = min(results), max(results)
+    rates = {number: spread(each.ours).median for number, each in results.items()}
     of_one = rates[fewest] / fewest
     carried = [number for number, rate in rates.items() if rate >= _CARRIED * number * of_one]
     if most in carried or len(carried) < 2:
         return
-    cores = [1e-6 * rows[number].details["CPU µs/step"] * rates[number] for number in carried]
+    cores = [1e-6 * results[number].details["CPU µs/step"] * rates[number] for number in carried]
     of_a_step, at_rest = np.polyfit([rates[number] for number in carried], cores, 1)
-    yield Row(
+    yield Result(
         name=f"scaling: knee, {load.num_envs} environments, {1e3 * load.step_seconds:g} ms a step",
         unit="env servers predicted",
         limit_name="found, to be met within 15 %",
         ours=((num_cores() - at_rest) / of_a_step / of_one,),
         limits=(rates[most] / of_one,),
-        conditions=rows[most].conditions,
+        conditions=results[most].conditions,
         details={
             "predicted from up to env servers": max(carried),
             "CPU µs of a step more": 1e6 * of_a_step,
@@ -107,13 +109,13 @@ def knee(load: Load, rows: Mapping[int, Row]) -> Iterator[Row]:
     )
 
 
-def _row(load: Load, env_servers: int, intervals: Sequence[Interval]) -> Row:
-    """So many env servers of this load, of which nobody learns."""
+def _result(load: Load, env_servers: int, intervals: Sequence[Interval]) -> Result:
+    """`env_servers` env servers of this load, of which nobody learns."""
     config = _config(load, env_servers)
     rates = tuple(interval.steps / interval.seconds for interval in intervals)
     cpu_seconds = spread([interval.cpu_seconds / interval.steps for interval in intervals]).median
     linear = env_servers * load.num_envs / load.step_seconds
-    return Row(
+    return Result(
         name=f"scaling: {env_servers} x {load.num_envs}, {1e3 * load.step_seconds:g} ms a step",
         unit="steps/s",
         limit_name="linear",
@@ -136,7 +138,7 @@ def _row(load: Load, env_servers: int, intervals: Sequence[Interval]) -> Row:
     )
 
 
-def crowd_commands(
+def many_servers_commands(
     planned: Fleet, environment: EnvironmentConfig, *, address: str, logs: Path
 ) -> list[Command]:
     """The env servers of `planned` as threads of few processes."""
@@ -148,7 +150,7 @@ def crowd_commands(
         left -= sizes[-1]
     return [
         Command(
-            name=f"crowd {index}",
+            name=f"many servers {index}",
             arguments=(
                 *(sys.executable, "-m", "envs_server.bench.many_servers", "--learner", address),
                 *("--env-servers", str(size), "--num-envs", str(planned.num_envs)),
@@ -156,7 +158,7 @@ def crowd_commands(
                 *(() if planned.local_link else ("--no-local-link",)),
             ),
             environment=env_servers.env_server_environment(),
-            log=logs / f"crowd_{index}.log",
+            log=logs / f"many_servers_{index}.log",
             ending=signal.SIGKILL,
         )
         for index, size in enumerate(sizes)
@@ -165,14 +167,16 @@ def crowd_commands(
 
 def _config(load: Load, env_servers: int) -> Config:
     launch = LaunchConfig(env_servers=env_servers, envs_per_server=load.num_envs, groups=1)
-    return still(
+    return constant(
         {"shape": (4,), "dtype": "float32", "step_seconds": load.step_seconds},
         launch,
         capacity_steps=100_000,
     )
 
 
-def still(arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_steps: int) -> Config:
+def constant(
+    arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_steps: int
+) -> Config:
     """Environments in which nothing happens, see `envs_server.envs.constant`, and no learning."""
     config = Config(
         environment=EnvironmentConfig(
@@ -184,7 +188,7 @@ def still(arguments: Mapping[str, object], launch: LaunchConfig, *, capacity_ste
         replay=ReplayConfig(capacity_steps=capacity_steps, min_steps=capacity_steps // 2),
         launch=launch,
     )
-    # So few updates are owed that none is ever made.
+    # So few updates are due that none is ever made.
     learning = dataclasses.replace(
         config.learning, replay_ratio=1e-9, num_devices=1, total_steps=ENDLESS
     )

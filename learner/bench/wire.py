@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.bench.measure.interleave import Pace, alternate, growth, spread
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.interleave import Pace, growth, interleave, spread
+from learner.bench.measure.result import Conditions, Result
 from learner.bench.rigs.echo import EchoServer
 from learner.bench.rigs.null_agent import NullAgentConfig
 from learner.bench.rigs.served_fleet import ServedFleet
@@ -53,18 +53,18 @@ _ENV_SERVERS = 2
 _GROUPS = 2
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each.
 
     As on one host, over links, and as between hosts, over gRPC alone.
     """
     for local_link in (True, False):
         for messages in _MESSAGES:
-            yield row(messages, pace, env_servers=_ENV_SERVERS, local_link=local_link)
+            yield result(messages, pace, env_servers=_ENV_SERVERS, local_link=local_link)
 
 
-def row(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = True) -> Row:
-    """The service with these messages from so many env servers of two groups each."""
+def result(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = True) -> Result:
+    """The service with these messages from `env_servers` env servers of two groups each."""
     with contextlib.ExitStack() as stack:
         served = stack.enter_context(
             ServedFleet(config(messages, env_servers=env_servers, local_link=local_link))
@@ -78,20 +78,20 @@ def row(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = 
         echo = stack.enter_context(
             _echo(served, step_bytes=step_bytes, answer_bytes=answer_bytes, clients=env_servers)
         )
-        results = alternate(
+        measured = interleave(
             {
                 "service": lambda: answering.rate(pace.seconds),
                 "echo": lambda: _echo_rate(echo, pace.seconds),
             },
             pace.rounds,
         )
-    service = spread(results["service"]).median
-    return Row(
+    service = spread(measured["service"]).median
+    return Result(
         name=f"wire{'' if local_link else ' over gRPC'}: {step_bytes:,} bytes",
         unit="messages/s",
         limit_name="bare gRPC echo",
-        ours=results["service"],
-        limits=results["echo"],
+        ours=measured["service"],
+        limits=measured["echo"],
         target=messages.target,
         conditions=Conditions(
             messages=f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
@@ -104,7 +104,7 @@ def row(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = 
 
 
 class Answering:
-    """Answers every step with zeros, in a thread of its own, while it is let."""
+    """Answers every step with zeros, in a thread of its own, as long as it is allowed to."""
 
     def __init__(self, hub: Hub):
         self._hub = hub

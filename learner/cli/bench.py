@@ -15,10 +15,10 @@ from seedrl.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:  # imports jax
     from learner.bench.measure.interleave import Pace
-    from learner.bench.measure.result import Row
+    from learner.bench.measure.result import Result
 
 PROG = "seedrl bench"
-# The folder of the benchmarks; each is a module there with `run(pace) -> Iterator[Row]`.
+# The folder of the benchmarks; each is a module there with `run(pace) -> Iterator[Result]`.
 PACKAGE = "learner.bench"
 BENCHMARKS = {
     "replay": "inserting and sampling against a memcpy, memory of a stored step",
@@ -33,7 +33,7 @@ BENCHMARKS = {
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
     """Measures how well this machine is used. Every figure stands beside a limit of the machine
-    itself, and both are measured in turn: what counts is their ratio.
+    itself, and both are measured interleaved: what counts is their ratio.
 
     Attributes:
       names: benchmarks to run; by default all.
@@ -74,30 +74,30 @@ def run_benchmarks(
     # For images, which most of what is measured in this very process moves; see `own_process`.
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
-    rows: list[Row] = []
+    results: list[Result] = []
     console, status = Console(), Console(stderr=True)
     try:
         for name in options.names or benchmarks:
             with status.status(f"{name}: {benchmarks[name]}"):
-                rows += measure(f"{package}.{name}", pace)
+                results += measure(f"{package}.{name}", pace)
     finally:
         # Also what was measured before a benchmark failed.
-        console.print(report.table(rows))
-        console.print("Measured with", *report.notes(rows), sep="\n", highlight=False)
+        console.print(report.table(results))
+        console.print("Measured with", *report.notes(results), sep="\n", highlight=False)
         if options.json is not None:
-            text = json.dumps(report.to_json(rows, machine.describe(), pace), indent=2)
+            text = json.dumps(report.to_json(results, machine.describe(), pace), indent=2)
             options.json.write_text(text + "\n")
     return ExitCode.OK
 
 
-def measure(name: str, pace: "Pace") -> Iterator["Row"]:
-    """The rows of the benchmark in module `name`, each as soon as it is known.
+def measure(name: str, pace: "Pace") -> Iterator["Result"]:
+    """The results of the benchmark in module `name`, each as soon as it is known.
 
     Those of one configuration arrive together if they are measured in a process of their own.
     """
     module = importlib.import_module(name)
-    rows: Iterator[Row] = module.run(pace)
-    return rows
+    results: Iterator[Result] = module.run(pace)
+    return results
 
 
 def _check(options: BenchOptions, benchmarks: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""Useful: of all CPU seconds of a Pong run, the share that stepping and compiled programs need.
+"""CPU efficiency: of all CPU seconds of a Pong run, the share that stepping and programs need.
 
-What they need is measured by themselves, in turn with the run: CPU seconds of an environment step,
-of a row acted on, of an update. All processes of the run count, in whatever they do.
+What they need is measured by themselves, interleaved with the run: CPU seconds of an environment
+step, of a row acted on, of an update. All processes of the run count, in whatever they do.
 """
 
 import contextlib
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 from learner.bench import pipeline
 from learner.bench.inference import make_batch
-from learner.bench.measure.interleave import Pace, alternate, rate, spread
-from learner.bench.measure.result import Row
+from learner.bench.measure.interleave import Pace, interleave, rate, spread
+from learner.bench.measure.result import Result
 from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.raw_stepping import RawStepping
 from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.config import Config
 
 # What each run needs, in CPU seconds of an environment step.
@@ -27,39 +27,39 @@ _NAMES = {"acting": "acting", "learning": "acting and learning"}
 _TARGETS = {"acting": 0.75, "learning": 0.85}
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """Pong, acting only and learning at replay ratio 1."""
-    return rows(pipeline.pong(), pace)
+    return results(pipeline.pong(), pace)
 
 
-def rows(subject: Subject, pace: Pace) -> Iterator[Row]:
+def results(workload: Workload, pace: Pace) -> Iterator[Result]:
     """CPU time of an environment step: what is needed, beside what is taken."""
-    results = measure(subject, pace)
+    measured = measure(workload, pace)
     for key, parts in _PARTS.items():
-        needed = zip(*(results[part] for part in parts), strict=True)
-        yield Row(
-            name=f"useful: {subject.name}, {_NAMES[key]}",
+        needed = zip(*(measured[part] for part in parts), strict=True)
+        yield Result(
+            name=f"useful: {workload.name}, {_NAMES[key]}",
             unit="CPU µs/step",
             limit_name="all processes",
             ours=tuple(1e6 * sum(each) for each in needed),
-            limits=tuple(1e6 * taken for taken in results[key]),
+            limits=tuple(1e6 * taken for taken in measured[key]),
             target=_TARGETS[key],
-            conditions=pipeline.described(subject, key),
-            details={f"{part} µs": 1e6 * spread(results[part]).median for part in parts},
+            conditions=pipeline.described(workload, key),
+            details={f"{part} µs": 1e6 * spread(measured[part]).median for part in parts},
         )
 
 
-def measure(subject: Subject, pace: Pace) -> dict[str, tuple[float, ...]]:
+def measure(workload: Workload, pace: Pace) -> dict[str, tuple[float, ...]]:
     """CPU seconds of an environment step: of the parts by themselves, and of both runs."""
     with contextlib.ExitStack() as stack:
-        _, acting_config, learning_config = pipeline.configs(subject.config)
+        _, acting_config, learning_config = pipeline.configs(workload.config)
         acting = stack.enter_context(System(acting_config))
         learning = stack.enter_context(System(learning_config))
-        stepping = stack.enter_context(RawStepping(subject.config))
+        stepping = stack.enter_context(RawStepping(workload.config))
         learning.run_until(lambda: learning.parts.learning.updates > 0)
-        inference = _inference(subject, acting.served.config)
-        update = pipeline.bare_update(subject)
-        return alternate(
+        inference = _inference(workload, acting.served.config)
+        update = pipeline.bare_update(workload)
+        return interleave(
             {
                 "stepping": lambda: stepping.cpu_seconds_per_step(pace.seconds),
                 "acting": lambda: _taken(acting, pace),
@@ -71,10 +71,10 @@ def measure(subject: Subject, pace: Pace) -> dict[str, tuple[float, ...]]:
         )
 
 
-def _inference(subject: Subject, served: Config) -> Callable[[], float]:
+def _inference(workload: Workload, served: Config) -> Callable[[], float]:
     """Acting on as many rows as the run's batches have; returns their number."""
-    actor = BareActor(subject, served.serving)
-    batch = make_batch(subject, served.serving.training_slots // 2)
+    actor = BareActor(workload, served.serving)
+    batch = make_batch(workload, served.serving.training_slots // 2)
     actor.act(batch)
     return lambda: len(actor.act(batch))
 

@@ -1,4 +1,4 @@
-"""Updates on so many devices: `python -m tests.benchmarks.devices --devices N`, see `Asked`.
+"""Updates on N devices: `python -m tests.benchmarks.devices --devices N`, a measuring process.
 
 First it prints its memory, `{"bytes": M}`. Each line is answered with the seconds of a trained
 sequence, `{"seconds_per_sequence": T}`.
@@ -13,7 +13,7 @@ from learner.bench.measure.cpu import tree_bytes
 from learner.bench.measure.interleave import rate
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from learner.cli.arguments import parse_flags
 from learner.session.process import tune_process
 
@@ -31,7 +31,7 @@ class DevicesOptions:
     devices: int
 
 
-def subject() -> Subject:
+def workload() -> Workload:
     """CartPole; capacity and batch are those of each device."""
     return workloads.scaled(workloads.cartpole(), capacity_steps=20_000, batch_sequences=32)
 
@@ -39,7 +39,7 @@ def subject() -> Subject:
 def main() -> None:
     """Answers until stdin ends."""
     options = parse_flags(DevicesOptions, sys.argv[1:], prog="devices")
-    cartpole = subject()
+    cartpole = workload()
     learning = cartpole.config.learning
     tune_process(keeps_freed_memory=learning.keep_freed_memory)
     learner = BareLearner(

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from learner.bench.measure.interleave import Pace, alternate, ratios, spread
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.interleave import Pace, interleave, ratios, spread
+from learner.bench.measure.result import Conditions, Result
 
 # What "no more than before" allows a busy machine.
 TOLERANCE = 1.25
@@ -25,8 +25,10 @@ class Axis(NamedTuple):
     conditions: Conditions
 
 
-def rows(axis: Axis, costs: Mapping[int, tuple[float, ...]], **details: float) -> Iterator[Row]:
-    """A row for each size but the smallest; the limit is the cost with the size before.
+def results(
+    axis: Axis, costs: Mapping[int, tuple[float, ...]], **details: float
+) -> Iterator[Result]:
+    """A result for each size but the smallest; the limit is the cost with the size before.
 
     A ratio of 1 is linear growth of the whole: the cost of a unit has stayed the same. The smallest
     size would be a weaker limit: what a run costs whatever its size is shared by few units there.
@@ -34,11 +36,11 @@ def rows(axis: Axis, costs: Mapping[int, tuple[float, ...]], **details: float) -
     Args:
       axis: see there.
       costs: of a unit of work by size, one number a round.
-      details: further numbers for all rows.
+      details: further numbers for all results.
     """
     sizes = sorted(costs)
     for before, size in itertools.pairwise(sizes):
-        yield Row(
+        yield Result(
             name=f"growth: {axis.name}, {size:,}",
             unit=axis.unit,
             limit_name=f"with {before:,}",
@@ -56,9 +58,9 @@ def rows(axis: Axis, costs: Mapping[int, tuple[float, ...]], **details: float) -
         )
 
 
-def in_turn(
+def interleaved(
     seconds_of: Mapping[int, Callable[[], float]], pace: Pace
 ) -> dict[int, tuple[float, ...]]:
-    """Microseconds of a unit of work by size, measured in turn; `seconds_of` gives its seconds."""
-    results = alternate({str(size): work for size, work in seconds_of.items()}, pace.rounds)
-    return {size: tuple(1e6 * each for each in results[str(size)]) for size in seconds_of}
+    """Microseconds of a unit of work by size, interleaved; `seconds_of` gives its seconds."""
+    measured = interleave({str(size): work for size, work in seconds_of.items()}, pace.rounds)
+    return {size: tuple(1e6 * each for each in measured[str(size)]) for size in seconds_of}

@@ -8,11 +8,11 @@ import jax
 
 from learner.bench.measure.cpu import descendant_bytes
 from learner.bench.measure.interleave import Pace, spread
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs.system import System
-from learner.bench.scaling import still
+from learner.bench.scaling import constant
 from seedrl.config import Config, LaunchConfig
-from tests.benchmarks.growth_axis import Axis, in_turn, rows
+from tests.benchmarks.growth_axis import Axis, interleaved, results
 
 _ENVIRONMENTS = (4, 32, 128, 512)
 _ENV_SERVERS = (1, 4, 16, 32)
@@ -21,7 +21,7 @@ _VECTORS = {"shape": (4,), "dtype": "float32"}
 _CAPACITY_PER_ENVIRONMENT = 80
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """An env server with up to 512 environments; up to 32 env servers with 8 each."""
     environments = {
         size: config(LaunchConfig(env_servers=1, envs_per_server=size, groups=2), _FRAMES)
@@ -35,7 +35,7 @@ def run(pace: Pace) -> Iterator[Row]:
     yield from of_systems("env servers", env_servers, pace)
 
 
-def of_systems(name: str, configs: Mapping[int, Config], pace: Pace) -> Iterator[Row]:
+def of_systems(name: str, configs: Mapping[int, Config], pace: Pace) -> Iterator[Result]:
     """An environment's step, and the memory of its arrays in the learner and of its env servers."""
     memory: dict[int, tuple[float]] = {}
     cpu: dict[int, list[float]] = {size: [] for size in configs}
@@ -55,18 +55,18 @@ def of_systems(name: str, configs: Mapping[int, Config], pace: Pace) -> Iterator
 
             return measure
 
-        costs = in_turn({size: seconds_of_step(size) for size in configs}, pace)
+        costs = interleaved({size: seconds_of_step(size) for size in configs}, pace)
     launch = configs[min(configs)].launch
     described = conditions(
         configs[min(configs)],
         replay_ratio=0.0,
         network="none: actions at random",
-        environments=f"at first {launch.env_servers} x {launch.envs_per_server} that stand still",
+        environments=f"at first {launch.env_servers} x {launch.envs_per_server} that are constant",
     )
     details = {f"CPU µs of {size:,}": spread(each).median for size, each in cpu.items()}
-    yield from rows(Axis(name, "µs/step", described), costs, **details)
+    yield from results(Axis(name, "µs/step", described), costs, **details)
     unit = f"bytes/{name.removesuffix('s')}"
-    yield from rows(Axis(f"memory of {name}", unit, described), memory)
+    yield from results(Axis(f"memory of {name}", unit, described), memory)
 
 
 def _held_bytes() -> int:
@@ -81,6 +81,6 @@ def _fill(system: System) -> None:
 
 
 def config(launch: LaunchConfig, observation: Mapping[str, object]) -> Config:
-    """Env servers of still environments, and a replay that grows with them."""
+    """Env servers of constant environments, and a replay that grows with them."""
     num_envs = launch.env_servers * launch.envs_per_server
-    return still(observation, launch, capacity_steps=_CAPACITY_PER_ENVIRONMENT * num_envs)
+    return constant(observation, launch, capacity_steps=_CAPACITY_PER_ENVIRONMENT * num_envs)

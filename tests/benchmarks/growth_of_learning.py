@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from learner.bench.measure.interleave import Pace, rate
-from learner.bench.measure.measuring_process import Asked
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.measuring_process import MeasuringProcesses
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from learner.launch import env_servers
 from tests.benchmarks import devices
-from tests.benchmarks.growth_axis import Axis, in_turn, rows
+from tests.benchmarks.growth_axis import Axis, interleaved, results
 
 _UNROLLS = (20, 80, 320, 1_280)
 _DEVICES = (1, 2, 4)
@@ -21,58 +21,60 @@ _PAGE_STEPS = 20
 _BATCH = 16
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """Sequences of 20 to 1,280 trained rows, and 1 to 4 devices made of this machine's cores."""
     yield from of_lengths(_UNROLLS, pace)
     yield from of_devices(_DEVICES, pace)
 
 
-def of_lengths(unrolls: Sequence[int], pace: Pace) -> Iterator[Row]:
+def of_lengths(unrolls: Sequence[int], pace: Pace) -> Iterator[Result]:
     """A trained row, and the memory that an update needs for it for a while."""
     learners = {unroll: _learner(unroll) for unroll in unrolls}
     measures = {
         unroll: _seconds_of_update(learner, _BATCH * unroll, pace)
         for unroll, learner in learners.items()
     }
-    subject = _subject(min(unrolls))
+    workload = _workload(min(unrolls))
     described = conditions(
-        subject.config,
+        workload.config,
         window="no burn-in",
         stride=None,
         batch=f"{_BATCH} sequences",
-        environments=subject.name,
+        environments=workload.name,
     )
     axis = Axis("sequence length, rows", "µs/row", described)
-    yield from rows(axis, in_turn(measures, pace))
+    yield from results(axis, interleaved(measures, pace))
     memory = {
         unroll: (learner.update_bytes / (_BATCH * unroll),) for unroll, learner in learners.items()
     }
     axis = Axis("memory of an update, rows", "bytes/row", described)
-    yield from rows(axis, memory)
+    yield from results(axis, memory)
 
 
-def of_devices(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
+def of_devices(sizes: Sequence[int], pace: Pace) -> Iterator[Result]:
     """A trained sequence, and the memory of a process for each device; all share the same cores."""
     with contextlib.ExitStack() as stack:
-        asked = {
+        processes = {
             size: stack.enter_context(
-                Asked(devices.__name__, "--devices", str(size), environment=_split_in_devices(size))
+                MeasuringProcesses(
+                    devices.__name__, "--devices", str(size), environment=_split_in_devices(size)
+                )
             )
             for size in sizes
         }
         measures = {
             size: lambda process=process: process.ask(pace.seconds)[0]["seconds_per_sequence"]
-            for size, process in asked.items()
+            for size, process in processes.items()
         }
-        costs = in_turn(measures, pace)
-        memory = {size: (process.ready[0]["bytes"] / size,) for size, process in asked.items()}
-    subject = devices.subject()
-    batch = subject.config.learning.batch_sequences
+        costs = interleaved(measures, pace)
+        memory = {size: (process.ready[0]["bytes"] / size,) for size, process in processes.items()}
+    workload = devices.workload()
+    batch = workload.config.learning.batch_sequences
     described = conditions(
-        subject.config, batch=f"{batch} sequences for each device", environments=subject.name
+        workload.config, batch=f"{batch} sequences for each device", environments=workload.name
     )
-    yield from rows(Axis("devices", "µs/sequence", described), costs)
-    yield from rows(Axis("memory of devices", "bytes/device", described), memory)
+    yield from results(Axis("devices", "µs/sequence", described), costs)
+    yield from results(Axis("memory of devices", "bytes/device", described), memory)
 
 
 def _split_in_devices(number: int) -> dict[str, str]:
@@ -86,18 +88,18 @@ def _split_in_devices(number: int) -> dict[str, str]:
     }
 
 
-def _subject(unroll: int) -> Subject:
-    subject = workloads.scaled(
+def _workload(unroll: int) -> Workload:
+    workload = workloads.scaled(
         workloads.cartpole(), capacity_steps=20 * max(_UNROLLS), batch_sequences=_BATCH
     )
-    agent = dataclasses.replace(subject.config.agent, burn_in=0, unroll=unroll, stride=unroll)
-    replay = dataclasses.replace(subject.config.replay, page_steps=_PAGE_STEPS)
-    config = dataclasses.replace(subject.config, agent=agent, replay=replay)
-    return dataclasses.replace(subject, config=config)
+    agent = dataclasses.replace(workload.config.agent, burn_in=0, unroll=unroll, stride=unroll)
+    replay = dataclasses.replace(workload.config.replay, page_steps=_PAGE_STEPS)
+    config = dataclasses.replace(workload.config, agent=agent, replay=replay)
+    return dataclasses.replace(workload, config=config)
 
 
 def _learner(unroll: int) -> BareLearner:
-    learner = BareLearner(_subject(unroll), pages_per_insert=_BATCH)
+    learner = BareLearner(_workload(unroll), pages_per_insert=_BATCH)
     learner.fill()
     learner.learn()
     return learner

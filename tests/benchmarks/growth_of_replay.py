@@ -5,15 +5,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from learner.bench.measure.cpu import tree_bytes
-from learner.bench.measure.interleave import Pace, alternate, rate, ratios, spread
-from learner.bench.measure.result import Conditions, Row, conditions
+from learner.bench.measure.interleave import Pace, interleave, rate, ratios, spread
+from learner.bench.measure.result import Conditions, Result, conditions
 from learner.bench.replay import sampling
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.q_network import QNetworkConfig
 from tests.benchmarks import prioritized_draw
-from tests.benchmarks.growth_axis import TOLERANCE, Axis, in_turn, rows
+from tests.benchmarks.growth_axis import TOLERANCE, Axis, interleaved, results
 
 _PAGES = tuple(2**exponent for exponent in range(10, 21, 2))
 # About 350 MB, 1.4 GB and 4.2 GB.
@@ -22,7 +22,7 @@ _BATCH = 16
 _PAGES_PER_INSERT = 16
 
 
-def run(pace: Pace) -> Iterator[Row]:
+def run(pace: Pace) -> Iterator[Result]:
     """Up to 2^20 priorities, and up to 600,000 frames in half of the memory."""
     yield from of_priorities(_PAGES, pace)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -31,7 +31,7 @@ def run(pace: Pace) -> Iterator[Row]:
     yield from of_frames(fitting, pace)
 
 
-def of_priorities(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
+def of_priorities(sizes: Sequence[int], pace: Pace) -> Iterator[Result]:
     """The growth of drawing, and of inserting, beside that of reading all priorities once.
 
     Each relative to the smallest size, in the same round.
@@ -49,7 +49,7 @@ def of_priorities(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
         for name, function in functions.items()
         for size in sorted(sizes)
     }
-    seconds = alternate(measures, pace.rounds)
+    seconds = interleave(measures, pace.rounds)
     smallest = min(sizes)
     for name in ("drawing", "inserting"):
         for size in sorted(set(sizes) - {smallest}):
@@ -58,14 +58,14 @@ def of_priorities(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
 
 def _beside_reading(
     name: str, size: int, smallest: int, seconds: Mapping[str, Sequence[float]]
-) -> Row:
+) -> Result:
     def growth(of: str) -> tuple[float, ...]:
         return ratios(seconds[f"{of} {size}"], seconds[f"{of} {smallest}"])
 
     details = {
         f"{of} µs": 1e6 * spread(seconds[f"{of} {size}"]).median for of in (name, "reading", "flat")
     }
-    return Row(
+    return Result(
         name=f"growth: {name}, priorities, {size:,}",
         unit=f"times {smallest:,}",
         limit_name="reading all once",
@@ -81,45 +81,45 @@ def _beside_reading(
     )
 
 
-def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Row]:
+def of_frames(sizes: Sequence[int], pace: Pace) -> Iterator[Result]:
     """A frame inserted, a frame sampled, and the memory of a stored frame."""
     learners: dict[int, BareLearner] = {}
     memory: dict[int, float] = {}
     for size in sizes:
-        subject = workloads.frames(capacity_steps=size, batch_sequences=_BATCH)
+        workload = workloads.frames(capacity_steps=size, batch_sequences=_BATCH)
         if not learners:  # What the first one compiles is no part of its memory.
-            BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT).insert()
+            BareLearner(workload, pages_per_insert=_PAGES_PER_INSERT).insert()
         before = tree_bytes(os.getpid())
-        learners[size] = BareLearner(subject, pages_per_insert=_PAGES_PER_INSERT)
+        learners[size] = BareLearner(workload, pages_per_insert=_PAGES_PER_INSERT)
         learners[size].fill()
         memory[size] = (tree_bytes(os.getpid()) - before) / size
     described = conditions(
-        subject.config,
+        workload.config,
         messages=f"{_PAGES_PER_INSERT} pages at once",
         batch=f"{_BATCH} sequences",
-        environments=subject.name,
+        environments=workload.name,
     )
     for name, prepare in {"inserting": _inserting, "sampling": _sampling}.items():
         measures = {size: _seconds(prepare(learner), pace) for size, learner in learners.items()}
         axis = Axis(f"{name}, stored frames", "µs/frame", described)
-        yield from rows(axis, in_turn(measures, pace))
+        yield from results(axis, interleaved(measures, pace))
     axis = Axis("replay memory, stored frames", "bytes/frame", described)
-    yield from rows(axis, {size: (each,) for size, each in memory.items()})
+    yield from results(axis, {size: (each,) for size, each in memory.items()})
 
 
 def _inserting_small_pages(capacity_pages: int) -> Callable[[], int]:
-    """Inserts pages of one small step each into a replay of so many; returns 1."""
-    subject = workloads.scaled(workloads.cartpole(), capacity_steps=capacity_pages)
+    """Inserts pages of one small step each into a replay of `capacity_pages`; returns 1."""
+    workload = workloads.scaled(workloads.cartpole(), capacity_steps=capacity_pages)
     # Priorities that depend on what was acted: with constants the compiler would leave out what
     # insertion does for those that are refused.
     network = QNetworkConfig(
         torso="mlp", torso_sizes=(4,), core="none", head_sizes=(4,), frame_stack=1
     )
     agent = R2D2Config(network=network, burn_in=0, unroll=1, n_steps=1, stride=1)
-    replay = dataclasses.replace(subject.config.replay, page_steps=1)
-    config = dataclasses.replace(subject.config, agent=agent, replay=replay)
+    replay = dataclasses.replace(workload.config.replay, page_steps=1)
+    config = dataclasses.replace(workload.config, agent=agent, replay=replay)
     learner = BareLearner(
-        dataclasses.replace(subject, config=config), pages_per_insert=_PAGES_PER_INSERT
+        dataclasses.replace(workload, config=config), pages_per_insert=_PAGES_PER_INSERT
     )
     learner.insert()
     return lambda: bool(learner.insert())

@@ -17,7 +17,7 @@ PREFIX = "growth: "
 
 
 def figures(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each figure of growth, by its name, smallest size first."""
+    """The results of each figure of growth, by its name, smallest size first."""
     found = defaultdict(list)
     for row in document["rows"]:
         if row["name"].startswith(PREFIX):

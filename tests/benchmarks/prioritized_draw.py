@@ -1,6 +1,6 @@
-"""Drawing sequences from priorities, and reading every priority once: the least that needs them.
+"""Prioritized draws of sequences, and reading every priority once: the least that needs them.
 
-Each function compiles a program over random masses of so many pages; what it returns runs that
+Each function compiles a program over random masses of a number of pages; what it returns runs that
 once, waits for the result and returns 1.
 """
 

@@ -5,7 +5,7 @@ import pytest
 
 from learner.bench.measure.interleave import Pace
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.config import LaunchConfig
 from tests.benchmarks import growth_of_fleet, growth_of_replay
 
@@ -40,7 +40,7 @@ def test_environments_bring_their_own_memory(pace: Pace) -> None:
     assert 100 * 84 * 84 < memory.ours[0] < 100 * 84 * 84 + 100e6 / 8
 
 
-def test_a_learner_of_two_devices_fills_both_and_trains(tiny: Subject) -> None:
+def test_a_learner_of_two_devices_fills_both_and_trains(tiny: Workload) -> None:
     learner = BareLearner(tiny, pages_per_insert=50, num_devices=2)
     learner.fill()
     assert {len(leaf.addressable_shards) for leaf in jax.tree.leaves(learner.memory)} == {2}

@@ -1,8 +1,8 @@
 """Speed and memory that must not be lost, as ratios to what the machine itself does beside it.
 
 The bounds are two to five times what an idle machine shows: they notice a copy of the replay, a
-loop in Python or a wait for the device, and no more. A ratio is measured in turn with its limit and
-again while it is too low, so a busy machine makes the test slower, and not red.
+loop in Python or a wait for the device, and no more. A ratio is measured interleaved with its
+limit and again while it is too low, so a busy machine makes the test slower, and not red.
 """
 
 import functools
@@ -14,12 +14,12 @@ import pytest
 
 from learner.acting.act_step import example_page
 from learner.bench import inference, replay, wire
-from learner.bench.measure.interleave import Pace, alternate, rate, ratios, spread
-from learner.bench.measure.result import Row
+from learner.bench.measure.interleave import Pace, interleave, rate, ratios, spread
+from learner.bench.measure.result import Result
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from learner.bench.wire import Messages
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import replay_bytes
@@ -40,16 +40,16 @@ def best(ratio: Callable[[], float], bound: float) -> float:
 
 
 @pytest.fixture(scope="module")
-def frames() -> Subject:
+def frames() -> Workload:
     return workloads.frames(capacity_steps=20_000, batch_sequences=4)
 
 
 @pytest.fixture(scope="module")
-def learner(frames: Subject) -> BareLearner:
+def learner(frames: Workload) -> BareLearner:
     return BareLearner(frames, pages_per_insert=16)
 
 
-def test_replay_keeps_up_with_a_memcpy(frames: Subject, learner: BareLearner) -> None:
+def test_replay_keeps_up_with_a_memcpy(frames: Workload, learner: BareLearner) -> None:
     bounds = {
         "replay: insert 16 pages": 0.1,
         "replay: sample": 0.3,
@@ -58,10 +58,10 @@ def test_replay_keeps_up_with_a_memcpy(frames: Subject, learner: BareLearner) ->
     highest = dict.fromkeys(bounds, 0.0)
 
     def lowest_share() -> float:
-        rows: Iterable[Row] = replay.rows(frames, learner, PACE)
-        for row in rows:
-            if row.name in bounds:
-                highest[row.name] = max(highest[row.name], row.ratio.median)
+        results: Iterable[Result] = replay.results(frames, learner, PACE)
+        for result in results:
+            if result.name in bounds:
+                highest[result.name] = max(highest[result.name], result.ratio.median)
         return min(highest[name] / bound for name, bound in bounds.items())
 
     best(lowest_share, 1.0)
@@ -69,9 +69,9 @@ def test_replay_keeps_up_with_a_memcpy(frames: Subject, learner: BareLearner) ->
 
 
 def test_a_stored_step_takes_little_more_than_its_frame() -> None:
-    subject = workloads.atari()
-    steps = page_steps(subject.config)
-    page = example_page(subject.config.agent.build(subject.spec), subject.spec, steps)
+    workload = workloads.atari()
+    steps = page_steps(workload.config)
+    page = example_page(workload.config.agent.build(workload.spec), workload.spec, steps)
     assert replay_bytes(page, 1) / steps <= 1.15 * 84 * 84
 
 
@@ -93,9 +93,9 @@ def test_neither_insertion_nor_learning_copies_the_replay(learner: BareLearner) 
 
 
 def test_acting_keeps_up_with_the_bare_network() -> None:
-    subject = workloads.pong()
-    actor = BareActor(subject, subject.config.serving)
-    assert best(lambda: inference.row(subject, actor, 16, PACE).ratio.median, 0.5) >= 0.5
+    workload = workloads.pong()
+    actor = BareActor(workload, workload.config.serving)
+    assert best(lambda: inference.result(workload, actor, 16, PACE).ratio.median, 0.5) >= 0.5
 
 
 def test_the_service_keeps_up_with_a_bare_echo() -> None:
@@ -104,7 +104,7 @@ def test_the_service_keeps_up_with_a_bare_echo() -> None:
     for local_link, least in ((True, 0.4), (False, 0.1)):
 
         def ratio(local_link: bool = local_link) -> float:
-            return wire.row(messages, pace, env_servers=1, local_link=local_link).ratio.median
+            return wire.result(messages, pace, env_servers=1, local_link=local_link).ratio.median
 
         assert best(ratio, least) >= least
 
@@ -121,7 +121,7 @@ def test_drawing_grows_no_faster_than_reading_all_priorities() -> None:
             f"{name} {pages}": functools.partial(rate, program, PACE.seconds)
             for (name, pages), program in programs.items()
         }
-        rates = alternate(measures, PACE.rounds)
+        rates = interleave(measures, PACE.rounds)
         draw = ratios(rates["draw 4096"], rates["draw 65536"])
         scan = ratios(rates["scan 4096"], rates["scan 65536"])
         return spread(ratios(scan, draw)).median

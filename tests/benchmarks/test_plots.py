@@ -10,15 +10,15 @@ from learner.bench.measure import report
 from learner.bench.measure.interleave import Pace
 from learner.bench.measure.result import Conditions
 from tests.benchmarks import plots
-from tests.benchmarks.growth_axis import Axis, rows
+from tests.benchmarks.growth_axis import Axis, results
 
 
 def test_every_figure_becomes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = {4: (2.0,), 1: (1.0,), 1_000: (3.0,)}
     both = [
-        row
+        result
         for name in ("env servers", "memory of devices, bytes")
-        for row in rows(Axis(name, "µs", Conditions()), costs)
+        for result in results(Axis(name, "µs", Conditions()), costs)
     ]
     document = report.to_json(both[::-1], {}, Pace(1, 0.1))
     sizes = {

@@ -1,4 +1,4 @@
-"""Measuring several things in turn, so that whatever else the machine does hits all of them."""
+"""Measuring several things interleaved, so that whatever else the machine does hits all of them."""
 
 import statistics
 import time
@@ -24,10 +24,10 @@ class Spread(NamedTuple):
     highest: float
 
 
-def alternate(
+def interleave(
     measures: Mapping[str, Callable[[], float]], rounds: int
 ) -> dict[str, tuple[float, ...]]:
-    """Measures each thing once a round; what came, by name, in the order of the rounds.
+    """Measures each thing once a round; the measurements by name, in the order of the rounds.
 
     Every other round goes backwards: a machine that slows down steadily favours none of them.
     """

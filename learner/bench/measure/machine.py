@@ -38,7 +38,7 @@ def num_cores() -> int:
 
 def commit() -> str | None:
     """The checkout's commit, with `-dirty` if files differ from it; None for an installed wheel."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]

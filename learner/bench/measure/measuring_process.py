@@ -1,4 +1,4 @@
-"""Processes that measure when they are asked to."""
+"""Processes that measure on request."""
 
 import contextlib
 import json
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 
-class Asked:
-    """Owns as many processes of one command; used by one thread.
+class MeasuringProcesses:
+    """Owns processes of one command; used by one thread.
 
     Each says when it is ready, with a line of JSON; answers a line with a number of seconds, for
     which it measures, with another; and ends with its input. Entering waits until all are ready.
@@ -19,7 +19,7 @@ class Asked:
     """
 
     def __init__(self, module: str, *flags: str, environment: Mapping[str, str], copies: int = 1):
-        """`python -m module flags`, so many times."""
+        """`python -m module flags`, `copies` times."""
         self._name = module
         self._command = (sys.executable, "-m", module, *flags)
         self._environment, self._copies = environment, copies

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import ParamSpec
 
-from learner.bench.measure.result import Row
+from learner.bench.measure.result import Result
 from learner.session.process import tune_process
 from seedrl.config import Config
 
 P = ParamSpec("P")
 
 
-def rows(
-    config: Config, measure: Callable[P, Iterator[Row]], *args: P.args, **kwargs: P.kwargs
-) -> list[Row]:
-    """The rows of `measure(*args, **kwargs)`, a function of a module; raises what it raises.
+def results(
+    config: Config, measure: Callable[P, Iterator[Result]], *args: P.args, **kwargs: P.kwargs
+) -> list[Result]:
+    """The results of `measure(*args, **kwargs)`, a function of a module; raises what it raises.
 
     `config` is that of the learner whose tuning counts.
     """
@@ -30,5 +30,5 @@ def rows(
         return pool.submit(_collect, functools.partial(measure, *args, **kwargs)).result()
 
 
-def _collect(measure: Callable[[], Iterator[Row]]) -> list[Row]:
+def _collect(measure: Callable[[], Iterator[Result]]) -> list[Result]:
     return list(measure())

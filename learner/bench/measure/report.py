@@ -1,4 +1,4 @@
-"""A benchmark's rows as a table for people and as JSON for programs."""
+"""A benchmark's results as a table for people and as JSON for programs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,42 +6,42 @@ from typing import Any
 from rich.table import Table
 
 from learner.bench.measure.interleave import Pace, Spread, spread
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.result import Conditions, Result
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The rows with medians, the ratio with its range, and the target if there is one."""
-    result = Table()
+def table(results: Sequence[Result]) -> Table:
+    """The results with medians, the ratio with its range, and the target if there is one."""
+    lines = Table()
     for column in ("figure", "ours", "limit", "ratio", "target"):
-        result.add_column(column, overflow="fold")
-    for row in rows:
-        colour = {True: "green", False: "red", None: "none"}[row.is_met]
-        result.add_row(
-            row.name,
-            f"{number(spread(row.ours).median)} {row.unit}",
-            f"{number(spread(row.limits).median)} ({row.limit_name})",
-            f"[{colour}]{_ratio(row.ratio)}[/]",
-            "" if row.target is None else f"{'≤' if row.is_cost else '≥'} {row.target:g}",
+        lines.add_column(column, overflow="fold")
+    for result in results:
+        colour = {True: "green", False: "red", None: "none"}[result.is_met]
+        lines.add_row(
+            result.name,
+            f"{number(spread(result.ours).median)} {result.unit}",
+            f"{number(spread(result.limits).median)} ({result.limit_name})",
+            f"[{colour}]{_ratio(result.ratio)}[/]",
+            "" if result.target is None else f"{'≤' if result.is_cost else '≥'} {result.target:g}",
         )
-    return result
+    return lines
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
-    """What each row was measured with, and its further numbers: a line for each row."""
+def notes(results: Sequence[Result]) -> list[str]:
+    """What each result was measured with, and its further numbers: a line for each result."""
     return [
-        f"{row.name}: " + "; ".join(filter(None, (_text(row.conditions), _details(row))))
-        for row in rows
+        f"{result.name}: " + "; ".join(filter(None, (_text(result.conditions), _details(result))))
+        for result in results
     ]
 
 
-def to_json(rows: Sequence[Row], machine: dict[str, Any], pace: Pace) -> dict[str, Any]:
+def to_json(results: Sequence[Result], machine: dict[str, Any], pace: Pace) -> dict[str, Any]:
     """Everything, as plain values."""
     return {
         "machine": machine,
         "pace": pace._asdict(),
-        "rows": [row.to_json() for row in rows],
+        "rows": [result.to_json() for result in results],
     }
 
 
@@ -70,5 +70,5 @@ def _text(conditions: Conditions) -> str:
     return "; ".join(f"{name} {value}" for name, value in parts.items() if value not in (None, ""))
 
 
-def _details(row: Row) -> str:
-    return "; ".join(f"{name} {number(value)}" for name, value in row.details.items())
+def _details(result: Result) -> str:
+    return "; ".join(f"{name} {number(value)}" for name, value in result.details.items())

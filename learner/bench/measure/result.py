@@ -1,4 +1,4 @@
-"""One line of a benchmark's result: a figure beside its limit, and what both were measured with."""
+"""One result of a benchmark: a figure beside its limit, and what both were measured with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from seedrl.config import Config
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What a row was measured with. An empty text stands for what plays no part.
+    """What a result was measured with. An empty text stands for what plays no part.
 
     Attributes:
       replay_ratio: trained steps per environment step; 0 for acting only.
@@ -32,8 +32,8 @@ class Conditions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """A figure and its limit, measured alternately.
+class Result:
+    """A figure and its limit, measured interleaved.
 
     Attributes:
       name: benchmark and figure.

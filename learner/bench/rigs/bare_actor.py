@@ -6,7 +6,7 @@ import numpy as np
 from learner.acting.act_step import build_act_programs, example_page
 from learner.acting.actor import Actor
 from learner.acting.batch_shapes import BatchShapes
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from learner.serving.core import Batch
 from learner.threads.exchange import FrozenParams
 from seedrl.config import ServingConfig
@@ -21,21 +21,21 @@ class BareActor:
       shapes: the batch shapes that it compiles.
     """
 
-    def __init__(self, subject: Subject, serving: ServingConfig):
+    def __init__(self, workload: Workload, serving: ServingConfig):
         """`serving` says how many slots there are."""
-        agent = subject.config.agent.build(subject.spec)
+        agent = workload.config.agent.build(workload.spec)
         self._num_training = serving.training_slots
         num_slots = serving.training_slots + serving.evaluation_slots
-        self._page_steps = page_steps(subject.config)
+        self._page_steps = page_steps(workload.config)
         programs = build_act_programs(
             agent,
-            example_page(agent, subject.spec, self._page_steps),
+            example_page(agent, workload.spec, self._page_steps),
             num_training=serving.training_slots,
             num_slots=num_slots,
             exploration=np.full(num_slots, 0.1, np.float32),
         )
         self.shapes = BatchShapes(
-            subject.spec,
+            workload.spec,
             num_training=serving.training_slots,
             num_evaluation=serving.evaluation_slots,
         )

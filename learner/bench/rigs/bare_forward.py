@@ -6,16 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from learner.acting.act_step import example_timestep
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.networks.network import NetworkInput
 
 
-def bare_forward(subject: Subject, rows: int) -> Callable[[], int]:
+def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:
     """A function that takes one step of `rows` environments and waits for it; returns `rows`."""
-    network = subject.config.agent.network.build(subject.spec)
+    network = workload.config.agent.network.build(workload.spec)
     params = jax.jit(network.init)(jax.random.PRNGKey(0))
     carry = network.initial_carry(rows)
-    timestep = example_timestep(subject.spec)
+    timestep = example_timestep(workload.spec)
     inputs = NetworkInput(
         observation=jax.tree.map(
             lambda leaf: jnp.zeros((1, rows, *leaf.shape), leaf.dtype), timestep.observation

@@ -8,7 +8,7 @@ import numpy as np
 
 from learner.acting.act_step import example_page
 from learner.bench.measure.flops import count_flops
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
 from seedrl.config_checks import page_steps
@@ -20,10 +20,10 @@ from seedrl.types import Array, Page
 class BareLearner:
     """Owns a learner state and a replay on the first n devices. Used by one thread.
 
-    The subject's capacity and batch are those of each device.
+    The workload's capacity and batch are those of each device.
 
     Attributes:
-      agent: of the subject.
+      agent: of the workload.
       page_steps: K.
       replay: the functions of the replay.
       memory: its state, leaves `[n, ...]`.
@@ -32,9 +32,9 @@ class BareLearner:
       pages: the random pages, leaves `[I, ...]`, that every insertion brings.
     """
 
-    def __init__(self, subject: Subject, *, pages_per_insert: int, num_devices: int = 1):
-        config = subject.config
-        self.agent = config.agent.build(subject.spec)
+    def __init__(self, workload: Workload, *, pages_per_insert: int, num_devices: int = 1):
+        config = workload.config
+        self.agent = config.agent.build(workload.spec)
         self.page_steps = page_steps(config)
         self._devices = jax.local_devices()[:num_devices]
         capacity_pages = config.replay.capacity_steps // self.page_steps
@@ -59,7 +59,7 @@ class BareLearner:
             importance_exponent=config.replay.importance_exponent,
         )
         self.programs = map_programs(programs, self._devices)
-        page = example_page(self.agent, subject.spec, self.page_steps)
+        page = example_page(self.agent, workload.spec, self.page_steps)
         self.memory = stack_shards(lambda: self.replay.init(page), self._devices)
         self.pages: Page = jax.device_put(_random_pages(page, pages_per_insert), self._devices[0])
         state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))

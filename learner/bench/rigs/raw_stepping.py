@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from learner.bench.measure.measuring_process import Asked
+from learner.bench.measure.measuring_process import MeasuringProcesses
 from learner.launch import env_servers
 from seedrl.config import Config
 
@@ -23,7 +23,7 @@ class RawStepping:
         ]
         if environment.wrappers:
             flags += ["--wrappers", *environment.wrappers]
-        self._processes = Asked(
+        self._processes = MeasuringProcesses(
             "envs_server.bench.stepping",
             *flags,
             environment=env_servers.env_server_environment(),

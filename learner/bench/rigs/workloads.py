@@ -13,7 +13,7 @@ ENDLESS = 10**15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class Workload:
     """A configuration, and what its environment looks like, so that none need be built."""
 
     name: str
@@ -21,46 +21,46 @@ class Subject:
     spec: EnvSpec
 
 
-def pong() -> Subject:
+def pong() -> Workload:
     """Pong with the fast settings of `pong_r2d2`."""
-    return Subject(name="Pong", config=config_file.load("pong_r2d2"), spec=_frames(6))
+    return Workload(name="Pong", config=config_file.load("pong_r2d2"), spec=_frames(6))
 
 
-def atari() -> Subject:
+def atari() -> Workload:
     """Any Atari game with the settings of the R2D2 paper."""
-    return Subject(name="Atari", config=config_file.load("atari_r2d2"), spec=_frames(18))
+    return Workload(name="Atari", config=config_file.load("atari_r2d2"), spec=_frames(18))
 
 
-def cartpole() -> Subject:
+def cartpole() -> Workload:
     """CartPole with the settings of `cartpole_r2d2`."""
     spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    return Subject(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
+    return Workload(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
 
 
-def frames(*, capacity_steps: int, batch_sequences: int) -> Subject:
+def frames(*, capacity_steps: int, batch_sequences: int) -> Workload:
     """Atari with a network of a few units: nearly all there is to do is to copy frames."""
-    subject = scaled(atari(), capacity_steps=capacity_steps, batch_sequences=batch_sequences)
+    workload = scaled(atari(), capacity_steps=capacity_steps, batch_sequences=batch_sequences)
     network = QNetworkConfig(
         torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
     )
-    agent = dataclasses.replace(subject.config.agent, network=network)
-    return dataclasses.replace(subject, config=dataclasses.replace(subject.config, agent=agent))
+    agent = dataclasses.replace(workload.config.agent, network=network)
+    return dataclasses.replace(workload, config=dataclasses.replace(workload.config, agent=agent))
 
 
 def scaled(
-    subject: Subject,
+    workload: Workload,
     *,
     capacity_steps: int,
     min_steps: int | None = None,
     batch_sequences: int | None = None,
     launch: LaunchConfig | None = None,
-) -> Subject:
-    """The subject with another size of replay, of batches and of its fleet, at replay ratio 1.
+) -> Workload:
+    """The workload with another size of replay, of batches and of its fleet, at replay ratio 1.
 
     Every slot explores at random, whatever the network thinks, so that episodes are as long as
     those of random actions.
     """
-    config = subject.config
+    config = workload.config
     batch_sequences = batch_sequences or config.learning.batch_sequences
     agent = dataclasses.replace(config.agent, exploration_base=1.0, exploration_alpha=0.0)
     changed = dataclasses.replace(
@@ -80,7 +80,7 @@ def scaled(
         ),
         launch=launch or config.launch,
     )
-    return dataclasses.replace(subject, config=changed)
+    return dataclasses.replace(workload, config=changed)
 
 
 def _frames(num_actions: int) -> EnvSpec:

@@ -19,11 +19,11 @@ from rich.console import Console
 
 from learner.bench.measure import machine, report
 from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Row
+from learner.bench.measure.result import Result
 from learner.session.process import tune_process
 from tests.benchmarks.peers import rounds_before
 
-# Each is a module here with `run(pace, venvs) -> Iterator[Row]`.
+# Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
 PEERS = ("sb3", "flashbax", "sample_factory", "cpprb", "reverb", "rllib")
 
 
@@ -33,7 +33,7 @@ def _venvs() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class PeerOptions:
-    """Measures this system and others in turn.
+    """Measures this system and others, interleaved.
 
     Attributes:
       names: peers to compare with.
@@ -66,27 +66,27 @@ def main() -> int:
     earlier = None
     if options.add and options.json is not None and options.json.exists():
         earlier = json.loads(options.json.read_text())
-    rows: list[Row] = []
+    results: list[Result] = []
     for name in options.names:
         for new in _measured(name, pace, options):
             print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
-            rows.append(new if earlier is None else rounds_before.added(earlier, new))
+            results.append(new if earlier is None else rounds_before.added(earlier, new))
             # As soon as it is known: the next peer may fail.
             if options.json is not None:
-                whole = pace._replace(rounds=max(len(row.ours) for row in rows))
-                text = json.dumps(report.to_json(rows, machine.describe(), whole), indent=2)
+                whole = pace._replace(rounds=max(len(result.ours) for result in results))
+                text = json.dumps(report.to_json(results, machine.describe(), whole), indent=2)
                 options.json.write_text(text + "\n")
     console = Console()
-    console.print(report.table(rows))
-    console.print("Measured with", *report.notes(rows), sep="\n", highlight=False)
+    console.print(report.table(results))
+    console.print("Measured with", *report.notes(results), sep="\n", highlight=False)
     return 0
 
 
-def _measured(name: str, pace: Pace, options: PeerOptions) -> Iterator[Row]:
+def _measured(name: str, pace: Pace, options: PeerOptions) -> Iterator[Result]:
     module = importlib.import_module(f"tests.benchmarks.peers.{name}")
     seed = {"first_seed": options.first_seed} if name == "sb3" else {}
-    rows: Iterator[Row] = module.run(pace, options.venvs.expanduser().resolve(), **seed)
-    return rows
+    results: Iterator[Result] = module.run(pace, options.venvs.expanduser().resolve(), **seed)
+    return results
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Row
+from learner.bench.measure.result import Result
 from tests.benchmarks.peers import replay_stores
 
 
-def run(pace: Pace, venvs: Path) -> Iterator[Row]:
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """Insertion and sampling, with and without new priorities."""
-    return replay_stores.rows("cpprb", pace, venvs, layouts=("items",))
+    return replay_stores.results("cpprb", pace, venvs, layouts=("items",))

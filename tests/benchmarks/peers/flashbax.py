@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Row
+from learner.bench.measure.result import Result
 from tests.benchmarks.peers import replay_stores
 
 TARGET = 1.1
 LAYOUTS = ("items", "trajectory", "trajectory, time-major")
 
 
-def run(pace: Pace, venvs: Path) -> Iterator[Row]:
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """Items, with the carry; trajectories, without it, but with shared rows, in either order."""
-    return replay_stores.rows("flashbax", pace, venvs, layouts=LAYOUTS, target=TARGET)
+    return replay_stores.results("flashbax", pace, venvs, layouts=LAYOUTS, target=TARGET)

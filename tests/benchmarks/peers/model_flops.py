@@ -13,17 +13,17 @@ import jax.numpy as jnp
 from learner.acting.act_step import example_timestep
 from learner.bench.measure.flops import count_flops
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.networks.network import NetworkInput
 
 # Of the Nature network, which Sample Factory calls convnet_atari.
 _STRIDES = (4, 2, 1)
 
 
-def of_subject(subject: Subject) -> float:
+def of_workload(workload: Workload) -> float:
     """Ours: one row through the network, and the share of an update that is due for it."""
-    network = subject.config.agent.network.build(subject.spec)
-    timestep = example_timestep(subject.spec)
+    network = workload.config.agent.network.build(workload.spec)
+    timestep = example_timestep(workload.spec)
     inputs = NetworkInput(
         observation=jax.tree.map(lambda leaf: jnp.asarray(leaf)[None, None], timestep.observation),
         previous_action=jnp.zeros((1, 1), jnp.int32),
@@ -32,9 +32,9 @@ def of_subject(subject: Subject) -> float:
     )
     params = jax.eval_shape(network.init, jax.random.PRNGKey(0))
     acting = count_flops(network.unroll, params, network.initial_carry(1), inputs)
-    learning = subject.config.learning
-    trained_steps = learning.batch_sequences * subject.config.agent.window.unroll
-    update = BareLearner(subject, pages_per_insert=1).flops_per_update
+    learning = workload.config.learning
+    trained_steps = learning.batch_sequences * workload.config.agent.window.unroll
+    update = BareLearner(workload, pages_per_insert=1).flops_per_update
     return acting + update * learning.replay_ratio / trained_steps
 
 

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from learner.bench import replay
-from learner.bench.measure.interleave import Pace, alternate, rate
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.interleave import Pace, interleave, rate
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
@@ -33,7 +33,7 @@ KEEP_FREED_MEMORY = {
 FIGURES = {"insert": "insert", "sample": "sample", "update": "sample and update priorities"}
 
 
-def rows(
+def results(
     peer: str,
     pace: Pace,
     venvs: Path,
@@ -41,8 +41,8 @@ def rows(
     layouts: tuple[str, ...],
     target: float | None = None,
     environment: Mapping[str, str] = KEEP_FREED_MEMORY,
-) -> Iterator[Row]:
-    """Three rows for each way in which the peer can hold the sequences.
+) -> Iterator[Result]:
+    """Three results for each way in which the peer can hold the sequences.
 
     `target` is of sampling with new priorities: what a learner does. `environment` holds further
     variables of the peer's process.
@@ -51,32 +51,32 @@ def rows(
     program = virtual_environment.PROGRAMS / f"{peer}_replay.py"
     for layout in layouts:
         # Both anew, so that no layout meets the memory of the one before.
-        subject, learner = replay.full_size()
+        workload, learner = replay.full_size()
         learner.fill()
         with PeerProcess(
             (interpreter, program),
             patience_seconds=_PATIENCE_SECONDS,
             environment=environment,
         ) as process:
-            described = description(subject, learner)
+            described = description(workload, learner)
             process.ask(layout=layout, **described)
             # Reverb works ahead, which would take time from ours.
             process.freeze()
             yield from _measured(
-                f"{peer} ({layout})", subject, learner, process, pace, target=target
+                f"{peer} ({layout})", workload, learner, process, pace, target=target
             )
         del learner
 
 
-def description(subject: Subject, learner: BareLearner) -> dict[str, Any]:
+def description(workload: Workload, learner: BareLearner) -> dict[str, Any]:
     """What the peer is to hold, see `programs/sequences.py`: plain values."""
-    window = subject.config.agent.window
+    window = workload.config.agent.window
     pages = learner.pages
     return {
         "capacity": learner.replay.capacity_pages * learner.page_steps // window.stride,
         "length": window.length,
         "stride": window.stride,
-        "batch": subject.config.learning.batch_sequences,
+        "batch": workload.config.learning.batch_sequences,
         "inserted": jax.tree.leaves(pages)[0].shape[0] * learner.page_steps // window.stride,
         "steps": _leaves(pages.steps, leading=2),
         "carry": _leaves(pages.carry, leading=1),
@@ -93,15 +93,15 @@ def _leaves(tree: Any, *, leading: int) -> dict[str, tuple[tuple[int, ...], str]
 
 def _measured(
     name: str,
-    subject: Subject,
+    workload: Workload,
     learner: BareLearner,
     process: PeerProcess,
     pace: Pace,
     *,
     target: float | None,
-) -> Iterator[Row]:
-    batch = subject.config.learning.batch_sequences
-    inserted = description(subject, learner)["inserted"]
+) -> Iterator[Result]:
+    batch = workload.config.learning.batch_sequences
+    inserted = description(workload, learner)["inserted"]
     drawing = replay.sampling(learner, batch)
 
     def insert() -> float:
@@ -129,10 +129,10 @@ def _measured(
         # Once in vain: whoever comes first meets memory that nobody has touched.
         mine()
         theirs()
-        measured: Mapping[str, tuple[float, ...]] = alternate(
+        measured: Mapping[str, tuple[float, ...]] = interleave(
             {"ours": mine, "theirs": theirs}, pace.rounds
         )
-        yield Row(
+        yield Result(
             name=f"{name}: {figure}",
             unit="sequences/s",
             limit_name=name,
@@ -140,11 +140,11 @@ def _measured(
             limits=measured["theirs"],
             target=target if key == "update" else None,
             conditions=conditions(
-                subject.config,
+                workload.config,
                 replay_ratio=None,
                 network="",
                 batch=f"{batch} sequences, {inserted} at an insertion",
-                environments=subject.name,
+                environments=workload.name,
             ),
             details={"bytes per batch": drawing.num_bytes},
         )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from learner.bench import pipeline
 from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, alternate
-from learner.bench.measure.result import Row
+from learner.bench.measure.interleave import Pace, interleave
+from learner.bench.measure.result import Result
 from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
@@ -20,15 +20,15 @@ _PATIENCE_SECONDS = 180.0
 _COMMAND = {"envs_per_runner": 128, "batch": 6_400, "lstm": True}
 
 
-def run(pace: Pace, venvs: Path) -> Iterator[Row]:
-    """A row for each of the two algorithms."""
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
+    """A result for each of the two algorithms."""
     interpreter = virtual_environment.python("rllib", venvs)
-    subject = pipeline.cartpole()
-    yield from own_process.rows(subject.config, _rows, subject, interpreter, pace)
+    workload = pipeline.cartpole()
+    yield from own_process.results(workload.config, _results, workload, interpreter, pace)
 
 
-def _rows(subject: Subject, interpreter: Path, pace: Pace) -> Iterator[Row]:
-    with System(subject.config) as system:
+def _results(workload: Workload, interpreter: Path, pace: Pace) -> Iterator[Result]:
+    with System(workload.config) as system:
         system.run_until(lambda: system.parts.learning.updates > 0)
 
         def ours() -> float:
@@ -37,13 +37,13 @@ def _rows(subject: Subject, interpreter: Path, pace: Pace) -> Iterator[Row]:
 
         for algorithm in ("IMPALA", "APPO"):
             measured = _measured(ours, interpreter, algorithm, pace)
-            yield Row(
-                name=f"{subject.name}: acting and learning, beside RLlib {algorithm}",
+            yield Result(
+                name=f"{workload.name}: acting and learning, beside RLlib {algorithm}",
                 unit="steps/s",
                 limit_name=f"RLlib {algorithm}",
                 ours=measured["ours"],
                 limits=measured["theirs"],
-                conditions=pipeline.described(subject, "learning"),
+                conditions=pipeline.described(workload, "learning"),
             )
 
 
@@ -57,6 +57,6 @@ def _measured(
         def theirs() -> float:
             return float(process.ask(seconds=pace.seconds)["rate"])
 
-        measured = alternate({"ours": ours, "theirs": theirs}, pace.rounds)
+        measured = interleave({"ours": ours, "theirs": theirs}, pace.rounds)
         process.ask(end=True)
     return measured

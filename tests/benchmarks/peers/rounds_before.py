@@ -4,31 +4,31 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from learner.bench.measure.result import Row
+from learner.bench.measure.result import Result
 
 
-def added(earlier: Mapping[str, Any], row: Row) -> Row:
-    """`row` with the rounds of its name in `earlier` (see `report.to_json`) before its own.
+def added(earlier: Mapping[str, Any], result: Result) -> Result:
+    """`result` with the rounds of its name in `earlier` (see `report.to_json`) before its own.
 
     Joined rounds have no details, which speak of one run. Raises ValueError if something else
     was measured earlier.
     """
-    before = next((each for each in earlier["rows"] if each["name"] == row.name), None)
+    before = next((each for each in earlier["rows"] if each["name"] == result.name), None)
     if before is None:
-        return row
+        return result
     for key, value in (
-        ("conditions", vars(row.conditions)),
-        ("unit", row.unit),
-        ("limit_name", row.limit_name),
+        ("conditions", vars(result.conditions)),
+        ("unit", result.unit),
+        ("limit_name", result.limit_name),
     ):
         if before[key] != value:
             raise ValueError(
-                f"{row.name}: expected the same {key} as in the earlier run, {before[key]}, got "
+                f"{result.name}: expected the same {key} as in the earlier run, {before[key]}, got "
                 f"{value}; write to another file"
             )
     return dataclasses.replace(
-        row,
-        ours=(*before["ours"]["rounds"], *row.ours),
-        limits=(*before["limit"]["rounds"], *row.limits),
+        result,
+        ours=(*before["ours"]["rounds"], *result.ours),
+        limits=(*before["limit"]["rounds"], *result.limits),
         details={},
     )

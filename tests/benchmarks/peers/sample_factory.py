@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from learner.bench import pipeline
 from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, alternate
-from learner.bench.measure.result import Row
+from learner.bench.measure.interleave import Pace, interleave
+from learner.bench.measure.result import Result
 from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from tests.benchmarks.peers import model_flops, virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess
@@ -33,20 +33,20 @@ _FLAGS = (
 
 
 class _Task(NamedTuple):
-    """What both do: our subject, their flags, the observation's shape, and the ratio to reach."""
+    """What both do: our workload, their flags, the observation's shape, and the ratio to reach."""
 
-    subject: Subject
+    workload: Workload
     flags: tuple[str, ...]
     shape: tuple[int, ...]
     target: float | None
 
 
-def run(pace: Pace, venvs: Path) -> Iterator[Row]:
-    """CartPole twice, then Pong: two rows each, steps and the operations that they stand for."""
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
+    """CartPole twice, then Pong: two results each, steps and the operations that they stand for."""
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
-        yield from own_process.rows(task.subject.config, _rows, task, interpreter, pace)
+        yield from own_process.results(task.workload.config, _results, task, interpreter, pace)
 
 
 def _tasks() -> Iterator[_Task]:
@@ -67,25 +67,25 @@ def _tasks() -> Iterator[_Task]:
     )
 
 
-def _in_rollouts(subject: Subject) -> Subject:
-    """The subject that learns from what theirs does: 128 times 32 rows that do not overlap."""
-    config = subject.config
+def _in_rollouts(workload: Workload) -> Workload:
+    """The workload that learns from what theirs does: 128 times 32 rows that do not overlap."""
+    config = workload.config
     agent = dataclasses.replace(config.agent, burn_in=0, unroll=32, stride=32, n_steps=5)
     learning = dataclasses.replace(config.learning, batch_sequences=128)
-    # A sequence of each of so many environments.
+    # A sequence of each environment.
     replay = dataclasses.replace(config.replay, min_steps=32_768)
     return dataclasses.replace(
-        subject,
-        name=f"{subject.name} in rollouts of 32",
+        workload,
+        name=f"{workload.name} in rollouts of 32",
         config=dataclasses.replace(config, agent=agent, learning=learning, replay=replay),
     )
 
 
-def _rows(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Row]:
-    subject = task.subject
+def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
+    workload = task.workload
     command = (interpreter, virtual_environment.PROGRAMS / "sample_factory_appo.py")
     with (
-        System(subject.config) as system,
+        System(workload.config) as system,
         PeerProcess(command, patience_seconds=_PATIENCE_SECONDS) as process,
     ):
         weights = process.ask(flags=[*_FLAGS, *task.flags], shape=task.shape)["weights"]
@@ -100,10 +100,10 @@ def _rows(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Row]:
             with process.running():
                 return float(process.ask(seconds=pace.seconds)["rate"])
 
-        measured = alternate({"ours": ours, "theirs": theirs}, pace.rounds)
-    described = pipeline.described(subject, "learning")
-    yield Row(
-        name=f"{subject.name}: acting and learning",
+        measured = interleave({"ours": ours, "theirs": theirs}, pace.rounds)
+    described = pipeline.described(workload, "learning")
+    yield Result(
+        name=f"{workload.name}: acting and learning",
         unit="steps/s",
         limit_name="Sample Factory APPO",
         ours=measured["ours"],
@@ -111,9 +111,9 @@ def _rows(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Row]:
         target=task.target,
         conditions=described,
     )
-    flops = model_flops.of_subject(subject), model_flops.of_actor_critic(weights)
-    yield Row(
-        name=f"{subject.name}: operations of the networks",
+    flops = model_flops.of_workload(workload), model_flops.of_actor_critic(weights)
+    yield Result(
+        name=f"{workload.name}: operations of the networks",
         unit="FLOP/s",
         limit_name="Sample Factory APPO",
         ours=tuple(each * flops[0] for each in measured["ours"]),

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.bench.measure.interleave import Pace, alternate
-from learner.bench.measure.result import Row, conditions
+from learner.bench.measure.interleave import Pace, interleave
+from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs import workloads
 from seedrl.config import Config
 from seedrl.errors import ExitCode
@@ -62,25 +62,25 @@ _FIGURES = (
 )
 
 
-def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
-    """A row for each of `_FIGURES`, all from the same runs."""
+def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Result]:
+    """A result for each of `_FIGURES`, all from the same runs."""
     interpreter = virtual_environment.python("sb3", venvs)
-    subject = workloads.cartpole()
-    _train(subject.config.seed, f"--learning.total-steps={_WARM_UP_STEPS}")
+    workload = workloads.cartpole()
+    _train(workload.config.seed, f"--learning.total-steps={_WARM_UP_STEPS}")
     runs: dict[str, list[Learned]] = {"ours": [], "theirs": []}
 
     def ours() -> float:
-        runs["ours"].append(_ours(first_seed + len(runs["ours"]), subject.config))
+        runs["ours"].append(_ours(first_seed + len(runs["ours"]), workload.config))
         return runs["ours"][-1].first_seconds
 
     def theirs() -> float:
         runs["theirs"].append(_theirs(interpreter, first_seed + len(runs["theirs"])))
         return runs["theirs"][-1].first_seconds
 
-    alternate({"ours": ours, "theirs": theirs}, pace.rounds)
-    serving = subject.config.serving
+    interleave({"ours": ours, "theirs": theirs}, pace.rounds)
+    serving = workload.config.serving
     for figure in _FIGURES:
-        yield Row(
+        yield Result(
             name=f"CartPole to 475: {figure.name}",
             unit=figure.unit,
             limit_name="Stable-Baselines3 DQN",
@@ -89,8 +89,8 @@ def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Row]:
             target=figure.target,
             is_cost=True,
             conditions=conditions(
-                subject.config,
-                batch=f"{subject.config.learning.batch_sequences} sequences; theirs 64 steps",
+                workload.config,
+                batch=f"{workload.config.learning.batch_sequences} sequences; theirs 64 steps",
                 environments=f"{serving.training_slots} and {serving.evaluation_slots} for "
                 "evaluation; theirs 1",
             ),

@@ -6,7 +6,7 @@ import pytest
 
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.q_network import QNetworkConfig
 from tests.benchmarks.peers import model_flops
@@ -33,17 +33,17 @@ def test_ours_are_those_of_a_row_and_of_its_share_of_an_update() -> None:
     )
     cartpole = workloads.cartpole()
     agent = R2D2Config(network=network, burn_in=2, unroll=4, n_steps=1, stride=4)
-    subject: Subject = workloads.scaled(
+    workload: Workload = workloads.scaled(
         dataclasses.replace(cartpole, config=dataclasses.replace(cartpole.config, agent=agent)),
         capacity_steps=400,
         batch_sequences=3,
     )
     # See the test of an update in test_flops.py for the layers of a row.
     row = 2 * (4 * 4 + 7 * 16 + 4 * 16 + 4 * 4 + 4 * 1 + 4 * 4 + 4 * 2)
-    update = BareLearner(subject, pages_per_insert=1).flops_per_update
-    assert model_flops.of_subject(subject) == pytest.approx(row + update / (3 * 4))
+    update = BareLearner(workload, pages_per_insert=1).flops_per_update
+    assert model_flops.of_workload(workload) == pytest.approx(row + update / (3 * 4))
     twice = dataclasses.replace(
-        subject.config, learning=dataclasses.replace(subject.config.learning, replay_ratio=2.0)
+        workload.config, learning=dataclasses.replace(workload.config.learning, replay_ratio=2.0)
     )
-    at_ratio_2 = model_flops.of_subject(dataclasses.replace(subject, config=twice))
+    at_ratio_2 = model_flops.of_workload(dataclasses.replace(workload, config=twice))
     assert at_ratio_2 == pytest.approx(row + 2 * update / (3 * 4))

@@ -10,7 +10,7 @@ import pytest
 from learner.bench import replay
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig
 from seedrl.networks.q_network import QNetworkConfig
@@ -19,7 +19,7 @@ from tests.benchmarks.peers.programs.sequences import noise
 
 
 @pytest.fixture(scope="module")
-def subject() -> Subject:
+def workload() -> Workload:
     cartpole = workloads.cartpole()
     network = QNetworkConfig(
         torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
@@ -38,10 +38,10 @@ def subject() -> Subject:
     )
 
 
-def test_the_peer_holds_the_same_sequences(subject: Subject) -> None:
-    learner = BareLearner(subject, pages_per_insert=8)
+def test_the_peer_holds_the_same_sequences(workload: Workload) -> None:
+    learner = BareLearner(workload, pages_per_insert=8)
     learner.fill()
-    described = replay_stores.description(subject, learner)
+    described = replay_stores.description(workload, learner)
     assert described["capacity"] == 100
     assert described["length"] == 7 and described["stride"] == 4
     assert described["batch"] == 3
@@ -53,9 +53,9 @@ def test_the_peer_holds_the_same_sequences(subject: Subject) -> None:
     assert num_bytes == replay.sampling(learner, 3).num_bytes
 
 
-def test_each_leaf_has_its_own_name_shape_and_dtype(subject: Subject) -> None:
-    learner = BareLearner(subject, pages_per_insert=8)
-    described = replay_stores.description(subject, learner)
+def test_each_leaf_has_its_own_name_shape_and_dtype(workload: Workload) -> None:
+    learner = BareLearner(workload, pages_per_insert=8)
+    described = replay_stores.description(workload, learner)
     leaves = jax.tree.leaves(learner.pages)
     assert len(described["steps"]) + len(described["carry"]) == len(leaves)
     (observation,) = (leaf for name, leaf in described["steps"].items() if "observation" in name)

@@ -6,10 +6,10 @@ import pytest
 
 from learner.bench.measure import report
 from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.result import Conditions, Result
 from tests.benchmarks.peers import rounds_before
 
-ROW = Row(
+ROW = Result(
     name="a figure",
     unit="s",
     limit_name="a peer",
@@ -19,8 +19,8 @@ ROW = Row(
 )
 
 
-def earlier(*rows: Row) -> dict[str, object]:
-    return report.to_json(rows, {}, Pace(1, 1.0))
+def earlier(*results: Result) -> dict[str, object]:
+    return report.to_json(results, {}, Pace(1, 1.0))
 
 
 def test_rounds_are_joined_by_name_in_the_order_of_the_runs() -> None:

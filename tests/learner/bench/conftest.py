@@ -6,7 +6,7 @@ import pytest
 
 from learner.bench.measure.interleave import Pace
 from learner.bench.rigs import workloads
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig, ServingConfig
 from seedrl.networks.q_network import QNetworkConfig
@@ -14,12 +14,12 @@ from seedrl.networks.q_network import QNetworkConfig
 
 @pytest.fixture(scope="session")
 def pace() -> Pace:
-    """Two rounds, so that there is something to alternate, of next to no time."""
+    """Two rounds, so that there is something to interleave, of next to no time."""
     return Pace(rounds=2, seconds=0.01)
 
 
 @pytest.fixture(scope="session")
-def tiny() -> Subject:
+def tiny() -> Workload:
     """CartPole with a network of a few units."""
     cartpole = workloads.cartpole()
     network = QNetworkConfig(

@@ -9,21 +9,21 @@ from learner.bench.inference import make_batch
 from learner.bench.measure.interleave import Pace
 from learner.bench.rigs.bare_actor import BareActor
 from learner.bench.rigs.bare_forward import bare_forward
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 
 
-def test_there_is_a_row_for_each_batch_shape(tiny: Subject, pace: Pace) -> None:
-    rows = list(inference.rows(tiny, pace))
-    assert [row.name for row in rows] == [
+def test_there_is_a_result_for_each_batch_shape(tiny: Workload, pace: Pace) -> None:
+    results = list(inference.results(tiny, pace))
+    assert [result.name for result in results] == [
         f"inference: CartPole, batch of {size}" for size in (1, 2, 4)
     ]
-    for row in rows:
-        assert math.isfinite(row.ratio.highest) and row.ratio.lowest > 0
-        assert row.details["of which staging"] < row.details["µs of a batch"]
-        assert "lstm 4" in row.conditions.network
+    for result in results:
+        assert math.isfinite(result.ratio.highest) and result.ratio.lowest > 0
+        assert result.details["of which staging"] < result.details["µs of a batch"]
+        assert "lstm 4" in result.conditions.network
 
 
-def test_acting_writes_what_it_saw_into_the_open_page(tiny: Subject) -> None:
+def test_acting_writes_what_it_saw_into_the_open_page(tiny: Workload) -> None:
     actor = BareActor(tiny, tiny.config.serving)
     actions = [actor.act(make_batch(tiny, 3)) for _ in range(2)]
     pages = actor.pages()
@@ -35,5 +35,5 @@ def test_acting_writes_what_it_saw_into_the_open_page(tiny: Subject) -> None:
     np.testing.assert_array_equal(pages.steps.timestep.observation[3], 0.0)
 
 
-def test_the_bare_network_sees_the_whole_batch(tiny: Subject) -> None:
+def test_the_bare_network_sees_the_whole_batch(tiny: Workload) -> None:
     assert bare_forward(tiny, 5)() == 5

@@ -8,11 +8,11 @@ import pytest
 
 from learner.bench import pipeline
 from learner.bench.measure.interleave import Pace, serial
-from learner.bench.measure.result import Row
+from learner.bench.measure.result import Result
 from learner.bench.rigs.raw_stepping import RawStepping
 from learner.bench.rigs.served_fleet import ServedFleet
 from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 from seedrl.config import LaunchConfig
 from seedrl.config_checks import check
 
@@ -21,39 +21,39 @@ SLOTS = 4
 
 
 @pytest.fixture(scope="module")
-def small(tiny: Subject) -> Subject:
+def small(tiny: Workload) -> Workload:
     launch = LaunchConfig(env_servers=1, envs_per_server=SLOTS, groups=2)
     return dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, launch=launch))
 
 
 @pytest.fixture(scope="module")
-def system(small: Subject) -> Iterator[System]:
+def system(small: Workload) -> Iterator[System]:
     with System(small.config) as system:
         yield system
 
 
-@pytest.mark.parametrize("subject", [pipeline.pong, pipeline.cartpole])
-def test_what_is_measured_is_a_configuration_that_runs(subject: Callable[[], Subject]) -> None:
-    check(ServedFleet(subject().config).config)
+@pytest.mark.parametrize("workload", [pipeline.pong, pipeline.cartpole])
+def test_what_is_measured_is_a_configuration_that_runs(workload: Callable[[], Workload]) -> None:
+    check(ServedFleet(workload().config).config)
 
 
-def test_there_are_three_rows_and_limits_are_composed(small: Subject) -> None:
-    rows: list[Row] = list(
-        pipeline.rows(small, Pace(rounds=1, seconds=0.05), targets={"learning": 0.7})
+def test_there_are_three_rows_and_limits_are_composed(small: Workload) -> None:
+    results: list[Result] = list(
+        pipeline.results(small, Pace(rounds=1, seconds=0.05), targets={"learning": 0.7})
     )
-    assert [row.name for row in rows] == [
+    assert [result.name for result in results] == [
         "pipeline: CartPole, acting without a network",
         "pipeline: CartPole, acting",
         "pipeline: CartPole, acting and learning",
     ]
-    for row in rows:
-        assert math.isfinite(row.ratio.highest) and row.ratio.lowest > 0
-        assert row.details["reply_ms_p99"] >= row.details["reply_ms_p50"] > 0
-        parts = [value for name, value in row.details.items() if name.endswith("/s")]
-        assert row.limits == (pytest.approx(serial(*parts)),)
-    assert [row.target for row in rows] == [None, None, 0.7]
-    assert [row.conditions.replay_ratio for row in rows] == [0.0, 0.0, 1.0]
-    assert [sum(name.endswith("/s") for name in row.details) for row in rows] == [1, 2, 3]
+    for result in results:
+        assert math.isfinite(result.ratio.highest) and result.ratio.lowest > 0
+        assert result.details["reply_ms_p99"] >= result.details["reply_ms_p50"] > 0
+        parts = [value for name, value in result.details.items() if name.endswith("/s")]
+        assert result.limits == (pytest.approx(serial(*parts)),)
+    assert [result.target for result in results] == [None, None, 0.7]
+    assert [result.conditions.replay_ratio for result in results] == [0.0, 0.0, 1.0]
+    assert [sum(name.endswith("/s") for name in result.details) for result in results] == [1, 2, 3]
 
 
 def test_an_interval_counts_what_went_through_the_system(system: System) -> None:
@@ -88,12 +88,12 @@ def test_an_interval_by_updates_holds_whole_updates(system: System) -> None:
     assert abs(interval.steps - 12 * interval.updates) <= 2 * 12 + SLOTS
 
 
-def test_raw_stepping_uses_the_back_end_of_the_run(small: Subject) -> None:
+def test_raw_stepping_uses_the_back_end_of_the_run(small: Workload) -> None:
     with RawStepping(small.config) as stepping:
         assert stepping.rate(0.01) > 0
 
 
-def test_raw_stepping_says_so_if_it_cannot_build(small: Subject) -> None:
+def test_raw_stepping_says_so_if_it_cannot_build(small: Workload) -> None:
     environment = dataclasses.replace(small.config.environment, id="NoSuchGame-v0")
     config = dataclasses.replace(small.config, environment=environment)
     with (

@@ -7,7 +7,7 @@ import pytest
 
 from learner.bench import scaling
 from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.result import Conditions, Result
 from learner.bench.rigs.system import Interval
 from learner.bench.scaling import Load
 from learner.launch.env_servers import Fleet
@@ -18,15 +18,15 @@ from seedrl.config import Config, EnvironmentConfig
 def test_env_servers_of_one_process_have_connections_of_their_own() -> None:
     # One more than the streams that the learner allows on a connection.
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(17,), target=0.5)
-    (row,) = scaling.rows_of(load, Pace(rounds=2, seconds=0.1))
-    assert row.name == "scaling: 17 x 2, 10 ms a step"
+    (result,) = scaling.results_of(load, Pace(rounds=2, seconds=0.1))
+    assert result.name == "scaling: 17 x 2, 10 ms a step"
     # Each of 34 environments makes 100 steps a second at most.
-    assert row.limits == (3400.0, 3400.0)
+    assert result.limits == (3400.0, 3400.0)
     # An interval may begin before one round of steps and end after another.
-    assert 0 < row.ratio.highest <= 1.5
-    assert row.target == 0.5
-    assert all(math.isfinite(value) and value > 0 for value in row.details.values())
-    assert row.conditions.environments.startswith("17 env servers")
+    assert 0 < result.ratio.highest <= 1.5
+    assert result.target == 0.5
+    assert all(math.isfinite(value) and value > 0 for value in result.details.values())
+    assert result.conditions.environments.startswith("17 env servers")
 
 
 def test_numbers_of_env_servers_are_measured_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,13 +49,13 @@ def test_numbers_of_env_servers_are_measured_in_turn(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(scaling, "System", System)
     load = Load(step_seconds=1.0, num_envs=1, env_servers=(1, 2))
-    rows = list(scaling.rows_of(load, Pace(rounds=2, seconds=0.1)))
-    assert [row.ours for row in rows] == [(1.0, 1.0), (2.0, 2.0)]
+    results = list(scaling.results_of(load, Pace(rounds=2, seconds=0.1)))
+    assert [result.ours for result in results] == [(1.0, 1.0), (2.0, 2.0)]
     assert order == ["1", "2", "2", "1", "end", "end"]
 
 
 def test_env_servers_are_shared_out_over_processes(tmp_path: Path) -> None:
-    commands = scaling.crowd_commands(
+    commands = scaling.many_servers_commands(
         Fleet(70, 3, 1), EnvironmentConfig(id="x"), address="unix:/s", logs=tmp_path / "logs"
     )
     sizes = [
@@ -65,8 +65,8 @@ def test_env_servers_are_shared_out_over_processes(tmp_path: Path) -> None:
     assert all("--num-envs 3 --groups 1" in " ".join(command.arguments) for command in commands)
 
 
-def _row(rates: tuple[float, ...], cpu_microseconds: float) -> Row:
-    return Row(
+def _result(rates: tuple[float, ...], cpu_microseconds: float) -> Result:
+    return Result(
         name="",
         unit="steps/s",
         limit_name="linear",
@@ -84,13 +84,13 @@ def test_the_knee_is_predicted_from_what_is_carried_and_found_at_the_highest_rat
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4, 8))
     # One makes 100 steps a second and takes 0.3 cores, two 200 and 0.4, four 400 and 0.6: 1 ms a
     # step more, so that the other 1.8 of two cores carry 1,800.
-    rows = {
-        1: _row((100.0,), 3_000.0),
-        2: _row((200.0,), 2_000.0),
-        4: _row((350.0, 400.0, 500.0), 1_500.0),
-        8: _row((600.0, 700.0, 800.0), 2_500.0),
+    results = {
+        1: _result((100.0,), 3_000.0),
+        2: _result((200.0,), 2_000.0),
+        4: _result((350.0, 400.0, 500.0), 1_500.0),
+        8: _result((600.0, 700.0, 800.0), 2_500.0),
     }
-    (knee,) = scaling.knee(load, rows)
+    (knee,) = scaling.knee(load, results)
     assert knee.ours == (pytest.approx(1_800 / 100),)
     assert knee.limits == (pytest.approx(700 / 100),)
     assert knee.details == {
@@ -102,9 +102,9 @@ def test_the_knee_is_predicted_from_what_is_carried_and_found_at_the_highest_rat
 
 def test_there_is_no_knee_where_all_are_carried() -> None:
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4))
-    assert list(scaling.knee(load, {1: _row((180.0,), 1.0), 4: _row((700.0,), 1.0)})) == []
+    assert list(scaling.knee(load, {1: _result((180.0,), 1.0), 4: _result((700.0,), 1.0)})) == []
 
 
 def test_no_line_can_be_drawn_through_one_load() -> None:
     load = Load(step_seconds=0.01, num_envs=2, env_servers=(1, 4))
-    assert list(scaling.knee(load, {1: _row((180.0,), 1.0), 4: _row((300.0,), 1.0)})) == []
+    assert list(scaling.knee(load, {1: _result((180.0,), 1.0), 4: _result((300.0,), 1.0)})) == []

@@ -18,15 +18,15 @@ GROUPS = 2
     ("local_link", "name", "way"),
     [(True, "wire", "links of one host"), (False, "wire over gRPC", "gRPC")],
 )
-def test_a_row_is_complete(local_link: bool, name: str, way: str) -> None:
-    row = wire.row(TINY, Pace(rounds=2, seconds=0.05), env_servers=1, local_link=local_link)
+def test_a_result_is_complete(local_link: bool, name: str, way: str) -> None:
+    result = wire.result(TINY, Pace(rounds=2, seconds=0.05), env_servers=1, local_link=local_link)
     # A header of 16, three sections of scalars, and the observations, each padded to 8; then tag
     # and length. Answers: 16 + 12, padded to 32, and the same.
-    assert row.name == f"{name}: 74 bytes"
-    assert row.conditions.messages == f"74 bytes each, answers of 34, over {way}"
-    assert math.isfinite(row.ratio.highest) and row.ratio.lowest > 0
-    assert row.details["MB/s"] > 0
-    assert row.target == 0.5
+    assert result.name == f"{name}: 74 bytes"
+    assert result.conditions.messages == f"74 bytes each, answers of 34, over {way}"
+    assert math.isfinite(result.ratio.highest) and result.ratio.lowest > 0
+    assert result.details["MB/s"] > 0
+    assert result.target == 0.5
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.result import Conditions, Result
 from learner.cli import bench
 from learner.cli.main import main
 
@@ -17,10 +17,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Pace]]:
     """Stands in for the benchmarks; what was asked for."""
     asked: list[tuple[str, Pace]] = []
 
-    def measure(name: str, pace: Pace) -> Iterator[Row]:
+    def measure(name: str, pace: Pace) -> Iterator[Result]:
         name = name.removeprefix(f"{bench.PACKAGE}.")
         asked.append((name, pace))
-        yield Row(
+        yield Result(
             name=f"{name}: a figure",
             unit="steps/s",
             limit_name="a limit",
@@ -83,7 +83,7 @@ def test_what_was_measured_before_a_failure_is_kept(
 ) -> None:
     working = bench.measure
 
-    def measure(name: str, pace: Pace) -> Iterator[Row]:
+    def measure(name: str, pace: Pace) -> Iterator[Result]:
         if name.endswith("replay"):
             raise RuntimeError("an env server died")
         return working(name, pace)

@@ -6,7 +6,7 @@ import pytest
 
 from learner.bench.measure.flops import count_flops
 from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Subject
+from learner.bench.rigs.workloads import Workload
 
 
 def test_a_matrix_product() -> None:
@@ -51,7 +51,7 @@ def test_elementwise_work_does_not_count() -> None:
     assert count_flops(jnp.tanh, jnp.ones((4, 4))) == 0
 
 
-def test_an_update_of_a_recurrent_network(tiny: Subject) -> None:
+def test_an_update_of_a_recurrent_network(tiny: Workload) -> None:
     # A row passes a torso of 4 x 4, an LSTM of (4 + 2 actions + reward) x 16 and 4 x 16, and a head
     # of two layers for the value and the two advantages, 4 x 4 + 4 x 1 and 4 x 4 + 4 x 2.
     row = 2 * (4 * 4 + 7 * 16 + 4 * 16 + 4 * 4 + 4 * 1 + 4 * 4 + 4 * 2)

@@ -2,7 +2,15 @@
 
 import pytest
 
-from learner.bench.measure.interleave import Spread, alternate, growth, rate, ratios, serial, spread
+from learner.bench.measure.interleave import (
+    Spread,
+    growth,
+    interleave,
+    rate,
+    ratios,
+    serial,
+    spread,
+)
 
 
 def test_things_are_measured_in_turn_and_every_other_round_backwards() -> None:
@@ -13,9 +21,9 @@ def test_things_are_measured_in_turn_and_every_other_round_backwards() -> None:
         order.append(name)
         return next(values)
 
-    results = alternate({name: lambda n=name: measure(n) for name in "abc"}, rounds=3)
+    measured = interleave({name: lambda n=name: measure(n) for name in "abc"}, rounds=3)
     assert order == ["a", "b", "c", "c", "b", "a", "a", "b", "c"]
-    assert results == {"a": (1, 6, 7), "b": (2, 5, 8), "c": (3, 4, 9)}
+    assert measured == {"a": (1, 6, 7), "b": (2, 5, 8), "c": (3, 4, 9)}
 
 
 def test_a_spread_is_median_lowest_and_highest() -> None:

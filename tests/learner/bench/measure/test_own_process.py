@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from learner.bench.measure import own_process
-from learner.bench.measure.result import Conditions, Row
+from learner.bench.measure.result import Conditions, Result
 from seedrl import config_file
 
 
-def of_this_process(name: str, *, unit: str) -> Iterator[Row]:
-    """Two rows: the number of this process, beside the arenas that malloc makes for threads."""
-    row = Row(
+def of_this_process(name: str, *, unit: str) -> Iterator[Result]:
+    """Two results: the number of this process, beside the arenas that malloc makes for threads."""
+    result = Result(
         name=name,
         unit=unit,
         limit_name="arenas",
@@ -24,11 +24,11 @@ def of_this_process(name: str, *, unit: str) -> Iterator[Row]:
         limits=(float(count_arenas()),),
         conditions=Conditions(),
     )
-    yield row
-    yield row
+    yield result
+    yield result
 
 
-def fails() -> Iterator[Row]:
+def fails() -> Iterator[Result]:
     """As if no env server came."""
     yield from ()
     raise RuntimeError("nothing happened")
@@ -57,13 +57,13 @@ def test_rows_come_from_a_process_that_is_tuned_like_the_learner(keeps_freed_mem
     config = config_file.load("cartpole_r2d2")
     learning = dataclasses.replace(config.learning, keep_freed_memory=keeps_freed_memory)
     config = dataclasses.replace(config, learning=learning)
-    row, again = own_process.rows(config, of_this_process, "a name", unit="a unit")
-    assert row == again
-    assert (row.name, row.unit) == ("a name", "a unit")
-    assert row.ours[0] != os.getpid()
-    assert (row.limits[0] == 1) == keeps_freed_memory
+    result, again = own_process.results(config, of_this_process, "a name", unit="a unit")
+    assert result == again
+    assert (result.name, result.unit) == ("a name", "a unit")
+    assert result.ours[0] != os.getpid()
+    assert (result.limits[0] == 1) == keeps_freed_memory
 
 
 def test_what_the_benchmark_raises_is_raised_here() -> None:
     with pytest.raises(RuntimeError, match="nothing happened"):
-        own_process.rows(config_file.load("cartpole_r2d2"), fails)
+        own_process.results(config_file.load("cartpole_r2d2"), fails)

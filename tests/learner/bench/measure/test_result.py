@@ -6,11 +6,11 @@ import pytest
 
 from learner.bench.measure import report
 from learner.bench.measure.interleave import Pace, Spread
-from learner.bench.measure.result import Conditions, Row, conditions
+from learner.bench.measure.result import Conditions, Result, conditions
 from learner.bench.rigs import workloads
 
 
-def row(**fields: object) -> Row:
+def result(**fields: object) -> Result:
     ordinary = {
         "name": "wire: small",
         "unit": "messages/s",
@@ -19,12 +19,12 @@ def row(**fields: object) -> Row:
         "limits": (2_000.0, 200.0, 1_000.0),
         "conditions": Conditions(messages="600 bytes", replay_ratio=0.0),
     }
-    return Row(**{**ordinary, **fields})
+    return Result(**{**ordinary, **fields})
 
 
 def test_the_ratio_is_taken_round_by_round() -> None:
     # Not 900 / 1000, the ratio of the medians.
-    assert row().ratio == Spread(median=0.75, lowest=0.5, highest=0.9)
+    assert result().ratio == Spread(median=0.75, lowest=0.5, highest=0.9)
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def test_the_ratio_is_taken_round_by_round() -> None:
     [(0.75, False, True), (0.76, False, False), (0.75, True, True), (0.74, True, False)],
 )
 def test_a_target_is_a_bound_of_the_median(target: float, is_cost: bool, is_met: bool) -> None:
-    assert row(target=target, is_cost=is_cost).is_met is is_met
+    assert result(target=target, is_cost=is_cost).is_met is is_met
 
 
 def test_without_a_target_nothing_is_met_or_missed() -> None:
-    assert row().is_met is None
+    assert result().is_met is None
 
 
 def test_rows_as_json_are_complete() -> None:
-    given = row(target=0.6, details={"p50 ms": 0.5})
+    given = result(target=0.6, details={"p50 ms": 0.5})
     document = report.to_json([given], {"cores": 2}, Pace(3, 0.5))
     assert json.loads(json.dumps(document)) == {
         "machine": {"cores": 2},
@@ -92,14 +92,14 @@ def test_conditions_of_a_configuration() -> None:
 
 
 def test_a_note_leaves_out_what_plays_no_part() -> None:
-    given = row(details={"p50 ms": 0.512, "bytes": 58_777_152})
+    given = result(details={"p50 ms": 0.512, "bytes": 58_777_152})
     assert report.notes([given]) == [
         "wire: small: replay ratio 0.0; messages 600 bytes; p50 ms 0.512; bytes 58.8M"
     ]
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
-    table = report.table([row(target=0.8), row(target=1.0, is_cost=True), row()])
+    table = report.table([result(target=0.8), result(target=1.0, is_cost=True), result()])
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["wire: small"] * 3
     assert cells[1] == ["900 messages/s"] * 3

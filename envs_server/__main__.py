@@ -1,18 +1,19 @@
 """Entry point of an env server: `python -m envs_server --learner ADDRESS --num-envs E`.
 
 Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
-this env server, or the environment cannot be built here; 3 the environment failed too often.
+this env server, or the environment cannot be built here; 4 the environment failed too often.
 """
 
 import logging
 import os
 import sys
 
-from envs_server.client import Client, ExitCode
+from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.options import read_options
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
+from seedrl.errors import ExitCode
 from seedrl.wire.recording import Recording
 
 
@@ -31,7 +32,7 @@ def main() -> None:
         sent_log = SentLog(options.sent_log)
     except (OSError, ValueError) as error:
         logging.error("%s", error)
-        sys.exit(ExitCode.REFUSED)
+        sys.exit(ExitCode.USAGE)
     offer = Offer(options.num_envs, options.num_groups, options.allowed, recording)
     client = Client(
         options.learner,

@@ -1,7 +1,6 @@
 """Keeps an env server attached to its learner: connects, serves, comes back."""
 
 import contextlib
-import enum
 import logging
 import random
 import threading
@@ -14,6 +13,7 @@ from envs_server.connection import Finished, Lease, Offer, Outbox
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
+from seedrl.errors import ExitCode
 from seedrl.wire.channel import TOKEN_KEY, connect, connect_method, longest_received
 from seedrl.wire.framing import (
     ToEnvServer,
@@ -47,14 +47,6 @@ _REFUSAL_SECONDS = 5.0
 _LINK_SECONDS = 5.0
 # While there is no learner, say so this often.
 _REMINDER_PAUSES = 60
-
-
-class ExitCode(enum.IntEnum):
-    """How an env server ends."""
-
-    FINISHED = 0
-    REFUSED = 2
-    FAILING_ENVIRONMENT = 3
 
 
 class _Return(NamedTuple):
@@ -120,7 +112,7 @@ class Client:
                 return outcome
             self._pause(outcome, lease.is_serving)
         _log.info("stopped")
-        return ExitCode.FINISHED
+        return ExitCode.OK
 
     def _serve(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> ExitCode | _Return:
         """One stream, and what its end means."""
@@ -130,7 +122,7 @@ class Client:
             return self._after_status(error.code(), " ".join((error.details() or "").split()))
         except (BuildError, WireError) as error:
             _log.error("%s", error)
-            return ExitCode.REFUSED
+            return ExitCode.USAGE
         except EnvironmentFailedError as error:
             return self._after_failure(error)
         except _LinkMissingError:
@@ -138,7 +130,7 @@ class Client:
         if finished is None:
             return _Return("the learner ended the stream")
         _log.info("finished: %s", finished.reason)
-        return ExitCode.FINISHED
+        return ExitCode.OK
 
     def _stream(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> Finished | None:
         with connect(self._address, max_message_bytes=self._max_message_bytes) as channel:
@@ -189,7 +181,7 @@ class Client:
     def _after_status(self, code: grpc.StatusCode, details: str) -> ExitCode | _Return:
         if code in _FATAL_CODES:
             _log.error("the learner at %s refused: %s", self._address, details)
-            return ExitCode.REFUSED
+            return ExitCode.USAGE
         is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED
         longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS
         return _Return(f"{code.name}: {details}", longest_pause)

@@ -18,7 +18,7 @@ class Options:
     is over. A token for the learner is taken from the environment variable SEEDRL_TOKEN.
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
-    this env server, or the environment cannot be built here; 3 the environment failed too often.
+    this env server, or the environment cannot be built here; 4 the environment failed too often.
     """
 
     learner: str

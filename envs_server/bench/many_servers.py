@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import tyro
 
-from envs_server.client import Client, ExitCode
+from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.stop import Stop
+from seedrl.errors import ExitCode
 
 _MAX_MESSAGE_BYTES = 64 * 2**20
 

@@ -5,7 +5,6 @@ be built here; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
 """
 
 import contextlib
-import enum
 import sys
 import traceback
 
@@ -15,17 +14,8 @@ from envs_server.conformance.check import Plan, check
 from envs_server.conformance.options import PROG, Options, read_options
 from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe
+from seedrl.errors import ExitCode
 from seedrl.wire.seedrl_pb2 import Environment
-
-
-class ExitCode(enum.IntEnum):
-    """How the checker ends; the numbers are those of the other programs."""
-
-    PASSES = 0
-    REFUSED = 2
-    BREAKS_A_RULE = 3
-    INTERNAL = 70
-    KILLED = 143
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _check(options)
     except BuildError as error:
         print(f"{PROG}: error: {error}", file=sys.stderr)
-        return ExitCode.REFUSED
+        return ExitCode.USAGE
     except KeyboardInterrupt:
         return ExitCode.KILLED
     except Exception:
@@ -58,7 +48,7 @@ def _check(options: Options) -> ExitCode:
         found = check(recipe, plan)
     write = report.as_json if options.json else report.text
     print(write(options.environment, plan, found))
-    return ExitCode.PASSES if found.passes else ExitCode.BREAKS_A_RULE
+    return ExitCode.OK if found.passes else ExitCode.BROKEN_ENVIRONMENT
 
 
 if __name__ == "__main__":

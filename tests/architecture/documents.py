@@ -16,6 +16,7 @@ import docstring_parser
 from learner.reporting.metric_names import KINDS, METRICS, RECORDS, Group
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
+from seedrl.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
@@ -31,7 +32,11 @@ _GROUPS: dict[Group, str] = {
 
 def pages() -> dict[str, str]:
     """The generated pages: path from the root -> text."""
-    return {"docs/metrics.md": metrics_page(), "docs/config.md": config_page()}
+    return {
+        "docs/metrics.md": metrics_page(),
+        "docs/config.md": config_page(),
+        "docs/exit_codes.md": exit_codes_page(),
+    }
 
 
 def metrics_page() -> str:
@@ -76,6 +81,24 @@ def config_page() -> str:
     )
     return "\n\n".join([_header("Configuration", "the dataclasses"), introduction, *sections]) + (
         "\n"
+    )
+
+
+def exit_codes_page() -> str:
+    """Every exit code of every program with its meaning."""
+    documented = docstring_parser.parse(ExitCode.__doc__ or "")
+    meanings = {parameter.arg_name: parameter.description or "" for parameter in documented.params}
+    rows = (
+        (str(code.value), f"`{code.name}`", " ".join(meanings[code.name].split()))
+        for code in ExitCode
+    )
+    text = [documented.short_description, documented.long_description]
+    return "\n\n".join(
+        [
+            _header("Exit codes", "seedrl/errors.py"),
+            " ".join(" ".join(part.split()) for part in text if part),
+            _table(("code", "name", "meaning"), rows) + "\n",
+        ]
     )
 
 

@@ -110,6 +110,15 @@ def test_packages_never_run_what_they_were_sent() -> None:
     assert found == {}
 
 
+def test_exit_codes_are_defined_once() -> None:
+    found = [
+        str(path.relative_to(ROOT))
+        for path in python_files()
+        if in_packages(path) and re.search(r"^class \w*ExitCode\b", path.read_text(), re.MULTILINE)
+    ]
+    assert found == ["seedrl/errors.py"]
+
+
 def test_every_python_file_compiles_without_warning() -> None:
     for path in python_files():
         with warnings.catch_warnings():

@@ -11,9 +11,10 @@ import grpc
 import numpy as np
 import pytest
 
-from envs_server.client import Client, ExitCode
+from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.stop import Stop
+from seedrl.errors import ExitCode
 from seedrl.spec_json import decode_spec
 from seedrl.types import TimeStep
 from seedrl.wire.channel import learner_handler, server_options

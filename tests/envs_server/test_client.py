@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from envs_server import client
-from envs_server.client import Client, ExitCode
+from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.stop import Stop
+from seedrl.errors import ExitCode
 from seedrl.wire.seedrl_pb2 import Environment
 
 
@@ -29,7 +30,7 @@ def test_it_gives_up_only_when_the_learner_will_never_want_it(
     )
     ended = learner.run(1, 1).wait()
     is_fatal = code is grpc.StatusCode.FAILED_PRECONDITION
-    assert ended is (ExitCode.REFUSED if is_fatal else ExitCode.FINISHED)
+    assert ended is (ExitCode.USAGE if is_fatal else ExitCode.OK)
     assert "observation: expected uint8[4]" in caplog.text
 
 
@@ -43,7 +44,7 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
         learner.play(learner.assign([1 << 16]), 4, last=None),
         learner.play(learner.assign([2 << 16]), 4),
     )
-    assert run.wait() is ExitCode.FINISHED
+    assert run.wait() is ExitCode.OK
     incarnations = [int(step.timestep.observation[0, 1]) for step in learner.seen]
     assert incarnations == [1] * 4 + [2] * 4
     assert "waiting for the learner" in caplog.messages[0]
@@ -115,7 +116,7 @@ def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:
     assert attached.wait(10)
     learner.close()
     learner.serve(learner.play(learner.assign([8]), 3))
-    assert run.wait() is ExitCode.FINISHED
+    assert run.wait() is ExitCode.OK
     assert [step.sequence for step in learner.seen] == [0, 1, 2]
     assert learner.seen[0].timestep.observation.tolist() == [[8, 0, 0, 0]]
 
@@ -135,7 +136,7 @@ def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
     run = learner.run(1, 1)
     assert attached.wait(10)
     run.stop.request()
-    assert run.wait() is ExitCode.FINISHED
+    assert run.wait() is ExitCode.OK
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
@@ -159,6 +160,6 @@ def test_a_link_that_the_learner_does_not_come_to_is_not_offered_again(
         yield from learner.play(learner.assign([8]), 2)(itertools.chain([hello], messages), context)
 
     learner.serve(claim, play)
-    assert learner.run(1, 1).wait() is ExitCode.FINISHED
+    assert learner.run(1, 1).wait() is ExitCode.OK
     assert offered[0].startswith("seedrl-") and offered[1:] == [""]
     assert [step.sequence for step in learner.seen] == [0, 1]

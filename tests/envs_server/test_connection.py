@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.client import ExitCode
 from envs_server.envs.counting import reward_of
+from seedrl.errors import ExitCode
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.payload import pack_actions, read_header
@@ -26,7 +26,7 @@ def test_hello_says_what_is_on_offer(learner: Any) -> None:
         yield _FINISH
 
     learner.serve(script)
-    assert learner.run(6, 3).wait() is ExitCode.FINISHED
+    assert learner.run(6, 3).wait() is ExitCode.OK
     (hello,) = hellos
     assert (hello.major, hello.num_envs, hello.num_groups) == (MAJOR, 6, 3)
     assert hello.pid and hello.host
@@ -34,7 +34,7 @@ def test_hello_says_what_is_on_offer(learner: Any) -> None:
 
 def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(learner: Any) -> None:
     learner.serve(learner.play(learner.assign([1, 2], [3, 4, 5]), 60))
-    assert learner.run(5, 2).wait() is ExitCode.FINISHED
+    assert learner.run(5, 2).wait() is ExitCode.OK
     for group, seeds in ((0, [1, 2]), (1, [3, 4, 5])):
         steps = [step for step in learner.seen if step.group == group]
         assert [step.sequence for step in steps] == list(range(len(steps)))
@@ -73,7 +73,7 @@ def test_one_group_steps_while_the_other_waits(learner: Any) -> None:
         yield _FINISH
 
     learner.serve(script)
-    assert learner.run(2, 2).wait() is ExitCode.FINISHED
+    assert learner.run(2, 2).wait() is ExitCode.OK
     assert sequences == list(range(1, 21))
 
 
@@ -104,7 +104,7 @@ def test_actions_that_do_not_fit_never_reach_an_environment(
         assert next(messages, None) is None
 
     learner.serve(script)
-    assert learner.run(1, 1).wait() is ExitCode.REFUSED
+    assert learner.run(1, 1).wait() is ExitCode.USAGE
     assert reason in caplog.text
 
 
@@ -128,7 +128,7 @@ def test_an_assignment_that_breaks_the_contract_ends_the_env_server(
     environment = Environment(id="CartPole-v1")
     assign = FromLearner(assign=Assign(environments=[environment], groups=groups))
     learner.serve(lambda messages, context: iter([assign]))
-    assert learner.run(2, 2).wait() is ExitCode.REFUSED
+    assert learner.run(2, 2).wait() is ExitCode.USAGE
     assert re.search(reason, caplog.messages[-1])
 
 
@@ -141,6 +141,6 @@ def test_what_cannot_be_built_is_refused_with_its_reason(learner: Any) -> None:
         refusals.append(next(messages).refusal.reason)
 
     learner.serve(script)
-    assert learner.run(1, 1).wait() is ExitCode.REFUSED
+    assert learner.run(1, 1).wait() is ExitCode.USAGE
     (reason,) = refusals
     assert reason.startswith("os:system is not among the factories that this env server may build")

@@ -10,13 +10,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from envs_server.conformance import __main__ as program
-from envs_server.conformance.__main__ import ExitCode, main
+from envs_server.conformance.__main__ import main
+from seedrl.errors import ExitCode
 
 _FEW = ["--steps", "40", "--num-envs", "2"]
 
 
 def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["example_envs:DictWalk", *_FEW]) == ExitCode.PASSES
+    assert main(["example_envs:DictWalk", *_FEW]) == ExitCode.OK
     out, err = capsys.readouterr()
     *lines, speed = out.splitlines()
     assert lines == [
@@ -32,7 +33,7 @@ def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_wrong_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["example_envs:NanReward", *_FEW]) == ExitCode.BREAKS_A_RULE
+    assert main(["example_envs:NanReward", *_FEW]) == ExitCode.BROKEN_ENVIRONMENT
     out, err = capsys.readouterr()
     line, verdict = out.splitlines()
     assert line.startswith("error  reward-finite: step 2: expected a finite reward, got -inf (")
@@ -42,7 +43,7 @@ def test_what_is_wrong_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["example_envs:FixedLength", "--json", *_FEW]) == ExitCode.PASSES
+    assert main(["example_envs:FixedLength", "--json", *_FEW]) == ExitCode.OK
     report = json.loads(capsys.readouterr().out)
     assert report["passes"] and report["errors"] == []
     assert [note["rule"] for note in report["notes"]] == ["same-length"]
@@ -57,7 +58,7 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert report["num_steps"] == 2 * 32 and report["steps_per_second"] > 0
 
-    assert main(["example_envs:SpoilingVectors", "--json", *_FEW]) == ExitCode.BREAKS_A_RULE
+    assert main(["example_envs:SpoilingVectors", "--json", *_FEW]) == ExitCode.BROKEN_ENVIRONMENT
     report = json.loads(capsys.readouterr().out)
     assert not report["passes"] and [error["rule"] for error in report["errors"]] == [
         "action-input"
@@ -77,7 +78,7 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_cannot_be_built_is_one_line_and_exit_code_2(
     arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == ExitCode.REFUSED
+    assert main(arguments) == ExitCode.USAGE
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
     assert err.startswith("seedrl check-env: error: ") and reason in err
@@ -86,7 +87,7 @@ def test_what_cannot_be_built_is_one_line_and_exit_code_2(
 def test_what_the_environment_prints_is_kept_out_of_the_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["example_envs:Chatty", "--json", *_FEW]) == ExitCode.PASSES
+    assert main(["example_envs:Chatty", "--json", *_FEW]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert json.loads(out)["passes"]
     assert "a new episode" in err

@@ -61,7 +61,7 @@ class Policy:
         self.spec = spec
         self.step = step
         self._agent = agent
-        self._params = jax.device_put(params)
+        self._params = jax.device_put(agent.behaviour(params))
         self._exploration = jnp.full((1,), epsilon, jnp.float32)
         self._key = jax.random.key(seed)
         self._num_episodes = 0

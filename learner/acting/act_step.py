@@ -60,7 +60,7 @@ def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
     def one_step(key: Array) -> tuple[Tree, Tree]:
         timestep = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], example_timestep(spec))
         carry = agent.initial_carry(1)
-        output = agent.act(agent.init(key), carry, timestep, jnp.zeros(1), key)
+        output = agent.act(agent.behaviour(agent.init(key)), carry, timestep, jnp.zeros(1), key)
         step = StoredStep(timestep, output.action, jnp.zeros(1, jnp.int32), output.extras)
         return step, carry
 

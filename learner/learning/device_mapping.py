@@ -18,10 +18,12 @@ class MappedPrograms(NamedTuple):
         device sees all pages and keeps those that its plan names.
       learn: `(state, replay [n, ...], is_enabled) -> (state, replay, metrics)`. Consumes `state`
         and `replay`. State and metrics are replicated.
+      behaviour: `params -> behaviour`, what of them acting needs; see `Agent`.
     """
 
     insert: Callable[..., Any]
     learn: Callable[..., Any]
+    behaviour: Callable[[Tree], Tree]
 
 
 def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> MappedPrograms:
@@ -46,6 +48,7 @@ def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> Mapp
             devices=devices,
             donate_argnums=(0, 1),
         ),
+        behaviour=programs.behaviour,
     )
 
 

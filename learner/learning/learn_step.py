@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
+from learner.learning.passes import run_passes
 from learner.learning.scalars import Scalars
-from seedrl.agents.agent import Agent, LossOutput
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.errors import ConfigError
 from seedrl.replay.replay import InsertPlan, Replay, ReplayState
 from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.types import Array, Page, Tree
@@ -18,19 +19,22 @@ AXIS = "device"
 
 
 class LearnerState(NamedTuple):
-    """What learning owns, the same on every device.
+    """What learning owns, the same on every device: an AgentState's fields, and `key [2] uint32`.
 
-    Attributes:
-      params, target, optimizer: trees; `target` is `()` for an agent without one.
-      updates: `[] int32`, applied updates: the version of `params`.
-      key: `[2] uint32`.
+    Flat, because checkpoints name what they hold by these fields.
     """
 
     params: Tree
     target: Tree
     optimizer: Tree
     updates: Array
+    extras: Tree
     key: Array
+
+    @property
+    def agent(self) -> AgentState:
+        """The agent's part."""
+        return AgentState(*self[:-1])
 
 
 class LearnPrograms(NamedTuple):
@@ -39,6 +43,7 @@ class LearnPrograms(NamedTuple):
     Attributes:
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan [I]) -> replay`.
+      behaviour: see `Agent`.
       learn: `(state, replay, is_enabled) -> (state, replay, metrics)`. An update that is not finite
         is skipped: the key moves on, and the sequences of its batch are drawn last from then on.
         With `is_enabled` False nothing changes: that compiles
@@ -48,6 +53,7 @@ class LearnPrograms(NamedTuple):
     init: Callable[[Array], LearnerState]
     insert: Callable[[ReplayState, Page, InsertPlan], ReplayState]
     learn: Callable[[LearnerState, ReplayState, Array], tuple[LearnerState, ReplayState, Scalars]]
+    behaviour: Callable[[Tree], Tree]
 
 
 def build_learn_programs(
@@ -58,62 +64,67 @@ def build_learn_programs(
     num_devices: int,
     importance_exponent: float,
 ) -> LearnPrograms:
-    """Builds the per-device functions; `learn` runs under a mapped axis called AXIS."""
+    """Builds the per-device functions; `learn` runs under a mapped axis called AXIS.
+
+    Raises ConfigError if the agent's minibatches cannot be of equal size.
+    """
+    if batch_per_device % agent.passes.minibatches:
+        raise ConfigError(
+            f"learning.batch_sequences: expected a multiple of the agent's "
+            f"{agent.passes.minibatches} minibatches on each device, got {batch_per_device}"
+        )
+
+    update = functools.partial(agent.update, mean=functools.partial(jax.lax.pmean, axis_name=AXIS))
 
     def learn(
         state: LearnerState, memory: ReplayState, is_enabled: Array
     ) -> tuple[LearnerState, ReplayState, Scalars]:
         # The stored key stays equal on all devices; what each device draws differs by its index.
         next_key, key = jax.random.split(state.key)
-        sample_key, loss_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
+        sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
         sample = replay.sample(memory, sample_key, batch_per_device)
         weights = importance_weights(
             shard_probability(sample.probability, num_devices), importance_exponent, AXIS
         )
-        (loss, output), gradients = jax.value_and_grad(agent.loss, has_aux=True)(
-            state.params, state.target, sample.sequence, weights, loss_key
+        new, output = run_passes(
+            update, agent.passes, state.agent, sample.sequence, weights, update_key
         )
-        # The mean comes after the gradient: inside the loss pmap would leave it per device.
-        gradients = jax.lax.pmean(gradients, AXIS)
-        loss = jax.lax.pmean(loss, AXIS)
-        gradient_norm = optax.tree.norm(gradients)
-        is_finite = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)
+        is_finite = _is_finite_everywhere(output.guarded)
         is_applied = is_finite & is_enabled
-
-        new_state = _apply(agent, state, gradients)
-        new_state = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new_state, state)
+        new = new._replace(updates=state.updates + 1)
+        new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
         # With the key of a skipped update the same batch would be drawn again, for ever.
-        new_state = new_state._replace(key=jnp.where(is_enabled, next_key, state.key))
+        key = jnp.where(is_enabled, next_key, state.key)
+        new_state = LearnerState._make((*new, key))
         written = _written_priorities(output, weights, is_applied, is_enabled)
         new_memory = replay.update_priorities(memory, sample.index, written)
         metrics = Scalars.of(
             {
                 **_over_devices(output.metrics),
                 **_lag(agent, state.updates, sample.sequence.steps.version),
-                "loss": loss,
-                "gradient_norm": gradient_norm,
                 "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
             }
         )
         return new_state, new_memory, metrics
 
-    return LearnPrograms(functools.partial(_init, agent), replay.insert, learn)
+    return LearnPrograms(functools.partial(_init, agent), replay.insert, learn, agent.behaviour)
 
 
 def _init(agent: Agent, key: Array) -> LearnerState:
     params_key, key = jax.random.split(key)
-    params = agent.init(params_key)
-    return LearnerState(
-        params=params,
-        target=agent.init_target(params),
-        optimizer=agent.optimizer.init(params),
-        updates=jnp.zeros((), jnp.int32),
-        key=key,
+    return LearnerState._make((*agent.init_state(agent.init(params_key)), key))
+
+
+def _is_finite_everywhere(guarded: Tree) -> Array:
+    """Whether all is finite on all devices: else they would apply different updates."""
+    is_finite = functools.reduce(
+        jnp.logical_and, [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)]
     )
+    return jax.lax.pmin(is_finite.astype(jnp.int32), AXIS) > 0
 
 
 def _written_priorities(
-    output: LossOutput, weights: Array, is_applied: Array, is_enabled: Array
+    output: UpdateOutput, weights: Array, is_applied: Array, is_enabled: Array
 ) -> Array:
     """What the sequences of a batch get, `[B] float32`; NaN keeps what they have."""
     kept = jnp.full_like(weights, jnp.nan)
@@ -128,14 +139,6 @@ def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:
         name: (jax.lax.pmax if name.endswith("_max") else jax.lax.pmean)(value, AXIS)
         for name, value in metrics.items()
     }
-
-
-def _apply(agent: Agent, state: LearnerState, gradients: Tree) -> LearnerState:
-    deltas, optimizer = agent.optimizer.update(gradients, state.optimizer, state.params)
-    params = optax.apply_updates(state.params, deltas)
-    updates = state.updates + 1
-    target = agent.update_target(params, state.target, updates)
-    return LearnerState(params, target, optimizer, updates, state.key)
 
 
 def _lag(agent: Agent, updates: Array, versions: Array) -> dict[str, Array]:

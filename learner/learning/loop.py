@@ -117,7 +117,7 @@ class Learning:
         self._state, self._replay, metrics = self._programs.learn(
             self._state, self._replay, np.bool_(False)
         )
-        jax.block_until_ready((metrics, publish(self._state.params, self._acting_device)))
+        jax.block_until_ready((metrics, self._publish()))
 
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles insertion without running it, on any thread; for the arguments see `warm_up`.
@@ -195,13 +195,16 @@ class Learning:
         self.updates += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self.updates % self._publish_every == 0
-        params = [publish(self._state.params, self._acting_device)] if is_published else []
+        params = [self._publish()] if is_published else []
         self._in_flight = _Update(numbers, tuple(params))
         self._exchange.learned_version.put(self.updates)
         # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
         # ever be inserted.
         self._limiter.took()
         self._exchange.wake_acting()
+
+    def _publish(self) -> Tree:
+        return publish(self._programs.behaviour(self._state.params), self._acting_device)
 
     def finish_update(self) -> None:
         """Waits for the update under way, if there is one, and publishes what it has learned.

@@ -16,7 +16,7 @@ from seedrl import array_store, checkpoints
 from seedrl.errors import CheckpointError
 
 # The parts of a checkpoint, as the first words of the arrays' names.
-PARTS = ("params", "target", "optimizer", "updates", "key", "replay", "acting")
+PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay", "acting")
 
 
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The parts of a session: everything that is built once the environment's spec is known."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -33,7 +34,7 @@ from seedrl.replay.index import PageIndex
 from seedrl.replay.limiter import ratio_limiter
 from seedrl.replay.replay import Replay, paged_replay
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Page
+from seedrl.types import Array, Page, Tree
 
 
 class Parts(NamedTuple):
@@ -46,6 +47,7 @@ class Parts(NamedTuple):
       page: a page's shapes and dtypes.
       page_rows: the numbers of pages that may arrive at once.
       replay_bytes: size of one device's replay.
+      behaviour: see `Agent`.
     """
 
     acting: Acting
@@ -55,6 +57,7 @@ class Parts(NamedTuple):
     page: Page
     page_rows: tuple[int, ...]
     replay_bytes: int
+    behaviour: Callable[[Tree], Tree]
 
 
 def assemble(
@@ -84,7 +87,9 @@ def assemble(
         acting_key = jax.random.fold_in(acting_key, int(state.updates))
     exchange = open_exchange(
         _limiter(config, geometry, agent),
-        FrozenParams(publish(state.params, geometry.devices[0]), int(state.updates)),
+        FrozenParams(
+            publish(agent.behaviour(state.params), geometry.devices[0]), int(state.updates)
+        ),
         wake_acting=hub.wake,
         clock=hub.clock,
     )
@@ -111,7 +116,9 @@ def assemble(
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=0.0 if config.learning.lock_step else POLL_SECONDS,
     )
-    return Parts(acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes)
+    return Parts(
+        acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes, agent.behaviour
+    )
 
 
 def _learner_state(

@@ -102,7 +102,8 @@ class _Player:
         abstract = {"params": jax.eval_shape(agent.init, key), "updates": np.int32(0)}
         restored = checkpoints.restore(checkpoint, abstract)
         self._frozen = FrozenParams(
-            jax.device_put(restored["params"], jax.local_devices()[0]), int(restored["updates"])
+            jax.device_put(agent.behaviour(restored["params"]), jax.local_devices()[0]),
+            int(restored["updates"]),
         )
         self._hub = hub
         self._num_slots = num_slots

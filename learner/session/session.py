@@ -17,6 +17,7 @@ from learner.session.components import assemble
 from learner.session.geometry import Geometry
 from learner.session.pace import free_running, in_lock_step
 from learner.threads.worker import Worker
+from seedrl.agents.agent import replace_behaviour
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_json import to_json
@@ -155,5 +156,6 @@ class Session:
         confirmed: Score | None = self.evaluator.confirmed
         if confirmed is None:
             return snapshot
-        params = jax.tree.map(np.asarray, confirmed.frozen.params)
+        behaviour = jax.tree.map(np.asarray, confirmed.frozen.params)
+        params = replace_behaviour(self._parts.behaviour, snapshot.state.params, behaviour)
         return snapshot._replace(state=snapshot.state._replace(params=params))

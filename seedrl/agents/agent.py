@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+import jax
 import numpy as np
-import optax
 
 from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
@@ -19,35 +20,103 @@ class ActOutput(NamedTuple):
     extras: Tree
 
 
-class LossOutput(NamedTuple):
-    """Second result of `Agent.loss`: new `priorities [B] float32`, and scalar metrics.
+class AgentState(NamedTuple):
+    """What an agent learns and learns with, the same on every device.
 
-    Priorities of `()` leave those in the replay as they are. Over devices, metrics whose names end
-    in `_max` are maxima, and all others means.
+    Attributes:
+      params: what the network computes with. Evaluation, policies and checkpoints know it by name.
+      target, optimizer: `()` for an agent without; checkpoints know them by name.
+      extras: whatever else an agent keeps from one update to the next.
+      updates: `[] int32`, the updates applied so far: the version of `params`. The learn step
+        counts them; an agent only reads it.
     """
 
-    priorities: Array
+    params: Tree
+    target: Tree
+    optimizer: Tree
+    updates: Array
+    extras: Tree = ()
+
+
+class UpdateOutput(NamedTuple):
+    """Second result of `Agent.update`.
+
+    Attributes:
+      metrics: scalars by name. Over devices, passes and minibatches those whose names end in `_max`
+        are maxima, and all others means.
+      guarded: scalars that must be finite for the update to be applied, on every device: the loss
+        and the norm of the gradient, say.
+      priorities: `[B] float32`, new ones; `()` leaves those in the replay as they are.
+    """
+
     metrics: Mapping[str, Array]
+    guarded: Tree
+    priorities: Array | tuple[()] = ()
+
+
+class Passes(NamedTuple):
+    """How often, and in how many parts, an update goes through its batch.
+
+    Attributes:
+      epochs: how often.
+      minibatches: into how many parts of equal size it is dealt anew, at random, for each epoch.
+    """
+
+    epochs: int = 1
+    minibatches: int = 1
+
+
+class Update(Protocol):
+    """The type of `Agent.update`."""
+
+    def __call__(
+        self,
+        state: AgentState,
+        sequence: Sequence,
+        weights: Array,
+        key: Array,
+        mean: Callable[[Tree], Tree],
+    ) -> tuple[AgentState, UpdateOutput]:
+        """See Agent."""
+        ...
+
+
+def no_initial_priorities(steps: StoredStep) -> Array:
+    """Those of an agent that is not for prioritized replay. Raises ConfigError."""
+    del steps
+    raise ConfigError(
+        "replay: this agent gives no initial priorities, without which prioritized replay cannot "
+        "store its experience; choose another replay"
+    )
+
+
+def all_params(params: Tree) -> Tree:
+    """The behaviour of an agent that acts with all of its parameters."""
+    return params
 
 
 class Agent(NamedTuple):
     """An algorithm as a bundle of pure, jittable functions. Absent things are `()`.
 
     Attributes:
-      window: the sequences that `loss` wants.
+      window: the sequences that `update` wants.
       init: `key -> params`.
       initial_carry: `batch_size -> carry` with leaves `[B, ...]`, the carry at an episode's start.
-      act: `(params, carry, timestep, exploration, key) -> ActOutput`; leaves `[B, ...]`,
+      act: `(behaviour, carry, timestep, exploration, key) -> ActOutput`; leaves `[B, ...]`,
         `exploration [B] float32`. Resets the carry itself where `timestep.step_type` is FIRST.
       exploration: `num_training_slots -> [N] float32`, the exploration of each training slot.
       evaluation_exploration: the exploration of every evaluation slot.
-      init_target: `params -> target`; `()` for an agent without one. Must copy.
-      update_target: `(params, target, updates) -> target`; `updates` counts this one, from 1.
-      loss: `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]`
-        with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
+      init_state: `params -> AgentState`. No two of its leaves may share memory.
+      update: `(state, sequence, weights, key, mean) -> (state, UpdateOutput)`; `sequence` is
+        `[T, B]` with `T = window.length`, `weights [B] float32`. `mean` averages a tree over all
+        devices: whatever changes the state must have gone through it, so that the state stays the
+        same on every device. `seedrl.agents.gradient_update` gives the usual one.
+      passes: how an update goes through its batch: `update` is called once for each minibatch.
       initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from what
-        was stored at acting time. `steps.timestep.observation` is `()` here.
-      optimizer: turns gradients into updates.
+        was stored at acting time. `steps.timestep.observation` is `()` here. Only asked for by
+        prioritized replay.
+      behaviour: `params -> behaviour`: those that `act` needs, which alone cross to acting. It
+        selects leaves, and computes nothing.
     """
 
     window: WindowSpec
@@ -56,11 +125,23 @@ class Agent(NamedTuple):
     act: Callable[[Tree, Tree, TimeStep, Array, Array], ActOutput]
     exploration: Callable[[int], np.ndarray]
     evaluation_exploration: float
-    init_target: Callable[[Tree], Tree]
-    update_target: Callable[[Tree, Tree, Array], Tree]
-    loss: Callable[[Tree, Tree, Sequence, Array, Array], tuple[Array, LossOutput]]
-    initial_priorities: Callable[[StoredStep], Array]
-    optimizer: optax.GradientTransformation
+    init_state: Callable[[Tree], AgentState]
+    update: Update
+    passes: Passes = Passes()
+    initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
+    behaviour: Callable[[Tree], Tree] = all_params
+
+
+def replace_behaviour(
+    agent_behaviour: Callable[[Tree], Tree], params: Tree, behaviour: Tree
+) -> Tree:
+    """`params` with the leaves that `agent_behaviour` selects taken from `behaviour`."""
+    leaves, structure = jax.tree.flatten(params)
+    selected = agent_behaviour(jax.tree.unflatten(structure, range(len(leaves))))
+    places, new = jax.tree.leaves(selected), jax.tree.leaves(behaviour)
+    for place, leaf in zip(places, new, strict=True):
+        leaves[place] = leaf
+    return jax.tree.unflatten(structure, leaves)
 
 
 class AgentConfig(Protocol):

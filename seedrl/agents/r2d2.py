@@ -84,6 +84,7 @@ class R2D2Config:
         """
         from seedrl.agents import r2d2_functions as functions
         from seedrl.agents.agent import Agent
+        from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.errors import ConfigError
         from seedrl.rl.exploration import epsilons
         from seedrl.rl.value_scaling import identity, signed_hyperbolic
@@ -103,6 +104,17 @@ class R2D2Config:
             ),
             priority_mix=self.priority_mix,
         )
+        update = GradientUpdate(
+            loss=functools.partial(functions.loss, objective, network),
+            optimizer=functions.optimizer(
+                learning_rate=self.learning_rate,
+                decay_updates=self.learning_rate_decay_updates,
+                adam_epsilon=self.adam_epsilon,
+                max_gradient_norm=self.max_gradient_norm,
+            ),
+            init_target=functions.copy,
+            update_target=functools.partial(functions.update_target, self.target_update_interval),
+        )
         return Agent(
             window=self.window,
             init=network.init,
@@ -112,16 +124,9 @@ class R2D2Config:
                 epsilons, base=self.exploration_base, alpha=self.exploration_alpha
             ),
             evaluation_exploration=self.evaluation_epsilon,
-            init_target=functions.copy,
-            update_target=functools.partial(functions.update_target, self.target_update_interval),
-            loss=functools.partial(functions.loss, objective, network),
+            init_state=update.init_state,
+            update=update,
             initial_priorities=functools.partial(functions.initial_priorities, objective),
-            optimizer=functions.optimizer(
-                learning_rate=self.learning_rate,
-                decay_updates=self.learning_rate_decay_updates,
-                adam_epsilon=self.adam_epsilon,
-                max_gradient_norm=self.max_gradient_norm,
-            ),
         )
 
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from seedrl.agents.agent import ActOutput, LossOutput
+from seedrl.agents.agent import ActOutput
+from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.rl.exploration import epsilon_greedy

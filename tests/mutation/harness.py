@@ -27,6 +27,7 @@ TESTS = (
     "tests/learner/serving/test_server_outbox.py",
     "tests/learner/acting/test_act_step.py",
     "tests/learner/learning/test_device_mapping.py",
+    "tests/learner/learning/test_passes.py",
     "tests/learner/learning/test_learn_step.py",
     "tests/envs_server/envs/test_counting.py",
     "tests/envs_server/test_adapter.py",

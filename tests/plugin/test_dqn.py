@@ -3,6 +3,7 @@
 It is imported as a user's package is: from a folder on the path, not from the repository.
 """
 
+import functools
 import sys
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
+from seedrl.agents.agent import Agent
+from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
@@ -44,10 +46,17 @@ def transitions() -> StoredStep:
     return StoredStep(timestep, action, np.zeros((2, 4), np.int32), q_values)
 
 
+def gradient_update(agent: Agent) -> GradientUpdate:
+    assert isinstance(agent.update, GradientUpdate)
+    return agent.update
+
+
 def test_the_loss_by_hand() -> None:
     agent = DQNConfig(gamma=0.5).build(SPEC)
     weights = jnp.array([1.0, 0.5, 1.0, 1.0])
-    loss, output = agent.loss(ONLINE, TARGET, Sequence(transitions(), ()), weights, KEY)
+    loss, output = gradient_update(agent).loss(
+        ONLINE, TARGET, Sequence(transitions(), ()), weights, KEY
+    )
     # Targets: 1 + 0.5 * 40; 1; 1 + 0.5 * 40. Predictions: 1, 2, 1. The last row is not trained.
     np.testing.assert_allclose(output.priorities, [20, 1, 20, 0])
     assert float(loss) == pytest.approx((200 + 0.5 * 0.5 + 200 + 0) / 4)
@@ -99,20 +108,18 @@ def test_the_loss_leads_to_walking_right() -> None:
         (),
     )
 
-    @jax.jit
-    def train(params, target):
-        def update(carry, _):
-            params, state = carry
-            gradient = jax.grad(lambda p: agent.loss(p, target, sequence, jnp.ones(8), KEY)[0])
-            change, state = agent.optimizer.update(gradient(params), state, params)
-            return (optax.apply_updates(params, change), state), ()
+    update = functools.partial(agent.update, mean=lambda tree: tree)
 
-        return jax.lax.scan(update, (params, agent.optimizer.init(params)), length=100)[0][0]
+    @jax.jit
+    def train(state):
+        def one_update(state, _):
+            state, _ = update(state, sequence, jnp.ones(8), KEY)
+            return state._replace(updates=state.updates + 1), ()
+
+        return jax.lax.scan(one_update, state, length=800)[0]
 
     sequence = Sequence(steps, ())
-    params = agent.init(KEY)
-    for _ in range(8):
-        params = train(params, agent.init_target(params))
+    params = train(agent.init_state(agent.init(KEY))).params
     timestep = TimeStep((), (), (), jnp.eye(length)[: length - 1])
     output = agent.act(params, (), timestep, jnp.zeros(length - 1), KEY)
     np.testing.assert_array_equal(output.action, np.full(length - 1, RIGHT))

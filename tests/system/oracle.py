@@ -19,7 +19,8 @@ import optax
 
 from envs_server.envs.counting import reward_of
 from learner.serving.leases import environment_seed
-from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
@@ -43,6 +44,10 @@ class HashingAgent:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent, for the counting environment."""
+        update = GradientUpdate(
+            functools.partial(_loss, self.window),
+            optax.GradientTransformation(lambda params: (), _count_and_add),
+        )
         return Agent(
             window=self.window,
             init=lambda key: {"version": jnp.zeros(()), "seen": jnp.zeros(())},
@@ -50,11 +55,9 @@ class HashingAgent:
             act=functools.partial(_act, spec.action.num_actions),
             exploration=exploration,
             evaluation_exploration=0.0,
-            init_target=lambda params: (),
-            update_target=lambda params, target, updates: (),
-            loss=functools.partial(_loss, self.window),
+            init_state=update.init_state,
+            update=update,
             initial_priorities=lambda steps: priority(steps.extras["hash"][0], is_initial=True),
-            optimizer=optax.GradientTransformation(lambda params: (), _count_and_add),
         )
 
 

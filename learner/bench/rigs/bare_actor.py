@@ -40,7 +40,7 @@ class BareActor:
             num_evaluation=serving.evaluation_slots,
         )
         self._actor = Actor(programs, self.shapes, programs.init(jax.random.PRNGKey(0)))
-        self._frozen = FrozenParams(jax.jit(agent.init)(jax.random.PRNGKey(1)), 0)
+        self._frozen = FrozenParams(agent.behaviour(jax.jit(agent.init)(jax.random.PRNGKey(1))), 0)
         self._steps = 0
 
     def act(self, batch: Batch) -> np.ndarray:

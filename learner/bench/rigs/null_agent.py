@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ActionSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
@@ -26,6 +27,7 @@ class NullAgentConfig:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent, for any environment."""
+        update = GradientUpdate(_loss, optax.identity())
         return Agent(
             window=self.window,
             init=lambda key: jnp.zeros(()),
@@ -33,11 +35,9 @@ class NullAgentConfig:
             act=functools.partial(_act, spec.action),
             exploration=lambda slots: np.zeros(slots, np.float32),
             evaluation_exploration=0.0,
-            init_target=lambda params: (),
-            update_target=lambda params, target, updates: (),
-            loss=_loss,
+            init_state=update.init_state,
+            update=update,
             initial_priorities=_initial_priorities,
-            optimizer=optax.identity(),
         )
 
 

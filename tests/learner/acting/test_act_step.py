@@ -1,15 +1,14 @@
 """Acting against an oracle in numpy: a carry that counts, outputs that depend on everything."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
-from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, StepType, TimeStep, Tree
@@ -31,7 +30,7 @@ def _act(
     return ActOutput(action, {"count": count, "seen": timestep.observation["x"]}, extras)
 
 
-def _no_loss(*arguments: object) -> tuple[Array, LossOutput]:
+def _no_learning(*arguments: object) -> Any:
     raise AssertionError("acting does not learn")
 
 
@@ -45,11 +44,8 @@ AGENT = Agent(
     act=_act,
     exploration=lambda size: np.zeros(size),
     evaluation_exploration=0.0,
-    init_target=lambda params: (),
-    update_target=lambda params, target, updates: (),
-    loss=_no_loss,
-    initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
-    optimizer=optax.identity(),
+    init_state=_no_learning,
+    update=_no_learning,
 )
 
 

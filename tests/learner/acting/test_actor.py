@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from learner.acting.act_step import build_act_programs, example_page
@@ -39,11 +38,8 @@ AGENT = Agent(
     act=_act,
     exploration=lambda size: np.zeros(size),
     evaluation_exploration=0.0,
-    init_target=lambda params: (),
-    update_target=lambda params, target, updates: (),
-    loss=lambda *_: None,  # type: ignore[arg-type, return-value]
-    initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
-    optimizer=optax.sgd(0.1),
+    init_state=lambda *_: None,  # type: ignore[arg-type, return-value]
+    update=lambda *_: None,  # type: ignore[arg-type, return-value]
 )
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs, publish, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
-from seedrl.agents.agent import Agent, LossOutput
+from seedrl.agents.agent import Agent
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import ReplayState, paged_replay
@@ -29,6 +30,12 @@ def _loss(
     return loss, LossOutput(observation.sum(axis=(0, 2)), {})
 
 
+UPDATE = GradientUpdate(
+    _loss,
+    optax.adam(0.01),
+    init_target=jnp.copy,
+    update_target=lambda params, target, updates: jnp.where(updates % 2 == 0, params, target),
+)
 AGENT = Agent(
     window=WINDOW,
     init=lambda key: jnp.zeros(64),
@@ -36,11 +43,9 @@ AGENT = Agent(
     act=lambda *_: None,  # type: ignore[arg-type, return-value]
     exploration=lambda size: np.zeros(size),
     evaluation_exploration=0.0,
-    init_target=jnp.copy,
-    update_target=lambda params, target, updates: jnp.where(updates % 2 == 0, params, target),
-    loss=_loss,
+    init_state=UPDATE.init_state,
+    update=UPDATE,
     initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
-    optimizer=optax.adam(0.01),
 )
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
 from learner.learning.learn_step import LearnerState, build_learn_programs
-from seedrl.agents.agent import Agent, LossOutput
+from seedrl.agents.agent import Agent, Passes
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import Replay, Sample, paged_replay
@@ -246,6 +248,12 @@ def _toy_loss(
     return loss, LossOutput(rewards, metrics)
 
 
+TOY_UPDATE = GradientUpdate(
+    _toy_loss,
+    optax.sgd(0.5),
+    init_target=lambda params: jnp.float32(0),
+    update_target=lambda params, target, updates: target + 100 + updates,
+)
 TOY = Agent(
     window=WindowSpec(burn_in=2, unroll=3, bootstrap=1, stride=3),
     init=lambda key: jnp.float32(4.0),
@@ -253,11 +261,9 @@ TOY = Agent(
     act=R2D2.act,
     exploration=R2D2.exploration,
     evaluation_exploration=0.0,
-    init_target=lambda params: jnp.float32(0),
-    update_target=lambda params, target, updates: target + 100 + updates,
-    loss=_toy_loss,
+    init_state=TOY_UPDATE.init_state,
+    update=TOY_UPDATE,
     initial_priorities=R2D2.initial_priorities,
-    optimizer=optax.sgd(0.5),
 )
 
 
@@ -296,6 +302,37 @@ def test_metrics_are_means_over_devices_and_maxima_where_their_names_say_so(toy:
     assert metrics["reward_largest"] == per_device.max(axis=1).mean()
 
 
+def test_a_loss_that_is_not_finite_on_one_device_is_skipped_on_all() -> None:
+    def forgetful(*arguments: Any, mean: Any) -> Any:
+        state, output = TOY_UPDATE(*arguments, mean=mean)
+        rewards = arguments[1].steps.timestep.reward
+        return state._replace(params=state.params + 1), output._replace(guarded=rewards.sum())
+
+    setting = _setting(TOY._replace(update=forgetful), 2)
+    sequence = _sequence(TOY)
+    sequence.steps.timestep.reward[0, 0] = np.inf  # of the first device only
+    after, memory, metrics = _learn(setting, setting.state, setting.memory(sequence))
+    assert metrics["skipped_updates"] == 1.0
+    assert after.params == setting.state.params
+    assert not memory.priorities.any()
+
+
+def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_update() -> None:
+    passes = Passes(epochs=2, minibatches=2)
+    setting = _setting(TOY._replace(passes=passes), 2)
+    after, memory, metrics = _learn(setting, setting.state, setting.memory(_sequence(TOY)))
+    assert metrics["skipped_updates"] == 0.0
+    assert after.updates == 1
+    assert after.target == 4 * 101  # once for each minibatch, and always of the same number
+    rewards = _sequence(TOY).steps.timestep.reward.sum(axis=0)
+    np.testing.assert_allclose(memory.priorities[:, ::-1].reshape(B), rewards, rtol=1e-6)
+
+
+def test_minibatches_must_be_of_equal_size() -> None:
+    with pytest.raises(ConfigError, match="a multiple of the agent's 3 minibatches on each device"):
+        _setting(TOY._replace(passes=Passes(minibatches=3)), 2)
+
+
 def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:
     sequence = _sequence(TOY)
     sequence.steps.timestep.reward[:] = 0.0
@@ -313,7 +350,7 @@ def test_an_agent_without_priorities_leaves_those_of_the_replay(num_devices: int
         value, output = _toy_loss(*arguments)
         return value, output._replace(priorities=())
 
-    setting = _setting(TOY._replace(loss=loss), num_devices)
+    setting = _setting(TOY._replace(update=TOY_UPDATE._replace(loss=loss)), num_devices)
     memory = setting.memory(_sequence(TOY))
     state, after, _ = _learn(setting, setting.state, memory)
     assert state.updates == 1
@@ -355,7 +392,7 @@ def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> Non
     assert state.updates == 0
     assert state.updates.dtype == np.int32
     _assert_same(state.target, state.params)
-    _assert_same(state.optimizer, _on_host(R2D2.optimizer.init(state.params)))
+    _assert_same(state.optimizer, _on_host(R2D2.init_state(state.params).optimizer))
 
 
 def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:

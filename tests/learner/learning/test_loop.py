@@ -69,8 +69,8 @@ def _learning(
     indices: Any = [SimpleNamespace(num_sequences=9, num_inserted=0)]
     memory: Any = ()
     learning = Learning(
-        programs=MappedPrograms(insert=lambda *_: None, learn=learn),
-        state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), jnp.zeros(2, jnp.uint32)),
+        programs=MappedPrograms(lambda *_: None, learn, behaviour=lambda params: params),
+        state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1),
         exchange=exchange,
         metrics=metrics,

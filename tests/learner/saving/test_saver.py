@@ -48,6 +48,7 @@ def _state(width: int = 8, *, updates: int = 5) -> LearnerState:
         target=jax.tree.map(lambda leaf: leaf + 1, params),
         optimizer=jax.tree.map(np.asarray, optax.adam(0.1).init(params)),
         updates=np.int32(updates),
+        extras=(),
         key=np.array([1, 2], np.uint32),
     )
 

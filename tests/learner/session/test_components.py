@@ -56,7 +56,7 @@ def _saved(directory: Path) -> Checkpoint:
     shards = _build(CONFIG, None)
     for stream in (7, 7, 8):
         shards.indices[0].plan([stream])
-    state: Any = LearnerState((), (), (), np.int32(3), np.zeros(2, np.uint32))
+    state: Any = LearnerState((), (), (), np.int32(3), (), np.zeros(2, np.uint32))
     replay = jax.tree.map(np.asarray, shards.memory)
     saver = Saver(directory, keep=2)
     saver.start(

@@ -3,39 +3,41 @@
 from tests.mutation.mutant import Mutant
 
 _LEARN_STEP = "learner/learning/learn_step.py"
+_PASSES = "learner/learning/passes.py"
+_GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
 _ASSEMBLY = "learner/session/components.py"
 
 MUTANTS = (
     Mutant(
         "gradient_of_one_device",
-        _LEARN_STEP,
-        "        gradients = jax.lax.pmean(gradients, AXIS)\n",
-        "",
+        _GRADIENT,
+        "gradients, loss = mean(gradients), mean(loss)",
+        "loss = mean(loss)",
         "Every device applies its own gradient.",
         "one device equals many (DESIGN 9.4)",
     ),
     Mutant(
         "gradient_summed",
         _LEARN_STEP,
-        "gradients = jax.lax.pmean(gradients, AXIS)",
-        "gradients = jax.lax.psum(gradients, AXIS)",
+        "functools.partial(jax.lax.pmean, axis_name=AXIS)",
+        "functools.partial(jax.lax.psum, axis_name=AXIS)",
         "The gradient grows with the number of devices.",
         "one device equals many (DESIGN 9.4)",
     ),
     Mutant(
         "nan_update_applied",
         _LEARN_STEP,
-        "is_finite = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)",
+        "is_finite = _is_finite_everywhere(output.guarded)",
         "is_finite = jnp.bool_(True)",
         "An update that is not finite is applied.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",
     ),
     Mutant(
         "infinite_gradient_applied",
-        _LEARN_STEP,
-        "is_finite = jnp.isfinite(loss) & jnp.isfinite(gradient_norm)",
-        "is_finite = jnp.isfinite(loss)",
+        _GRADIENT,
+        "guarded=(loss, gradient_norm)",
+        "guarded=(loss,)",
         "Only the loss is looked at, not its gradient.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",
     ),
@@ -66,8 +68,8 @@ MUTANTS = (
     Mutant(
         "learning_key_not_advanced",
         _LEARN_STEP,
-        "key=jnp.where(is_enabled, next_key, state.key)",
-        "key=state.key",
+        "key = jnp.where(is_enabled, next_key, state.key)",
+        "key = state.key",
         "Every update draws by the same random numbers.",
         "no two draws share a key (STYLE 2)",
     ),
@@ -80,18 +82,42 @@ MUTANTS = (
         "per-device sampling (DESIGN 7)",
     ),
     Mutant(
-        "target_copies_old_parameters",
+        "one_device_skips_alone",
         _LEARN_STEP,
-        "target = agent.update_target(params, state.target, updates)",
-        "target = agent.update_target(state.params, state.target, updates)",
+        "return jax.lax.pmin(is_finite.astype(jnp.int32), AXIS) > 0",
+        "return is_finite",
+        "A device whose own loss is not finite skips an update that the others apply.",
+        "parameters are updated identically (DESIGN 7)",
+    ),
+    Mutant(
+        "every_minibatch_is_the_first",
+        _PASSES,
+        "        rows, key = drawn\n",
+        "        rows, key = dealt[0, : weights.shape[0] // minibatches], drawn[1]\n",
+        "All passes train the same part of a batch.",
+        "each epoch goes through the whole batch (HOUSE, seams)",
+    ),
+    Mutant(
+        "priorities_in_the_order_dealt",
+        _PASSES,
+        ".at[dealt[-1]].set(",
+        ".at[:].set(",
+        "Priorities of minibatches are given to other sequences of the batch.",
+        "stale priorities cannot exist (DESIGN 3.5)",
+    ),
+    Mutant(
+        "target_copies_old_parameters",
+        _GRADIENT,
+        "self.update_target(params, state.target",
+        "self.update_target(state.params, state.target",
         "The target becomes what the parameters were before the update.",
         "hard target copies (DESIGN 8)",
     ),
     Mutant(
         "target_one_update_late",
-        _LEARN_STEP,
-        "target = agent.update_target(params, state.target, updates)",
-        "target = agent.update_target(params, state.target, state.updates)",
+        _GRADIENT,
+        "state.target, state.updates + 1)",
+        "state.target, state.updates)",
         "The target is copied one update late.",
         "hard target copies (DESIGN 8)",
     ),

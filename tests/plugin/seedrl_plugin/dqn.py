@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from seedrl.agents.agent import ActOutput, Agent, LossOutput
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.rl.exploration import epsilon_greedy, epsilons
 from seedrl.specs import DiscreteSpec, EnvSpec
@@ -34,6 +35,12 @@ class DQNConfig:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent. There is no carry: `()`."""
+        update = GradientUpdate(
+            functools.partial(_loss, self),
+            optax.adam(self.learning_rate),
+            init_target=functools.partial(jax.tree.map, jnp.copy),
+            update_target=functools.partial(_update_target, self.target_update_interval),
+        )
         return Agent(
             window=self.window,
             init=functools.partial(_init, self, spec),
@@ -41,11 +48,9 @@ class DQNConfig:
             act=_act,
             exploration=epsilons,
             evaluation_exploration=self.evaluation_epsilon,
-            init_target=functools.partial(jax.tree.map, jnp.copy),
-            update_target=functools.partial(_update_target, self.target_update_interval),
-            loss=functools.partial(_loss, self),
+            init_state=update.init_state,
+            update=update,
             initial_priorities=functools.partial(_initial_priorities, self),
-            optimizer=optax.adam(self.learning_rate),
         )
 
 

@@ -32,10 +32,10 @@ KEY = jax.random.key(9)
 def built() -> tuple[Agent, Any, Any]:
     """The agent with jitted functions, and parameters of the online and the target network."""
     agent = CONFIG.build(SPEC)
-    loss_and_gradient = jax.jit(jax.value_and_grad(agent.loss, has_aux=True))
+    loss_and_gradient = jax.jit(jax.value_and_grad(agent.update.loss, has_aux=True))
     agent = agent._replace(
         act=jax.jit(agent.act),
-        loss=loss_and_gradient,
+        update=agent.update._replace(loss=loss_and_gradient),
         initial_priorities=jax.jit(agent.initial_priorities),
     )
     init = jax.jit(agent.init)
@@ -104,7 +104,7 @@ def test_replaying_from_the_stored_carry_gives_the_acting_q_values(start: int) -
     """
     agent, params, _ = built()
     sequence = window_at(start)
-    (_, output), _ = agent.loss(params, params, sequence, jnp.ones(B), KEY)
+    (_, output), _ = agent.update.loss(params, params, sequence, jnp.ones(B), KEY)
     stored = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
     np.testing.assert_allclose(output.priorities, agent.initial_priorities(stored), atol=1e-5)
 
@@ -173,7 +173,7 @@ def looped_loss(
 def test_loss_and_priorities_agree_with_the_loop(start: int) -> None:
     agent, params, target = built()
     sequence, weights = window_at(start), np.array([1.0, 0.25, 0.5], np.float32)
-    (loss, output), _ = agent.loss(params, target, sequence, weights, KEY)
+    (loss, output), _ = agent.update.loss(params, target, sequence, weights, KEY)
     q_online, q_target = (replayed_q_values(p, sequence) for p in (params, target))
     expected, priorities = looped_loss(q_online, q_target, sequence.steps, weights)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
@@ -186,7 +186,7 @@ def test_the_gradient_agrees_with_differences_of_the_loss() -> None:
     """Also shows that burn-in and targets are constants: both are held while the rest moves."""
     agent, params, target = built()
     sequence, weights = window_at(2), jnp.ones(B)
-    (_, _), gradient = agent.loss(params, target, sequence, weights, KEY)
+    (_, _), gradient = agent.update.loss(params, target, sequence, weights, KEY)
     frozen = _constants(params, sequence)
     for path in (["DuelingHead_0", "value", "kernel"], ["LSTM_0", "recurrent_kernel"]):
         leaf = functools.reduce(lambda tree, name: tree[name], path, gradient["params"])
@@ -255,7 +255,7 @@ def _errors(q_online: np.ndarray, q_target: np.ndarray, sequence: Sequence) -> A
 
 def test_no_gradient_flows_into_the_burn_in() -> None:
     _, params, target = built()
-    loss = CONFIG.build(SPEC).loss
+    loss = CONFIG.build(SPEC).update.loss
     sequence = window_at(2)
 
     def of_speeds(speed: jax.Array) -> jax.Array:
@@ -277,13 +277,13 @@ def test_what_must_be_ignored_may_be_huge() -> None:
     sequence, weights = window_at(3), jnp.ones(B)
     types = sequence.steps.timestep.step_type
     assert (types[CONFIG.burn_in :] == LAST).any()
-    clean = agent.loss(params, target, sequence, weights, KEY)
+    clean = agent.update.loss(params, target, sequence, weights, KEY)
     poisoned = with_rewards(
         sequence, np.where(types == FIRST, np.float32(1e9), sequence.steps.timestep.reward)
     )
     action = np.where(types == LAST, (sequence.steps.action + 1) % 3, sequence.steps.action)
     poisoned = poisoned._replace(steps=poisoned.steps._replace(action=action))
-    found = agent.loss(params, target, poisoned, weights, KEY)
+    found = agent.update.loss(params, target, poisoned, weights, KEY)
     jax.tree.map(np.testing.assert_array_equal, found, clean)
 
 
@@ -324,19 +324,21 @@ def test_initial_priorities_use_the_greedy_action_for_the_bootstrap() -> None:
 
 def test_the_target_is_a_copy_that_follows_every_interval() -> None:
     agent, params, other = built()
-    target = agent.init_target(params)
+    target = agent.update.init_target(params)
     for copied, original in zip(jax.tree.leaves(target), jax.tree.leaves(params), strict=True):
         assert copied is not original
         np.testing.assert_array_equal(copied, original)
     interval = CONFIG.target_update_interval
     for updates, expected in ((1, other), (interval - 1, other), (interval, params)):
-        found = agent.update_target(params, other, jnp.int32(updates))
+        found = agent.update.update_target(params, other, jnp.int32(updates))
         jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
     config = R2D2Config(max_gradient_norm=1.0, learning_rate=0.5, adam_epsilon=1.0)
-    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))).optimizer
+    optimizer = config.build(
+        EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
+    ).update.optimizer
     gradient = {"w": jnp.array([30.0, 40.0])}
     update, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
     # Clipped to (0.6, 0.8); Adam's first step is g / (|g| + epsilon).
@@ -345,7 +347,9 @@ def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
 
 def test_the_learning_rate_may_decay_to_zero() -> None:
     config = R2D2Config(learning_rate=1.0, learning_rate_decay_updates=2, adam_epsilon=1e-8)
-    optimizer = config.build(EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))).optimizer
+    optimizer = config.build(
+        EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
+    ).update.optimizer
     gradient = {"w": jnp.array([1.0])}
     state, sizes = optimizer.init(gradient), []
     for _ in range(3):
@@ -365,7 +369,7 @@ def test_without_burn_in_and_scaling_it_still_runs() -> None:
     params = agent.init(KEY)
     steps = jax.tree.map(lambda leaf: leaf[:3], acted()[0])
     sequence = Sequence(steps, agent.initial_carry(B))
-    loss, output = jax.jit(agent.loss)(params, params, sequence, jnp.ones(B), KEY)
+    loss, output = jax.jit(agent.update.loss)(params, params, sequence, jnp.ones(B), KEY)
     assert np.isfinite(loss)
     assert output.priorities.shape == (B,)
 

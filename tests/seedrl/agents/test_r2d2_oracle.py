@@ -93,7 +93,7 @@ class Constants(NamedTuple):
 @functools.cache
 def jitted(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     agent = CONFIGS[name].build(EnvSpec(ArraySpec((INPUTS,), "float32"), DiscreteSpec(ACTIONS)))
-    loss = jax.jit(jax.value_and_grad(agent.loss, has_aux=True))
+    loss = jax.jit(jax.value_and_grad(agent.update.loss, has_aux=True))
     return loss, jax.jit(agent.initial_priorities)
 
 

@@ -1,0 +1,80 @@
+"""Updates by a gradient: what most agents give as `Agent.update`."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from seedrl.agents.agent import AgentState, UpdateOutput
+from seedrl.types import Array, Sequence, Tree
+
+
+class LossOutput(NamedTuple):
+    """Second result of a loss: what `UpdateOutput` says of `priorities` and `metrics`."""
+
+    priorities: Array
+    metrics: Mapping[str, Array]
+
+
+def no_target(params: Tree) -> Tree:
+    """The target of an agent without one."""
+    del params
+    return ()
+
+
+def keep_target(params: Tree, target: Tree, updates: Array) -> Tree:
+    """A target that never changes; also that of an agent without one."""
+    del params, updates
+    return target
+
+
+class GradientUpdate(NamedTuple):
+    """One step down the gradient of a loss, then the target: an `Agent.update`.
+
+    Attributes:
+      loss: `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]`
+        with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
+      optimizer: turns gradients, which are means over all devices, into updates.
+      init_target: `params -> target`. Must copy.
+      update_target: `(params, target, updates) -> target`; `updates` counts this one, from 1.
+    """
+
+    loss: Callable[[Tree, Tree, Sequence, Array, Array], tuple[Array, LossOutput]]
+    optimizer: optax.GradientTransformation
+    init_target: Callable[[Tree], Tree] = no_target
+    update_target: Callable[[Tree, Tree, Array], Tree] = keep_target
+
+    def init_state(self, params: Tree) -> AgentState:
+        """See `Agent.init_state`."""
+        return AgentState(
+            params=params,
+            target=self.init_target(params),
+            optimizer=self.optimizer.init(params),
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def __call__(
+        self,
+        state: AgentState,
+        sequence: Sequence,
+        weights: Array,
+        key: Array,
+        mean: Callable[[Tree], Tree],
+    ) -> tuple[AgentState, UpdateOutput]:
+        """See `Agent.update`. Metrics are those of the loss, `loss` and `gradient_norm`."""
+        (loss, output), gradients = jax.value_and_grad(self.loss, has_aux=True)(
+            state.params, state.target, sequence, weights, key
+        )
+        # The mean is taken after the gradient: inside the loss pmap would leave it per device.
+        gradients, loss = mean(gradients), mean(loss)
+        gradient_norm = optax.tree.norm(gradients)
+        deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, deltas)
+        target = self.update_target(params, state.target, state.updates + 1)
+        metrics = {**output.metrics, "loss": loss, "gradient_norm": gradient_norm}
+        return (
+            state._replace(params=params, target=target, optimizer=optimizer),
+            UpdateOutput(metrics, guarded=(loss, gradient_norm), priorities=output.priorities),
+        )

@@ -34,8 +34,7 @@ class Metric(NamedTuple):
 
 
 KINDS: dict[Kind, str] = {
-    "count": "`NAME`: the total, since this process started if nothing else is said; "
-    "`NAME_per_second`: the rate over the interval",
+    "count": "`NAME`: the total of the whole run; `NAME_per_second`: the rate over the interval",
     "gauge": "the last value; it stays until there is a new one",
     "distribution": "`NAME`: the mean of the interval; `NAME_p50`, `NAME_p95`, `NAME_p99`: "
     "percentiles of its last 8192 values. Absent where the interval has none",
@@ -49,7 +48,7 @@ METRICS: tuple[Metric, ...] = (
         "count",
         "balance",
         "steps",
-        "training environment steps, in total those of the whole run; LAST to FIRST is no step",
+        "training environment steps; LAST to FIRST is no step",
     ),
     Metric(
         "frames",
@@ -157,14 +156,14 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "episodes",
         "episodes",
-        "training episodes that ended since this process started",
+        "training episodes that have ended",
     ),
     Metric(
         "episodes/evaluation",
         "gauge",
         "episodes",
         "episodes",
-        "evaluation episodes that ended since this process started",
+        "evaluation episodes that have ended",
     ),
     Metric("evaluation_steps", "count", "system", "steps", "environment steps of evaluation slots"),
     Metric(

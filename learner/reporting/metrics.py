@@ -6,19 +6,19 @@ kind is `metrics`, has
 
     env_steps, updates           totals, as given to `flush`
     <name>                       `gauge`: the last value; `observe`: the interval's mean;
-                                 `count`: the total since this process started
+                                 `count`: the total of the whole run
     <name>_per_second            `count`, over the interval
     <name>_p50, _p95, _p99       `observe`, over the interval's last 8192 values
     <name>_waits_share           `waited`, as a share of the interval
     return/<role>, length/<role> means over the episodes that ended in the interval
-    episodes/<role>              episodes since this process started
+    episodes/<role>              episodes of the whole run
 
 `learner.reporting.metric_names` says what each name means. The last line, of kind `ledger`, has the
 accounts of `learner.serving.ledger` when all is at rest.
 
-After a resume the lines go on below those of the earlier process, as does `elapsed_seconds`. Those
-that it wrote after its last checkpoint remain, so `env_steps` may step back once; TensorBoard hides
-them.
+After a resume the lines continue below those of the earlier process, as do counts and
+`elapsed_seconds`. The lines that it wrote after its last checkpoint remain, so `env_steps` may step
+back once; TensorBoard hides them.
 """
 
 import contextlib
@@ -28,15 +28,15 @@ import math
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from io import SEEK_END, FileIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from tensorboardX import SummaryWriter
 
 from learner.reporting.metric_names import PERCENTILES, group
+from learner.reporting.tensorboard import EventFile
 
 _logger = logging.getLogger(__name__)
 
@@ -66,8 +66,9 @@ class Metrics:
       workdir: the run's folder.
       clock: monotonic seconds.
       elapsed_seconds: what earlier processes of the run took; see `elapsed_seconds`.
+      totals: what the counts of earlier processes came to, as `totals` gave it.
       purge_step: TensorBoard hides what earlier processes wrote for this many environment steps or
-        more, for the run did not go on from there.
+        more, for the run did not resume from there.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Metrics:
         *,
         clock: Callable[[], float] = time.monotonic,
         elapsed_seconds: float = 0.0,
+        totals: Mapping[str, float] | None = None,
         purge_step: int = 0,
     ):
         workdir.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,7 @@ class Metrics:
         self._started = clock() - elapsed_seconds
         self._flushed = clock()
         self._lock = threading.Lock()
-        self._totals: dict[str, float] = defaultdict(float)
+        self._totals: dict[str, float] = defaultdict(float, totals or {})
         self._counts: dict[str, float] = defaultdict(float)
         self._gauges: dict[str, float] = {}
         self._waits: dict[str, float] = defaultdict(float)
@@ -91,9 +93,7 @@ class Metrics:
         self._file_lock = threading.Lock()
         self._file = (workdir / FILE_NAME).open("a+b", buffering=0)
         self._is_torn = _ends_in_half_a_line(self._file)
-        self._tensorboard = SummaryWriter(
-            str(workdir / "tb"), purge_step=purge_step, max_queue=1000
-        )
+        self._tensorboard = EventFile(workdir / "tb", purge_step=purge_step)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -144,11 +144,17 @@ class Metrics:
             "elapsed_seconds": now - self._started,
         }
         self._write({"kind": "metrics", **values}, now)
-        for name, value in values.items():
-            if math.isfinite(value):
-                self._tensorboard.add_scalar(_tag(name), value, env_steps)
-        self._tensorboard.flush()
+        finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
+        self._tensorboard.add(finite, env_steps)
         return values
+
+    def totals(self) -> dict[str, float]:
+        """What every count has come to in the whole run, by its name."""
+        with self._lock:
+            names = self._totals.keys() | self._counts.keys()
+            return {
+                name: self._totals.get(name, 0.0) + self._counts.get(name, 0.0) for name in names
+            }
 
     def record(self, kind: str, **fields: Any) -> None:
         """Writes an event, such as a saved checkpoint, as a line of its own."""

@@ -88,7 +88,7 @@ def _train(
         )
         supervision.run()
         supervision.end()
-        draw(folder.metrics, folder.path / "learning_curve.png")
+        _draw_curve(folder, progress)
         return _summary(session, supervision.last, start, folder.path)
 
 
@@ -120,6 +120,7 @@ def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
     return Metrics(
         folder.path,
         elapsed_seconds=elapsed_seconds(folder.path),
+        totals=checkpoint.meta["totals"],
         # What was written at the checkpoint itself still holds.
         purge_step=int(checkpoint.meta["env_steps"]) + 1,
     )
@@ -145,6 +146,14 @@ def _hub(
         restore_streams(checkpoint, serving, config)
     spec = decode_spec(meta["env_spec"]) if "env_spec" in meta else None
     return Hub(serving, config.environment, spec=spec)
+
+
+def _draw_curve(folder: RunFolder, progress: Progress) -> None:
+    """Everything is saved by then: a full disk costs the picture, and not the run."""
+    try:
+        draw(folder.metrics, folder.path / "learning_curve.png")
+    except OSError as error:
+        progress.log(f"cannot draw the learning curve: {error}")
 
 
 def _summary(

@@ -129,6 +129,7 @@ class Session:
             "config": to_json(self._config),
             "env_spec": encode_spec(self._spec),
             "env_steps": self.acting.training_steps,
+            "totals": self._metrics.totals(),
             "limiter": dict(self._limiter.now.counts()),
             **snapshot.meta,
         }

@@ -1,6 +1,5 @@
 import json
 import math
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -9,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from learner.reporting.metrics import Metrics, elapsed_seconds
+from tests.learner.reporting.event_files import files_of_at_most, first_steps, scalars
 
 
 class _Clock:
@@ -215,27 +214,13 @@ def test_of_a_long_file_only_the_end_is_read(tmp_path: Path) -> None:
     assert elapsed_seconds(tmp_path) == 3.0
 
 
-def _sessions(workdir: Path) -> list[int]:
-    """The steps from which on TensorBoard hides what was there before, file by file."""
-    steps = []
-    for path in (workdir / "tb").glob("events.out.tfevents.*"):
-        data, start = path.read_bytes(), 0
-        while start < len(data):
-            # Length, its checksum, a serialised event, its checksum.
-            (length,) = struct.unpack_from("<Q", data, start)
-            event = Event.FromString(data[start + 12 : start + 12 + length])
-            if event.session_log.status == SessionLog.START:
-                steps.append(event.step)
-            start += length + 16
-    return steps
-
-
 @pytest.mark.parametrize("purge_step", [0, 1234])
 def test_tensorboard_is_told_where_a_session_starts(tmp_path: Path, purge_step: int) -> None:
     metrics = Metrics(tmp_path, purge_step=purge_step)
     metrics.flush(env_steps=1300, updates=0)
     metrics.close()
-    assert _sessions(tmp_path) == [purge_step]
+    (events,) = (tmp_path / "tb").iterdir()
+    assert first_steps(events) == [purge_step]
 
 
 def test_a_full_disk_is_reported_and_the_run_goes_on(
@@ -250,15 +235,54 @@ def test_a_full_disk_is_reported_and_the_run_goes_on(
     assert "No space left" in record.getMessage()
 
 
-def test_tensorboard_gets_every_finite_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    written: list[tuple[str, float, int]] = []
+    metrics = Metrics(tmp_path)
+    (events,) = (tmp_path / "tb").iterdir()
+    metrics.gauge("loss", 2.0)
+    metrics.flush(env_steps=1, updates=0)
+    with files_of_at_most(events.stat().st_size):
+        for step in range(2, 1500):
+            metrics._tensorboard.add({"learning/loss": 3.0}, step)
+    metrics._tensorboard.add({"learning/loss": 4.0}, 2000)
+    metrics.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [step for step, _ in scalars(events)] == [1, 2000]
+
+
+def test_a_run_may_start_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with files_of_at_most(0):
+        metrics = Metrics(tmp_path, purge_step=7)
+        metrics.flush(env_steps=8, updates=0)
+    metrics.flush(env_steps=9, updates=0)
+    metrics.close()
+    (events,) = (tmp_path / "tb").iterdir()
+    assert first_steps(events) == [7]
+    assert [step for step, _ in scalars(events)] == [9]
+
+
+def test_counts_continue_from_those_of_earlier_processes(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path)
+    metrics.count("frames", 40)
+    metrics.episode("training", 1.0, 2)
+    metrics.flush(env_steps=10, updates=0)
+    metrics.count("frames", 4)
+    totals = metrics.totals()
+    metrics.close()
+    assert totals == {"frames": 44.0, "episodes/training": 1.0}
+    resumed = Metrics(tmp_path, totals=totals)
+    resumed.count("frames", 8)
+    resumed.episode("training", 1.0, 2)
+    values = resumed.flush(env_steps=12, updates=0)
+    resumed.close()
+    assert values["frames"] == 52.0
+    assert values["episodes/training"] == 2.0
+
+
+def test_tensorboard_gets_every_finite_value(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)
-    monkeypatch.setattr(
-        metrics._tensorboard, "add_scalar", lambda *arguments: written.append(arguments)
-    )
     metrics.gauge("loss", 2.0)
     metrics.gauge("replay_ratio", 0.5)
     metrics.gauge("batch_fill", math.nan)
@@ -267,7 +291,10 @@ def test_tensorboard_gets_every_finite_value(
     clock.now += 1.0
     metrics.flush(env_steps=30, updates=4)
     metrics.close()
-    assert {tag: value for tag, value, _ in written} == {
+    (events,) = (tmp_path / "tb").iterdir()
+    ((step, written),) = scalars(events)
+    assert step == 30
+    assert written == {
         "learning/loss": 2.0,
         "balance/replay_ratio": 0.5,
         "system/inference_ms": 3.0,
@@ -281,8 +308,6 @@ def test_tensorboard_gets_every_finite_value(
         "balance/updates": 4.0,
         "system/elapsed_seconds": 1.0,
     }
-    assert {step for _, _, step in written} == {30}
-    assert list((tmp_path / "tb").glob("events.out.tfevents.*"))
 
 
 def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:

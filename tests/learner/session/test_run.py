@@ -5,14 +5,17 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from learner.saving.run_folder import Resume, RunFolder
-from learner.session.run import _metrics, train
+from learner.session.run import _draw_curve, _metrics, train
 from seedrl import config_file
 from seedrl.checkpoints import Checkpoint
 from seedrl.errors import UserError
+from tests.learner.reporting.event_files import first_steps
 
 
 @pytest.fixture
@@ -45,19 +48,33 @@ def test_the_config_says_whether_freed_memory_is_kept(
     assert caught.value.args == ({"keeps_freed_memory": keeps_freed_memory},)
 
 
-@pytest.mark.parametrize(("resumed", "expected"), [(True, 30.0), (False, 0.0)])
-def test_the_time_of_a_run_goes_on_when_it_is_resumed(
-    tmp_path: Path, resumed: bool, expected: float
+@pytest.mark.parametrize(("resumed", "seconds", "frames"), [(True, 30.0, 404.0), (False, 0.0, 4.0)])
+def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
+    tmp_path: Path, resumed: bool, seconds: float, frames: float
 ) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"elapsed_seconds": 30.0}\n')
-    checkpoint = Checkpoint(1, tmp_path, {"env_steps": 100}) if resumed else None
+    meta = {"env_steps": 100, "totals": {"frames": 400.0}}
+    checkpoint = Checkpoint(1, tmp_path, meta) if resumed else None
     folder = RunFolder(tmp_path)
     metrics = _metrics(folder, checkpoint)
+    metrics.count("frames", 4)
     values = metrics.flush(env_steps=110, updates=2)
     metrics.close()
     folder.close()
-    assert expected <= values["elapsed_seconds"] < expected + 20.0
-    assert metrics._tensorboard.purge_step == (101 if resumed else 0)
+    assert values["elapsed_seconds"] >= seconds
+    assert values["frames"] == frames
+    (events,) = (tmp_path / "tb").iterdir()
+    assert first_steps(events) == [101 if resumed else 0]
+
+
+def test_a_picture_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "learning_curve.png").mkdir()
+    lines: list[str] = []
+    progress: Any = SimpleNamespace(log=lines.append)
+    folder = RunFolder(tmp_path)
+    _draw_curve(folder, progress)
+    folder.close()
+    assert [line.partition(":")[0] for line in lines] == ["cannot draw the learning curve"]
 
 
 @pytest.mark.parametrize(

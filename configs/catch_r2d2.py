@@ -1,6 +1,6 @@
 """R2D2 on Catch: a ball falls through a small grid, and a paddle has to be under it (bsuite).
 
-The reward of 1 or -1 comes only at the end of an episode, so a mean return of 1 is perfect play.
+The reward of 1 or -1 arrives only at the end of an episode, so a mean return of 1 is perfect play.
 
 Command: `seedrl train catch_r2d2`.
 

@@ -6,7 +6,7 @@
           000.npy ...
 
 Trees are stored flat, by path: what was saved and what is wanted can then be compared name by name,
-and the structure (NamedTuples of an optimiser, for instance) comes from the reader.
+and the structure (NamedTuples of an optimiser, for instance) is the reader's.
 """
 
 import json
@@ -59,7 +59,7 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
     Raises CheckpointError that names each path whose presence, shape or dtype differs.
     """
     wanted = {name: _shape_of(leaf) for name, leaf in _named(abstract).items()}
-    # One level of the tree: a key that holds nothing, such as `()`, is asked for like the others.
+    # One level of the tree: a key that holds nothing, such as `()`, is requested like the others.
     top, _ = jax.tree_util.tree_flatten_with_path(
         abstract, is_leaf=lambda node: node is not abstract
     )

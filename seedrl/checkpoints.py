@@ -79,10 +79,9 @@ def save(
       keep: at least 2, so that one damaged checkpoint is never the end of a run.
       extra: large arrays by name, saved without compression.
 
-    Returns: the checkpoint's directory.
-
-    Raises CheckpointError if it cannot be written (disk full, no permission); then nothing of it
-    remains, and what was there before is untouched. Raises ValueError if `keep` is below 2.
+    Returns the checkpoint's directory. Raises CheckpointError if it cannot be written (disk full,
+    no permission); then nothing of it remains, and what was there before is untouched. Raises
+    ValueError if `keep` is below 2.
     """
     if keep < 2:
         raise ValueError(f"expected checkpoint.keep of at least 2, got {keep}")
@@ -92,19 +91,8 @@ def save(
         directory.mkdir(parents=True, exist_ok=True)
         with _writing(directory, timeout_seconds=_LOCK_SECONDS):
             _remove_temporary(directory)
-            state = jax.tree.map(np.asarray, arrays)
-            _require_space(directory, [*jax.tree.leaves(state), *(extra or {}).values()])
-            temporary = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{step}-", dir=directory))
-            try:
-                array_store.write_tree(temporary / "state", state)
-                array_store.write_large(temporary / "extra", extra or {})
-                content = {"format": _FORMAT, "step": step, "meta": dict(meta)}
-                (temporary / "meta.json").write_text(json.dumps(content, indent=1))
-                manifest.write(temporary)
-                _publish(temporary, target)
-            except BaseException:
-                shutil.rmtree(temporary, ignore_errors=True)
-                raise
+            content = {"format": _FORMAT, "step": step, "meta": dict(meta)}
+            _write(target, content, jax.tree.map(np.asarray, arrays), extra or {})
             _prune(directory, step, keep)
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
     except (OSError, ValueError, RuntimeError) as error:
@@ -112,6 +100,23 @@ def save(
             raise
         raise CheckpointError(f"cannot save checkpoint {target}: {_cause(error)}") from error
     return target
+
+
+def _write(
+    target: Path, content: dict[str, Any], state: Tree, extra: Mapping[str, np.ndarray]
+) -> None:
+    """Writes a checkpoint beside its place, then publishes it: `target` is whole or not there."""
+    _require_space(target.parent, [*jax.tree.leaves(state), *extra.values()])
+    temporary = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{target.name}-", dir=target.parent))
+    try:
+        array_store.write_tree(temporary / "state", state)
+        array_store.write_large(temporary / "extra", extra)
+        (temporary / "meta.json").write_text(json.dumps(content, indent=1))
+        manifest.write(temporary)
+        _publish(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def latest(directory: Path) -> Checkpoint | None:
@@ -128,7 +133,7 @@ def latest(directory: Path) -> Checkpoint | None:
 
 
 def take_over(directory: Path) -> Checkpoint | None:
-    """Like `latest`, for the process that goes on from it and saves.
+    """Like `latest`, for the process that resumes from it and saves.
 
     The damaged ones are renamed to `damaged-*`, so that they do not count as kept: an intact one
     that is older must not be deleted for them. Raises CheckpointError also if that fails.
@@ -169,8 +174,7 @@ def restore(checkpoint: Checkpoint, abstract: Tree) -> Tree:
     """The saved arrays as numpy arrays in the structure of `abstract`.
 
     Args:
-      abstract: tree of arrays or `jax.ShapeDtypeStruct`; top-level keys of no interest may be left
-        out.
+      abstract: tree of arrays or `jax.ShapeDtypeStruct`; top-level keys may be left out.
 
     Raises CheckpointError that names each path whose presence, shape or dtype differs.
     """

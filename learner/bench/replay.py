@@ -84,7 +84,7 @@ def insertion(workload: Workload, learner: BareLearner, pace: Pace) -> Result:
 
 
 def sampling(learner: BareLearner, batch: int) -> Sampling:
-    """Drawing `batch` sequences from the full replay of `learner`, compiled."""
+    """Samples of `batch` sequences from the full replay of `learner`, compiled."""
     replay, key = learner.replay, jax.random.PRNGKey(0)
 
     # The replay has a leading axis of one device. Keys are split inside, as in a learning step.
@@ -120,13 +120,13 @@ def sampling(learner: BareLearner, batch: int) -> Sampling:
 
 def _sample(workload: Workload, learner: BareLearner, pace: Pace) -> Iterator[Result]:
     batch = workload.config.learning.batch_sequences
-    drawing = sampling(learner, batch)
-    copy = copy_out_of_pool(drawing.num_bytes, _num_bytes(learner.memory))
+    draws = sampling(learner, batch)
+    copy = copy_out_of_pool(draws.num_bytes, _num_bytes(learner.memory))
     measured = interleave(
         {
-            "sample": lambda: rate(_counted(drawing.sample, batch), pace.seconds),
+            "sample": lambda: rate(_counted(draws.sample, batch), pace.seconds),
             "memcpy": lambda: rate(_counted(copy, batch), pace.seconds),
-            "sample and update": lambda: rate(_counted(drawing.update, batch), pace.seconds),
+            "sample and update": lambda: rate(_counted(draws.update, batch), pace.seconds),
         },
         pace.rounds,
     )
@@ -140,7 +140,7 @@ def _sample(workload: Workload, learner: BareLearner, pace: Pace) -> Iterator[Re
             conditions=conditions(
                 workload.config, batch=f"{batch} sequences", environments=workload.name
             ),
-            details={"bytes per batch": drawing.num_bytes},
+            details={"bytes per batch": draws.num_bytes},
         )
 
 

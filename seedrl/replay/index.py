@@ -85,7 +85,7 @@ class _Stream:
 class PageIndex:
     """The ring order of one shard's pages. Owned by the thread that inserts; not thread-safe.
 
-    Every page has a serial number; page q lies at q mod P and lives until page q + P comes. A
+    Every page has a serial number; page q lies at q mod P and lives until page q + P arrives. A
     stream's pages have ascending serials, so whoever evicts a page has evicted every older page of
     its stream before: a link never leads to a page that was overwritten, and evicting a page
     invalidates exactly the sequence that starts in it.
@@ -175,7 +175,7 @@ class PageIndex:
         self._streams.pop(int(stream), None)
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on, as plain JSON-able values."""
+        """Everything needed to resume, as plain JSON-able values."""
         return {
             "capacity_pages": self._capacity,
             "pages_per_sequence": self._pages_per_sequence,

@@ -24,12 +24,11 @@ def stratified_draw(mass: Array, key: Array, num_draws: int) -> Draw:
 
     The search has two levels, blocks of about √P masses and then one block, because a float32
     prefix sum over all masses cannot place a small mass next to a large sum. Positions are kept
-    relative to their stratum, then to their block, so U keeps its resolution of 2^-23 strata:
-    0.2 per cent of an average share at P = 2^20, B = 64 (there tested to 1 per cent plus 2^-20 of
-    a stratum, the step of the test).
+    relative to their stratum, then to their block, so U keeps its resolution of 2^-23 strata: 0.2
+    per cent of an average share at P = 2^20, B = 64 (tested to 1 per cent plus 2^-20 of a stratum).
 
     Microseconds on two CPU cores shared with other work, B = 64, compiled, exponential masses, the
-    best of 18 runs of 20 (5 at 2^20) calls, the variants in turn:
+    best of 18 runs of 20 (5 at 2^20) calls, the variants interleaved:
 
       P                                    2^10   2^14   2^17   2^20
       two levels, blocks of √P to √2P       123    245   1519   1560

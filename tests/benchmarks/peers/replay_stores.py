@@ -102,18 +102,18 @@ def _measured(
 ) -> Iterator[Result]:
     batch = workload.config.learning.batch_sequences
     inserted = description(workload, learner)["inserted"]
-    drawing = replay.sampling(learner, batch)
+    draws = replay.sampling(learner, batch)
 
     def insert() -> float:
         learner.insert()
         return inserted
 
     def sample() -> float:
-        drawing.sample()
+        draws.sample()
         return batch
 
     def update() -> float:
-        drawing.update()
+        draws.update()
         return batch
 
     ours = {"insert": insert, "sample": sample, "update": update}
@@ -146,5 +146,5 @@ def _measured(
                 batch=f"{batch} sequences, {inserted} at an insertion",
                 environments=workload.name,
             ),
-            details={"bytes per batch": drawing.num_bytes},
+            details={"bytes per batch": draws.num_bytes},
         )

@@ -20,12 +20,9 @@ from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearn
 from seedrl.wire.payload import ActionLayout, split
 from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Hello, Ready, Refusal
-from seedrl.wire.version import MAJOR, MINOR
+from seedrl.wire.version import LONGEST_METRIC_BYTES, MAJOR, MINOR, MOST_METRICS
 
 _log = logging.getLogger("envs_server")
-
-_MOST_METRICS = 64
-_LONGEST_METRIC = 128
 
 
 class Offer(NamedTuple):
@@ -232,8 +229,9 @@ def _check(assign: Assign, num_envs: int) -> None:
             f"{[group.environment for group in groups]}"
         )
     names = [name for environment in environments for name in environment.metrics]
-    if len(names) > _MOST_METRICS or any(len(name) > _LONGEST_METRIC for name in names):
+    is_short = all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
+    if len(names) > MOST_METRICS or not is_short:
         raise WireError(
-            f"expected at most {_MOST_METRICS} metrics of at most {_LONGEST_METRIC} characters in "
+            f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes in "
             f"Assign, got {len(names)}"
         )

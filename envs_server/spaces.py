@@ -36,20 +36,11 @@ def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np
     if isinstance(action_space, spaces.Discrete):
         start = np.int64(action_space.start)
         return lambda actions: actions.astype(np.int64) + start
-    assert isinstance(action_space, spaces.Box), "env_spec has refused it"
-    low, high = action_space.low, action_space.high
-    middle, half = _halves(low, high)
-
-    def rescale(actions: np.ndarray) -> np.ndarray:
-        # In float64, and clipped: a bound must not be missed by the last bit.
-        return np.clip((middle + half * actions).astype(low.dtype), low, high)
-
-    return rescale
-
-
-def _halves(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    low, high = low.astype(np.float64), high.astype(np.float64)
-    return low / 2 + high / 2, high / 2 - low / 2
+    action = _action(action_space)
+    assert isinstance(action, BoxSpec) and isinstance(action_space, spaces.Box)
+    rescale, low, high = action.rescaler(), action_space.low, action_space.high
+    # Clipped again: a bound of float32 must not be missed by the last bit of float64.
+    return lambda actions: np.clip(rescale(actions).astype(low.dtype), low, high)
 
 
 def _action(space: spaces.Space[Any]) -> ActionSpec:

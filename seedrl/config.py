@@ -15,10 +15,12 @@ class EnvironmentConfig:
         with `--allow-env`.
       arguments: keyword arguments of the environment, as a JSON object.
       wrappers: `package.module:factory` wrappers, innermost first.
-      vectorization: `sync` steps gymnasium environments in turn, `native` uses the environment's
-        own vector entry point, `atari` ALE's C++ vector environment; `auto` takes the fastest that
-        there is.
+      vectorization: `sync` steps gymnasium environments one after another, `native` uses the
+        environment's own vector entry point, `atari` ALE's C++ vector environment; `auto` takes the
+        fastest that there is.
       frames_per_step: emulator frames of one step (the frame skip); only for reporting.
+      metrics: numbers to report of every episode: keys of the `info` that its last step returns,
+        with a dot between the keys of nested dicts; reported as `episode/NAME`. At most 64.
     """
 
     id: str
@@ -26,6 +28,7 @@ class EnvironmentConfig:
     wrappers: tuple[str, ...] = ()
     vectorization: Vectorization = "auto"
     frames_per_step: int = 1
+    metrics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.wire.version import LONGEST_METRIC_BYTES, MOST_METRICS
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _SOCKET_PATH_BYTES = 107  # sun_path of Linux, without its final zero
@@ -133,6 +134,13 @@ def _check_environment(config: Config) -> None:
         raise ConfigError(
             "environment.arguments: expected a JSON object such as "
             f"'{{\"render_mode\": null}}', got {environment.arguments!r}"
+        )
+    names = environment.metrics
+    is_named = all(name and len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
+    if len(names) > MOST_METRICS or len(set(names)) != len(names) or not is_named:
+        raise ConfigError(
+            f"environment.metrics: expected at most {MOST_METRICS} different names of 1 to "
+            f"{LONGEST_METRIC_BYTES} bytes, got {names!r}"[:300]
         )
     for wrapper in environment.wrappers:
         module, _, name = wrapper.partition(":")

@@ -1,7 +1,7 @@
 """A trained policy as a function, for use in other programs."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from seedrl import checkpoints, config_json
 from seedrl.agents.agent import Agent
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.spec_json import decode_spec
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 
@@ -32,9 +32,15 @@ class PolicyCarry(NamedTuple):
 
 
 class PolicyStep(NamedTuple):
-    """The action to execute, the next carry, and what the agent says of it, e.g. Q-values `[A]`."""
+    """What a policy does on an observation.
 
-    action: int
+    Attributes:
+      action: to execute: an int from 0, or `[*shape] float32` within the environment's bounds.
+      carry: for the next step.
+      extras: what the agent says of it, e.g. Q-values `[A]`.
+    """
+
+    action: int | np.ndarray
     carry: PolicyCarry
     extras: Tree
 
@@ -66,6 +72,7 @@ class Policy:
         self._key = jax.random.key(seed)
         self._num_episodes = 0
         self._act = jax.jit(functools.partial(_act, agent))
+        self._to_action = _to_action(spec.action)
 
     def initial_carry(self) -> PolicyCarry:
         """The carry at an episode's start. Each one draws different random actions, if any."""
@@ -76,7 +83,7 @@ class Policy:
 
     def __call__(
         self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0
-    ) -> tuple[int, PolicyCarry]:
+    ) -> tuple[int | np.ndarray, PolicyCarry]:
         """The action on an observation, and the carry for the next one.
 
         Args:
@@ -105,7 +112,9 @@ class Policy:
         step_type = np.full((1,), StepType.MID, np.uint8)
         extras = jax.tree.map(lambda leaf: np.asarray(leaf)[0], output.extras)
         return PolicyStep(
-            int(np.asarray(output.action)[0]), PolicyCarry(output.carry, step_type, key), extras
+            self._to_action(np.asarray(output.action)[0]),
+            PolicyCarry(output.carry, step_type, key),
+            extras,
         )
 
     def _leaves(self, observation: Tree) -> Sequence[Any]:
@@ -161,6 +170,14 @@ def _act(
     reward = jnp.where(carry.step_type == StepType.FIRST, 0.0, reward)
     timestep = TimeStep(carry.step_type, reward, jnp.ones_like(reward), observation)
     return agent.act(params, carry.agent, timestep, exploration, key), next_key
+
+
+def _to_action(action: ActionSpec) -> Callable[[np.ndarray], int | np.ndarray]:
+    """What the environment takes, of what the agent emits."""
+    if isinstance(action, DiscreteSpec):
+        return int
+    rescale = action.rescaler()
+    return lambda emitted: rescale(np.clip(emitted, -1.0, 1.0)).astype(np.float32)
 
 
 def _row(path: str, spec: ArraySpec, value: Any) -> np.ndarray:

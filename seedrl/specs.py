@@ -5,7 +5,7 @@ before anything is allocated. `seedrl.spec_json` is its text.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -105,6 +105,13 @@ class BoxSpec:
     def array(self) -> ArraySpec:
         """One action as it is stored and sent."""
         return ArraySpec(self.shape, "float32")
+
+    def rescaler(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Maps `[..., *shape]` in [-1, 1] to float64 numbers between `low` and `high`."""
+        low, high = (np.array(bound).reshape(self.shape) for bound in (self.low, self.high))
+        # Halves first: the sum or the difference of two bounds need not be finite.
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        return lambda actions: np.clip(middle + half * actions, low, high)
 
 
 ActionSpec: TypeAlias = DiscreteSpec | BoxSpec

@@ -46,7 +46,8 @@ class StoredStep(NamedTuple):
 
     Attributes:
       timestep: see `TimeStep`.
-      action: `[...] int32`, the executed action (not the greedy one).
+      action: `[...] int32`, or `[..., *shape] float32` of a box: what the agent emitted to be
+        executed (not the greedy action).
       version: `[...] int32`, the number of updates behind the parameters that acted.
       extras: tree of `[..., ...]`: what the agent needs of its behaviour, e.g. Q-values.
     """

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl.agents.agent import Agent
-from seedrl.specs import EnvSpec
+from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Page, StoredStep, TimeStep, Tree
 
 
@@ -61,6 +61,10 @@ def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
         timestep = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], example_timestep(spec))
         carry = agent.initial_carry(1)
         output = agent.act(agent.behaviour(agent.init(key)), carry, timestep, jnp.zeros(1), key)
+        expected = spec.action.array
+        found = ArraySpec(output.action.shape[1:], output.action.dtype.name)
+        if found != expected:
+            raise ValueError(f"agent: expected actions {expected}, it acts with {found}")
         step = StoredStep(timestep, output.action, jnp.zeros(1, jnp.int32), output.extras)
         return step, carry
 

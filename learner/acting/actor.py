@@ -17,7 +17,7 @@ class Acted(NamedTuple):
 
     Attributes:
       batch: the batch.
-      actions: `[B] int32`, one for each of its rows.
+      actions: `[B] int32` or `[B, *shape] float32`, one for each of its rows.
       step_type, reward: `[B] uint8` and `[B] float32`, of the steps that were acted on.
       fill: B as a share of the rows of the program that ran; the others were padding.
     """

@@ -152,6 +152,8 @@ class Acting:
         role: Role = "evaluation" if batch.evaluation else "training"
         for episode in ended:
             self._metrics.episode(role, episode.episode_return, episode.length_steps)
+        if self._hub.environment.metrics:
+            self._observe_metrics(batch)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
         steps = int(np.count_nonzero(acted.step_type != StepType.FIRST.value))
         if batch.evaluation:
@@ -164,6 +166,18 @@ class Acting:
         self._exchange.limiter.acted(steps)
         self._metrics.count("env_steps", steps)
         self._metrics.count("frames", steps * self._frames_per_step)
+
+    def _observe_metrics(self, batch: Batch) -> None:
+        """What the environments measured of the episodes that end in this batch."""
+        for item in batch.pending:
+            for row in item.metrics:
+                for name, value in zip(self._hub.environment.metrics, row.tolist(), strict=True):
+                    if math.isnan(value):
+                        continue
+                    if batch.evaluation:
+                        self._metrics.observe(f"episode/{name}/evaluation", value)
+                    else:
+                        self._metrics.observe(f"episode/{name}", value)
 
     def _report(self, score: Score, was_confirming: bool) -> None:
         self.last_score = score

@@ -152,6 +152,22 @@ METRICS: tuple[Metric, ...] = (
     Metric("length/training", "mean", "episodes", "steps", "length of a training episode"),
     Metric("length/evaluation", "mean", "episodes", "steps", "length of an evaluation episode"),
     Metric(
+        "episode/NAME",
+        "distribution",
+        "episodes",
+        "",
+        "of training episodes, the number of that name in `environment.metrics`",
+        is_rare=True,
+    ),
+    Metric(
+        "episode/NAME/evaluation",
+        "distribution",
+        "episodes",
+        "",
+        "of evaluation episodes, the same",
+        is_rare=True,
+    ),
+    Metric(
         "episodes/training",
         "gauge",
         "episodes",

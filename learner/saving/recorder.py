@@ -46,7 +46,7 @@ class Recorder:
         self._file = path.open("r+b", buffering=0)
 
     def append(self, batch: Batch, actions: np.ndarray) -> None:
-        """Takes a batch of all slots, in their order, and its `actions [N] int32`."""
+        """Takes a batch of all slots, in their order, and its actions, `[N, ...]`."""
         if self._is_ended:
             return
         streams = batch.streams.tolist()

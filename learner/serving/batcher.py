@@ -3,17 +3,29 @@
 from collections import deque
 from typing import NamedTuple
 
+import numpy as np
+
 from learner.serving.leases import Group, Lease
 from seedrl.types import TimeStep
 
 
 class Pending(NamedTuple):
-    """A group's step that waits for its actions: `timestep` leaves are `[E, ...]`."""
+    """A group's step that waits for its actions.
+
+    Attributes:
+      group: whose step it is.
+      sequence: its number.
+      timestep: leaves are `[E, ...]`.
+      arrival: when it arrived, in the hub's clock.
+      metrics: `[L, M] float32`, of each row that is LAST the numbers of `environment.metrics`, NaN
+        where there is none; () if none are wanted.
+    """
 
     group: Group
     sequence: int
     timestep: TimeStep
     arrival: float
+    metrics: np.ndarray | tuple[()] = ()
 
 
 class Batcher:

@@ -1,10 +1,11 @@
 """One env server's connection: what its messages mean, and in which order they may arrive."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import grpc
+import numpy as np
 
 from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
@@ -22,9 +23,12 @@ from seedrl.wire.framing import (
     encode_from_learner,
 )
 from seedrl.wire.link import Link
-from seedrl.wire.payload import StepLayout, read_header
+from seedrl.wire.payload import StepLayout, split
 
 _logger = logging.getLogger(__name__)
+
+_LONGEST_HOST = 253
+_LONGEST_REASON = 1000
 
 
 class Outbox(Protocol):
@@ -54,16 +58,26 @@ class Connection:
         peer: str,
         outbox: Outbox,
         connect_link: Callable[[str], Link | None] = lambda _: None,
+        max_message_bytes: int = 0,
     ):
-        """`connect_link` gives the link of a name, if it can be reached."""
+        """Args not named here are attributes.
+
+        Args:
+          connect_link: gives the link of a name, if it can be reached.
+          max_message_bytes: the longest message that may be sent, either way, for the env server
+            to know; 0 for any.
+        """
         self.peer = peer
         self.outbox = outbox
         self.is_ready = False
         self._hub = hub
         self._connect_link = connect_link
+        self._max_message_bytes = max_message_bytes
         self.link: Link | None = None
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
+        # Where in the metrics of a LAST row those of `environment.metrics` are; -1 for nowhere.
+        self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
         self._has_ended = False
 
@@ -118,14 +132,15 @@ class Connection:
         elif kind == "ready":
             self._ready(message.ready)
         else:
-            raise self._hub.refuse(self.peer, message.refusal.reason)
+            reason = _printable(message.refusal.reason, _LONGEST_REASON)
+            raise self._hub.refuse(self.peer, reason)
 
     def _require(self, kind: str) -> None:
         if kind not in self._expected:
             raise ProtocolError(f"expected {' or '.join(self._expected)}, got {kind}")
 
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
-        self.peer = f"{hello.host}:{hello.pid}"
+        self.peer = f"{_printable(hello.host, _LONGEST_HOST)}:{hello.pid}"
         if hello.major != version.MAJOR:
             raise EndError(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -149,12 +164,14 @@ class Connection:
         return seedrl_pb2.Assign(
             lease=lease.key,
             linked=self.link is not None,
+            max_message_bytes=self._max_message_bytes,
             environments=[
                 seedrl_pb2.Environment(
                     id=config.id,
                     arguments=config.arguments,
                     wrappers=config.wrappers,
                     vectorization=config.vectorization,
+                    metrics=config.metrics,
                 )
             ],
             groups=[
@@ -173,25 +190,47 @@ class Connection:
             spec = decode_spec(ready.spec)
         except ValueError as error:
             raise ProtocolError(str(error)) from error
+        self._columns = _columns(ready.metrics, self._hub.environment.metrics)
         self._hub.accept_spec(self.peer, spec)
         assert self._lease is not None
-        self._layouts = [StepLayout(spec, len(group.slots)) for group in self._lease.groups]
+        self._layouts = [
+            StepLayout(spec, len(group.slots), len(ready.metrics)) for group in self._lease.groups
+        ]
         self._expected = ("step",)
         self.is_ready = True
         _logger.info("env server %s is ready", self.peer)
 
     def _step(self, message: StepPayload) -> None:
         assert self._lease is not None
-        header = read_header(message.data)
-        if header.group >= len(self._layouts):
-            raise ProtocolError(f"expected group < {len(self._layouts)}, got {header.group}")
-        group = self._lease.groups[header.group]
-        try:
-            timestep = self._layouts[header.group].unpack(message.data)
-        except WireError:
-            self._hub.reject(group, header.sequence)
-            raise
-        self._hub.deliver(group, header, timestep)
+        for header, data in split(message.data, self._layouts):
+            group, layout = self._lease.groups[header.group], self._layouts[header.group]
+            metrics: np.ndarray | tuple[()] = ()
+            try:
+                timestep = layout.unpack(data)
+                if len(self._columns):
+                    metrics = _in_order(layout.metrics(data), self._columns)
+            except WireError:
+                self._hub.reject(group, header.sequence)
+                raise
+            self._hub.deliver(group, header, timestep, metrics)
+
+
+def _columns(names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
+    """Where in `names` each of those that are wanted is; -1 if it is not."""
+    if len(set(names)) != len(names) or not set(names) <= set(wanted):
+        raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")
+    return np.array([list(names).index(name) if name in names else -1 for name in wanted], int)
+
+
+def _in_order(metrics: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    absent = np.full((len(metrics), 1), np.nan, np.float32)
+    return np.concatenate([metrics, absent], axis=1)[:, columns]
+
+
+def _printable(text: str, longest: int) -> str:
+    """What a peer says, as one line of a log: it could move the cursor, or fill the disk."""
+    text = "".join(character if character.isprintable() else " " for character in text[:longest])
+    return " ".join(text.split())
 
 
 def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:

@@ -189,15 +189,27 @@ class Serving:
         self.arrived(group, sequence)
         self.ledger["rejected"] += len(group.slots)
 
-    def step(self, group: Group, header: StepHeader, timestep: TimeStep, now: float) -> None:
-        """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed."""
+    def step(
+        self,
+        group: Group,
+        header: StepHeader,
+        timestep: TimeStep,
+        now: float,
+        metrics: np.ndarray | tuple[()] = (),
+    ) -> None:
+        """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed.
+
+        `metrics` are those of `Pending`.
+        """
         self.arrived(group, header.sequence)
         self._check(group, header, timestep.step_type)
         group.last_step_type = timestep.step_type.tobytes()
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
-        self._batchers[group.evaluation].put(Pending(group, header.sequence, timestep, now))
+        self._batchers[group.evaluation].put(
+            Pending(group, header.sequence, timestep, now, metrics)
+        )
 
     def _check(self, group: Group, header: StepHeader, step_type: np.ndarray) -> None:
         where = f"group {group.number} of {group.lease.peer}"

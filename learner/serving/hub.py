@@ -106,11 +106,17 @@ class Hub:
                 grpc.StatusCode.FAILED_PRECONDITION, reason, is_reported=not self._is_agreed
             )
 
-    def deliver(self, group: Group, header: StepHeader, timestep: TimeStep) -> None:
+    def deliver(
+        self,
+        group: Group,
+        header: StepHeader,
+        timestep: TimeStep,
+        metrics: np.ndarray | tuple[()] = (),
+    ) -> None:
         """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
         now = self.clock()
         with self._changed:
-            self._serving.step(group, header, timestep, now)
+            self._serving.step(group, header, timestep, now, metrics)
             self._changed.notify_all()
 
     def reject(self, group: Group, sequence: int) -> None:
@@ -157,7 +163,7 @@ class Hub:
                 self._changed.wait(soonest - now)
 
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
-        """Sends `actions [B] int32` to whom they belong, and releases the batch's slots."""
+        """Sends `actions [B, ...]` to whom they belong, and releases the batch's slots."""
         with self._changed:
             open_groups = set(map(id, self._serving.answered(batch)))
             if len(open_groups) < len(batch.pending):

@@ -161,7 +161,13 @@ class Service:
     ) -> None:
         """One connection."""
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
-        connection = Connection(self.hub, context.peer(), outbox, self._connect_link)
+        connection = Connection(
+            self.hub,
+            context.peer(),
+            outbox,
+            self._connect_link,
+            self._config.max_message_bytes,
+        )
         reading = asyncio.create_task(self._read(connection, requests))
         try:
             await self._send(connection, outbox, context)

@@ -13,7 +13,14 @@ from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
 class ActOutput(NamedTuple):
-    """Result of `Agent.act`: the `action [B] int32` to execute, the next carry, what to store."""
+    """Result of `Agent.act`.
+
+    Attributes:
+      action: what to execute, by `spec.action`: `[B] int32`, or `[B, *shape] float32` of which -1
+        and 1 are the environment's bounds; what lies beyond is executed as the nearest of these.
+      carry: the next one.
+      extras: what to store beside it.
+    """
 
     action: Array
     carry: Tree

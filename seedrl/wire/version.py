@@ -1,6 +1,10 @@
-"""The version of the wire contract, as exchanged in Hello."""
+"""The version of the wire contract, as exchanged in Hello, and limits of what it carries."""
 
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
 MAJOR = 2
 # Grows with additions that the other side may ignore.
 MINOR = 0
+
+# Numbers that the last step of an episode may carry, and how long their names may be.
+MOST_METRICS = 64
+LONGEST_METRIC_BYTES = 128

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs_server.adapter import Adapter
+from envs_server.adapter import Adapter, episode_metrics
 from envs_server.backends import sync
 from envs_server.recipe import Recipe
 from envs_server.vector import VectorEnvironment, VectorStep
@@ -116,3 +116,47 @@ def test_a_reset_forgets_how_the_last_episodes_ended() -> None:
     adapter.step(np.zeros(2, np.int64))
     adapter.reset([2, 3])
     assert adapter.step(np.zeros(2, np.int64)).step_type.tolist() == [MID, MID]
+
+
+class Measured(Short):
+    """Measures something in its last step, the first episode of environment 1 apart."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._seed = seed if seed is not None else 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        if self._left or self._seed == 1:
+            return *result, {"left": self._left, "name": "x"}
+        return *result, {
+            "score": 0.5,
+            "episode": {"r": np.float32(3), "t.x": 1},
+            "won": True,
+            "name": "x",
+            "huge": 1e300,
+        }
+
+
+def test_numbers_of_info_go_with_last_rows_by_name() -> None:
+    recipe = Recipe("short", {"terminates": True, "truncates": False}, (), Measured)
+    names = ["score", "episode.r", "episode.t.x", "won", "missing", "name", "huge", "left.r"]
+    adapter = Adapter(sync.build(recipe, 2), names)
+    adapter.reset([0, 1])
+    assert adapter.metrics.shape == (0, 8)
+    adapter.step(np.zeros(2, np.int64))
+    assert adapter.metrics.shape == (0, 8)
+    step = adapter.step(np.zeros(2, np.int64))
+    assert step.step_type.tolist() == [LAST, LAST]
+    assert adapter.metrics.dtype == np.float32
+    nan = np.nan
+    np.testing.assert_array_equal(adapter.metrics, [[0.5, 3, 1, 1, nan, nan, nan, nan], [nan] * 8])
+    adapter.step(np.zeros(2, np.int64))
+    assert adapter.metrics.shape == (0, 8)
+
+
+def test_numbers_of_a_vector_without_masks_are_those_of_the_rows_that_end() -> None:
+    info = {"score": np.array([1.0, 2.0, 3.0]), "lives": [4, 5, 6], "pair": np.zeros((3, 2))}
+    rows = np.array([0, 2])
+    found = episode_metrics(info, ["lives", "score", "pair"], rows)
+    np.testing.assert_array_equal(found, [[4, 1, np.nan], [6, 3, np.nan]])

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from envs_server.client import Client
+from envs_server.connection import Offer
 from envs_server.envs.counting import reward_of
+from envs_server.stop import Stop
 from seedrl.errors import ExitCode
+from seedrl.spec_json import decode_spec
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import pack_actions, read_header
+from seedrl.wire.payload import StepLayout, pack_actions, read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.version import MAJOR
 
@@ -144,3 +148,108 @@ def test_what_cannot_be_built_is_refused_with_its_reason(learner: Any) -> None:
     assert learner.run(1, 1).wait() is ExitCode.USAGE
     (reason,) = refusals
     assert reason.startswith("os:system is not among the factories that this env server may build")
+
+
+def test_each_group_steps_its_own_environment(learner: Any) -> None:
+    assign = learner.assign([1], [2], [3])
+    longer = Environment(id="envs_server.envs.counting:make", arguments='{"lengths": [9]}')
+    assign.assign.environments.append(longer)
+    assign.assign.groups[1].environment = 1
+    learner.serve(learner.play(assign, 60))
+    assert learner.run(3, 3).wait() is ExitCode.OK
+    for group, longest in ((0, 3), (1, 9), (2, 3)):
+        steps = [step.timestep for step in learner.seen if step.group == group]
+        assert max(int(step.observation[0, 3]) for step in steps) == longest
+
+
+def test_environments_of_two_specs_are_refused(learner: Any) -> None:
+    refusals = []
+    assign = learner.assign([1], [2])
+    assign.assign.environments.append(Environment(id="CartPole-v1"))
+    assign.assign.groups[1].environment = 1
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield assign
+        refusals.append(next(messages).refusal.reason)
+
+    learner.serve(script)
+    assert learner.run(2, 2).wait() is ExitCode.USAGE
+    assert refusals == [
+        "expected environments of one spec: observation: expected uint32[4], got float32[4]; "
+        "action: expected 5 discrete actions, got 2 discrete actions"
+    ]
+
+
+def test_the_actions_of_several_groups_may_share_a_message(learner: Any) -> None:
+    headers = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1], [2])
+        next(messages)
+        for _ in range(2):
+            next(messages)
+        zeros = np.zeros(1, np.int32)
+        yield ActionsPayload(pack_actions(1, 0, zeros) + pack_actions(0, 0, zeros))
+        headers.extend(read_header(next(messages).data)[::2] for _ in range(2))
+        yield _FINISH
+
+    learner.serve(script)
+    assert learner.run(2, 2).wait() is ExitCode.OK
+    assert headers == [(1, 1), (0, 1)]
+
+
+def test_a_step_that_the_learner_would_not_take_is_not_sent(
+    learner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assign = learner.assign([1])
+    assign.assign.max_message_bytes = 50
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield assign
+        assert next(messages).ready.spec
+        assert next(messages, None) is None
+
+    learner.serve(script)
+    assert learner.run(1, 1).wait() is ExitCode.USAGE
+    assert "expected messages of at most 50 bytes, as the learner takes, got one of" in caplog.text
+
+
+def test_last_rows_carry_the_numbers_that_were_asked_for(learner: Any) -> None:
+    assign = learner.assign([1, 2])
+    assign.assign.environments[0].metrics.extend(["step", "missing"])
+    found: list[list[float]] = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield assign
+        ready = next(messages).ready
+        assert list(ready.metrics) == ["step", "missing"]
+        layout = StepLayout(decode_spec(ready.spec), 2, num_metrics=2)
+        for sequence in range(8):
+            data = next(messages).data
+            layout.unpack(data)
+            found.extend(layout.metrics(data).tolist())
+            yield ActionsPayload(pack_actions(0, sequence, np.zeros(2, np.int32)))
+        yield _FINISH
+
+    learner.serve(script)
+    assert learner.run(2, 1).wait() is ExitCode.OK
+    # Episodes of 3 and 2 steps.
+    np.testing.assert_array_equal(found, [[3, np.nan]] * 2 + [[2, np.nan]] * 2)
+
+
+@pytest.mark.parametrize(("token", "sent"), [("", []), ("s3cret", ["Bearer s3cret"])])
+def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str]) -> None:
+    found: list[Any] = []
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        found.extend(v for k, v in context.invocation_metadata() if k == "authorization")
+        next(messages)
+        yield _FINISH
+
+    learner.serve(script)
+    assert Client(learner.address, Offer(1, 1, ()), Stop(), 2**20, token=token).run() is ExitCode.OK
+    assert found == sent

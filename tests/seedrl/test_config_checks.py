@@ -171,6 +171,12 @@ def test_environment_arguments_are_a_json_object(arguments: str) -> None:
         check(changed("environment.arguments", arguments))
 
 
+@pytest.mark.parametrize("names", [("",), ("a", "a"), ("x" * 129,), tuple(map(str, range(65)))])
+def test_metrics_have_a_few_short_names(names: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"environment\.metrics: expected at most 64 different"):
+        check(changed("environment.metrics", names))
+
+
 def test_an_environment_needs_an_id() -> None:
     with pytest.raises(ConfigError, match=r"environment\.id: expected"):
         check(changed("environment.id", ""))

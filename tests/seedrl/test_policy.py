@@ -12,7 +12,8 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 
 _SPEC = EnvSpec(
@@ -49,7 +50,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in (1, 2):
         # A learner's checkpoint also holds a target and more, in which a policy has no interest.
         arrays = {"params": _params(step), "target": (), "updates": np.int64(step)}
-        meta = {"env_spec": _SPEC.to_json(), "config": config_json.to_json(_CONFIG)}
+        meta = {"env_spec": encode_spec(_SPEC), "config": config_json.to_json(_CONFIG)}
         checkpoints.save(folder / "checkpoints", step, arrays, meta, keep=2)
     return folder
 
@@ -197,3 +198,18 @@ def test_a_config_that_does_not_fit_is_refused_by_path(workdir: Path, tmp_path: 
     (tmp_path / "checkpoints").symlink_to(workdir / "checkpoints")
     with pytest.raises(CheckpointError, match=r"params/.*expected float32\[.*checkpoint has"):
         policy.load(tmp_path)
+
+
+def test_the_actions_of_a_box_come_within_the_environments_bounds() -> None:
+    spec = EnvSpec(ArraySpec((2,), "float32"), BoxSpec((2,), (-2.0, 0.0), (6.0, 1.0)))
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        return ActOutput(timestep.observation, carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    carry = played.initial_carry()
+    for emitted, executed in ([-1, 0], [-2, 0.5]), ([0.5, 7], [4, 1]):
+        action, carry = played(np.array(emitted, np.float32), carry)
+        assert isinstance(action, np.ndarray) and action.dtype == np.float32
+        assert action.tolist() == executed

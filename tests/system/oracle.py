@@ -8,7 +8,7 @@ to another stream or acted on with another carry differs from what `predict` say
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,15 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from envs_server.envs.counting import reward_of
+from envs_server.envs.counting import code_of, reward_of
 from learner.serving.leases import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import EnvSpec
+from seedrl.specs import DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.system.harness import Outcome, Shard
 
+# Bounds of two real actions: rescaling to them is exact, and takes each of them elsewhere.
+BOX = ((-2.0, 6.0), (0.0, 0.5))
 START = 0x811C_9DC5
 _FACTOR = 0x9E37_79B1
 _MASK = 0xFFFF_FFFF
@@ -44,6 +46,10 @@ class HashingAgent:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent, for the counting environment."""
+        if isinstance(spec.action, DiscreteSpec):
+            choose = functools.partial(_choose, spec.action.num_actions)
+        else:
+            choose = _choose_in_box
         update = GradientUpdate(
             functools.partial(_loss, self.window),
             optax.GradientTransformation(lambda params: (), _count_and_add),
@@ -52,7 +58,7 @@ class HashingAgent:
             window=self.window,
             init=lambda key: {"version": jnp.zeros(()), "seen": jnp.zeros(())},
             initial_carry=lambda batch_size: jnp.zeros(batch_size, jnp.uint32),
-            act=functools.partial(_act, spec.action.num_actions),
+            act=functools.partial(_act, choose),
             exploration=exploration,
             evaluation_exploration=0.0,
             init_state=update.init_state,
@@ -71,18 +77,34 @@ def _mix(mixed: Array, field: Array) -> Array:
     return mixed ^ mixed >> jnp.uint32(15)
 
 
+def _choose(num_actions: int, mixed: Array) -> tuple[Array, Array]:
+    action = (mixed % jnp.uint32(num_actions)).astype(jnp.int32)
+    return action, action
+
+
+def _choose_in_box(mixed: Array) -> tuple[Array, Array]:
+    """Two numbers of [-1, 1) of 8 bits each, so that no rescaling by powers of 2 rounds them."""
+    octets = jnp.stack([mixed & 0xFF, mixed >> 8 & 0xFF], axis=-1)
+    return octets.astype(jnp.float32) / 128 - 1, mixed & 0xFFFF
+
+
 def _act(
-    num_actions: int, params: Tree, carry: Array, timestep: TimeStep, epsilon: Array, key: Array
+    choose: Callable[[Array], tuple[Array, Array]],
+    params: Tree,
+    carry: Array,
+    timestep: TimeStep,
+    epsilon: Array,
+    key: Array,
 ) -> ActOutput:
     del key
     mixed = jnp.where(timestep.step_type == StepType.FIRST, jnp.uint32(START), carry)
     fields = [*timestep.observation.T, timestep.reward, timestep.step_type, timestep.discount]
     for field in fields:
         mixed = _mix(mixed, field)
-    action = (mixed % jnp.uint32(num_actions)).astype(jnp.int32)
-    version = jnp.full(action.shape, params["version"], jnp.int32)
+    action, remembered = choose(mixed)
+    version = jnp.full(mixed.shape, params["version"], jnp.int32)
     extras = {"hash": mixed, "version": version, "exploration": epsilon}
-    return ActOutput(action, _mix(mixed, action), extras)
+    return ActOutput(action, _mix(mixed, remembered), extras)
 
 
 def _loss(
@@ -123,30 +145,46 @@ class Prediction(NamedTuple):
 
 
 def predict(seed: int, lengths: tuple[int, ...], num_actions: int, num_rows: int) -> Prediction:
-    """The first `num_rows` rows of a counting environment played by a hashing agent."""
+    """The first `num_rows` rows of a counting environment played by a hashing agent.
+
+    With 0 actions it is the one of BOX.
+    """
     rows = itertools.islice(rows_of(seed, lengths, num_actions), num_rows)
     columns = zip(*rows, strict=True)
-    dtypes = (np.uint32, np.float32, np.uint8, np.float32, np.int32, np.uint32, np.uint32)
+    action = np.int32 if num_actions else np.float32
+    dtypes = (np.uint32, np.float32, np.uint8, np.float32, action, np.uint32, np.uint32)
     return Prediction(
         *(np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True))
     )
 
 
 def rows_of(seed: int, lengths: tuple[int, ...], num_actions: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of a counting environment played by a hashing agent: the fields of `Prediction`."""
-    episode, step, action, carry = 0, 0, 0, 0
+    """The rows of a counting environment played by a hashing agent: the fields of `Prediction`.
+
+    With 0 actions it is the one of BOX.
+    """
+    episode, step, received, carry = 0, 0, 0, 0
     while True:
         length = lengths[episode % len(lengths)]
         observation = (seed & 0xFFFF, seed >> 16, episode, step)
         step_type = StepType.LAST if step == length else StepType.MID if step else StepType.FIRST
-        reward = reward_of(*observation, action) if step else 0
+        reward = reward_of(*observation, received) if step else 0
         discount = 0 if step_type == StepType.LAST and episode % 2 == 0 else 1
         mixed = carry if step else START
         for field in (*observation, reward, int(step_type), discount):
             mixed = mix(mixed, field)
-        action = mixed % num_actions
+        if num_actions:
+            action: Any = mixed % num_actions
+            received = remembered = action
+        else:
+            action = [(mixed & 0xFF) / 128 - 1, (mixed >> 8 & 0xFF) / 128 - 1]
+            rescaled = [
+                low + (number + 1) / 2 * (high - low)
+                for number, (low, high) in zip(action, BOX, strict=True)
+            ]
+            received, remembered = code_of(rescaled), mixed & 0xFFFF
         yield observation, reward, int(step_type), discount, action, mixed, carry
-        carry = mix(mixed, action)
+        carry = mix(mixed, remembered)
         episode, step = (episode + 1, 0) if step == length else (episode, step + 1)
 
 

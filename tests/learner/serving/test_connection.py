@@ -141,3 +141,93 @@ def test_a_player_that_is_of_no_use_is_told_not_to_come_back(
     assert end.code == grpc.StatusCode.FAILED_PRECONDITION
     assert end.details.startswith(reason)
     assert not end.is_reported
+
+
+def _ready(hub: Hub, outbox: queue.SimpleQueue, spec: str, *metrics: str) -> Connection:
+    connection = Connection(hub, "peer", outbox, max_message_bytes=12345)
+    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, num_groups=2)
+    assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
+    ready = seedrl_pb2.Ready(spec=spec, metrics=metrics)
+    connection.receive(seedrl_pb2.FromEnvServer(ready=ready))
+    return connection
+
+
+def _measuring_hub() -> Hub:
+    serving = Serving(
+        SlotTable(training=4, evaluation=0, seed=3), page_steps=2, deadline_seconds=0.0
+    )
+    return Hub(serving, EnvironmentConfig(id="Some-v0", metrics=("score", "deaths", "keys")))
+
+
+def _ended(group: int, metrics: list[list[float]], sequence: int = 1) -> bytes:
+    """A step of which the last rows are LAST, as many as there are metrics."""
+    kinds = np.array([StepType.MID] * (2 - len(metrics)) + [StepType.LAST] * len(metrics), np.uint8)
+    zeros = np.zeros(2, np.float32)
+    timestep = TimeStep(kinds, zeros, zeros + 1, zeros)
+    rows = np.array(metrics, np.float32).reshape(-1, 2)
+    return StepLayout(SPEC, 2, num_metrics=2).pack(group, sequence, timestep, rows)
+
+
+def _first(group: int) -> bytes:
+    zeros = np.zeros(2, np.float32)
+    timestep = TimeStep(np.zeros(2, np.uint8), zeros, zeros + 1, zeros)
+    return StepLayout(SPEC, 2, num_metrics=2).pack(group, 0, timestep, np.zeros((0, 2), np.float32))
+
+
+def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    connection = _ready(hub, outbox, encode_spec(SPEC), "keys", "score")
+    assign = outbox.get_nowait().assign
+    assert list(assign.environments[0].metrics) == ["score", "deaths", "keys"]
+    assert assign.max_message_bytes == 12345
+    assert connection.receive(StepPayload(_first(1) + _first(0)))
+    _act(hub)
+    last = _ended(0, [[7, 0.5]]) + _ended(1, [[8, np.nan], [9, 2.5]])
+    assert connection.receive(StepPayload(last))
+    batch = hub.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.0)
+    assert batch is not None
+    # In the order of the configuration, and NaN for what this env server does not measure.
+    first, second = (item.metrics for item in batch.pending)
+    np.testing.assert_array_equal(first, [[0.5, np.nan, 7]])
+    np.testing.assert_array_equal(second, [[np.nan, np.nan, 8], [2.5, np.nan, 9]])
+
+
+def test_what_is_wrong_in_a_message_of_several_groups_is_the_one_that_is_rejected() -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    connection = _ready(hub, outbox, encode_spec(SPEC), "keys", "score")
+    outbox.get_nowait()
+    assert connection.receive(StepPayload(_first(1) + _first(0)))
+    _act(hub)
+    assert not connection.receive(StepPayload(_ended(0, []) + _ended(1, [[np.inf, 1]])))
+    ledger = hub.ledger()
+    assert (ledger["accepted"], ledger["rejected"]) == (6, 2)
+    for _ in range(2):
+        assert isinstance(outbox.get_nowait(), ActionsPayload)
+    end = outbox.get_nowait()
+    assert end.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert end.details == "expected finite metrics, or NaN for none; got infinity"
+
+
+@pytest.mark.parametrize("metrics", [["health"], ["keys", "keys"]])
+def test_metrics_that_nobody_asked_for_are_refused(metrics: list[str]) -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    _ready(hub, outbox, encode_spec(SPEC), *metrics)
+    outbox.get_nowait()
+    end = outbox.get_nowait()
+    assert end.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert end.details == (
+        "expected metrics among ['score', 'deaths', 'keys'], each once, in ready"
+    )
+
+
+def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    connection = Connection(hub, "peer", outbox)
+    host = "h\n0:00:01  999,999 steps\x1b[2J" + "x" * 10**6
+    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, host=host, pid=7)
+    assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
+    assert connection.peer.isprintable() and len(connection.peer) < 300
+    refusal = seedrl_pb2.Refusal(reason="no\nlicence\x1b[2J" + "y" * 10**6)
+    connection.receive(seedrl_pb2.FromEnvServer(refusal=refusal))
+    assert hub.refusal is not None
+    assert hub.refusal.isprintable() and len(hub.refusal) < 1500

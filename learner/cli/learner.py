@@ -11,6 +11,7 @@ from typing import Literal
 
 from learner.cli.arguments import parse
 from learner.cli.outcome import exit_code
+from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ExitCode
@@ -63,7 +64,8 @@ class LearnerOptions(RunOptions):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a learner; returns its exit code (`seedrl.errors.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
-    return exit_code(lambda: _run(arguments), prog=PROG)
+    with tolerating_lost_output():
+        return exit_code(lambda: _run(arguments), prog=PROG)
 
 
 def _run(argv: Sequence[str]) -> int:

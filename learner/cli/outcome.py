@@ -1,5 +1,6 @@
 """How a command ends: its exit code, and the one line that goes with a user's error."""
 
+import contextlib
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,11 +17,16 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
     try:
         return command()
     except UserError as error:
-        print(f"{prog}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        _print_error(f"{prog}: error: {' '.join(str(error).split())}")
         return error.exit_code
     except KeyboardInterrupt:
         return ExitCode.KILLED
     except Exception:
-        traceback.print_exc()
-        print(f"{prog}: internal error, see the traceback above", file=sys.stderr)
+        _print_error(f"{traceback.format_exc()}{prog}: internal error, see the traceback above")
         return ExitCode.INTERNAL
+
+
+def _print_error(text: str) -> None:
+    # The exit code counts, even if nobody reads why.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)

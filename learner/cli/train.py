@@ -15,6 +15,7 @@ from learner.cli.learner import RunOptions
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
+from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_json import to_json
@@ -76,6 +77,7 @@ def run(argv: Sequence[str]) -> int:
             ),
             restarts=config.launch.restarts,
         )
+        stack.enter_context(tolerating_lost_output())
         stack.enter_context(forward_signals(supervisor.signal))
         stack.enter_context(supervisor)
         return supervisor.wait()

@@ -4,12 +4,14 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
+from learner.reporting.output import TolerantStream
 from learner.reporting.summary import Summary
 
 _DASH = "–"
@@ -73,7 +75,7 @@ class Progress:
     def __init__(
         self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
     ):
-        self._console = console if console is not None else Console(file=sys.stderr)
+        self._console = console if console is not None else _console(sys.stderr)
         self._clock, self._start = clock, clock()
         self._last: dict[str, float] = {}
         self._num_skipped, self._next_warning = 0.0, -math.inf
@@ -142,9 +144,14 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
         "updates": f"{summary.updates:,}",
         "run folder": str(summary.workdir),
     }
-    out = console if console is not None else Console()
+    out = console if console is not None else _console(sys.stdout)
     for label, value in rows.items():
         out.print(f"{label:<18} {value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _console(stream: TextIO) -> Console:
+    # rich ends the process when it cannot write: a run goes on without its reader.
+    return Console(file=cast(TextIO, TolerantStream(stream)))
 
 
 def _format(metrics: Mapping[str, float], name: str, form: str) -> str:

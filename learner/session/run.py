@@ -86,8 +86,10 @@ def _train(
             progress=progress,
             stop=stop,
         )
-        supervision.run()
-        supervision.end()
+        try:
+            supervision.run()
+        finally:
+            supervision.end()
         _draw_curve(folder, progress)
         return _summary(session, supervision.last, start, folder.path)
 

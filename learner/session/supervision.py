@@ -84,26 +84,29 @@ class Supervision:
             if now >= self._next_save and not (self._saver.is_busy or self._session.is_compiling):
                 self._next_save = now + self._config.checkpoint.interval_seconds
                 self._save()
-        self.last |= self._report()
 
     def end(self) -> None:
         """Stops both threads, saves, and lets the env servers go: for good if training is over.
 
-        Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
+        The last report follows the start of the save, which nothing that is merely shown may
+        prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
         if not self._session.stop(_STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
             )
         has_failed = self._session.failed.is_set()
-        if not has_failed:
-            snapshot = self._session.final_snapshot()
-            self._saver.start(snapshot, self._session.meta(snapshot))
-        if self._stop.is_set() or has_failed:
-            self._service.stop()
-        else:
-            self._service.finish("training is over")
-        self._saver.wait()
+        try:
+            if not has_failed:
+                snapshot = self._session.final_snapshot()
+                self._saver.start(snapshot, self._session.meta(snapshot))
+            self.last |= self._report()
+        finally:
+            if self._stop.is_set() or has_failed:
+                self._service.stop()
+            else:
+                self._service.finish("training is over")
+            self._saver.wait()
         self._raise_failure()
 
     def _is_over(self) -> bool:

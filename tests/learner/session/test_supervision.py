@@ -116,17 +116,37 @@ class Run:
 def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() -> None:
     run = Run(_config())
     run.supervision.run()
-    assert run.calls == [*(f"report {step}" for step in range(1, TOTAL_STEPS + 1)), "report 5"]
-    # Of what the last report lacks, the one before counts; no earlier one.
-    assert run.supervision.last == {"env_steps": 5, "only at 5": 1.0}
+    assert run.calls == [f"report {step}" for step in range(1, TOTAL_STEPS + 1)]
     run.calls.clear()
+    run.acting.training_steps = 6  # what the threads still had in hand
     run.supervision.end()
+    assert run.calls == [
+        "stop threads",
+        "save at the end",
+        "report 6",
+        "finish serving: training is over",
+        "saved",
+        "record ledger",
+    ]
+    # Of what the last report lacks, the one before counts; no earlier one.
+    assert run.supervision.last == {"env_steps": 6, "only at 5": 1.0, "only at 6": 1.0}
+
+
+def test_a_last_report_that_fails_comes_after_the_save_and_ends_nothing_early() -> None:
+    run = Run(_config(report_seconds=1e9))
+    run.supervision.run()
+
+    def fail(values: object) -> None:
+        raise OSError("nobody reads this")
+
+    run.supervision._progress.update = fail  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="nobody reads this"):
+        run.supervision.end()
     assert run.calls == [
         "stop threads",
         "save at the end",
         "finish serving: training is over",
         "saved",
-        "record ledger",
     ]
 
 
@@ -136,9 +156,10 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
     run.supervision.run()
     run.supervision.end()
     assert run.acting.training_steps == 2
-    assert run.calls[-5:] == [
+    assert run.calls[-6:] == [
         "stop threads",
         "save at the end",
+        "report 2",
         "stop serving",
         "saved",
         "record ledger",
@@ -159,7 +180,7 @@ def test_saves_wait_for_each_other_and_for_compilation() -> None:
     run.at_step[3] = lambda: setattr(run.saver, "is_busy", True)
     run.at_step[5] = lambda: setattr(run.saver, "is_busy", False)
     run.supervision.run()
-    assert run.calls == [*["save while it runs", "record checkpoint"] * 2, "report 5"]
+    assert run.calls == ["save while it runs", "record checkpoint"] * 2
 
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
@@ -178,7 +199,7 @@ def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
     assert run.acting.training_steps == 1
     with pytest.raises(RuntimeError, match="acting died"):
         run.supervision.end()
-    assert run.calls[-3:] == ["stop threads", "stop serving", "saved"]
+    assert run.calls[-4:] == ["stop threads", "report 1", "stop serving", "saved"]
 
 
 def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:

@@ -1,0 +1,114 @@
+"""Output whose reader or disk is gone: in processes of their own, with real pipes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from learner.reporting.output import TolerantStream, tolerating_lost_output
+
+ROOT = Path(__file__).parents[3]
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+
+# Says something on both streams, through every layer that a run writes with, and ends with 7.
+PROGRAM = """
+import logging, sys
+from learner.reporting.output import tolerating_lost_output
+from learner.reporting.progress import Progress
+with tolerating_lost_output():
+    logging.basicConfig(level=logging.INFO)
+    progress = Progress()
+    for number in range(3):
+        print("out", number)
+        print("out and flush", number, flush=True)
+        print("err", number, file=sys.stderr)
+        logging.info("log %d", number)
+        progress.update({"env_steps": number})
+    progress.close()
+sys.exit(7)
+"""
+
+
+def run(stdout: int, stderr: int) -> tuple[int, str, str]:
+    child = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        timeout=120,
+    )
+    return child.returncode, child.stdout or "", child.stderr or ""
+
+
+def closed_pipe() -> int:
+    """The writing end of a pipe that nobody reads."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    return write_end
+
+
+def test_a_program_outlives_both_readers() -> None:
+    pipe = closed_pipe()
+    try:
+        assert run(pipe, pipe) == (7, "", "")
+    finally:
+        os.close(pipe)
+
+
+@needs_full
+def test_a_program_outlives_a_full_disk() -> None:
+    with FULL.open("w") as full:
+        assert run(full.fileno(), full.fileno()) == (7, "", "")
+
+
+def test_the_loss_of_one_stream_is_told_once_on_the_other() -> None:
+    pipe = closed_pipe()
+    try:
+        code, _, error = run(pipe, subprocess.PIPE)
+        assert code == 7
+        assert error.count("warning: stdout cannot be written") == 1
+        assert "err 2" in error and "log 2" in error
+        code, out, _ = run(subprocess.PIPE, pipe)
+        assert code == 7
+        assert out.count("warning: stderr cannot be written") == 1
+        assert "out and flush 2" in out
+    finally:
+        os.close(pipe)
+
+
+@needs_full
+def test_without_it_the_same_writes_raise(tmp_path: Path) -> None:
+    with FULL.open("w") as full:
+        with pytest.raises(OSError):
+            print("x", file=full, flush=True)
+        stream = TolerantStream(full)
+        assert stream.write("x\n") == 2
+        stream.release()
+
+
+def test_a_stream_that_was_closed_takes_what_is_written(tmp_path: Path) -> None:
+    file = (tmp_path / "log").open("w")
+    file.close()
+    warnings: list[str] = []
+    stream = TolerantStream(file, warnings.append)
+    assert stream.write("x") == 1
+    stream.flush()
+    assert len(warnings) == 1 and "closed file" in warnings[0]
+
+
+def test_what_is_asked_of_a_stream_is_answered_by_the_real_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = sys.stdout
+    with tolerating_lost_output():
+        assert sys.stdout is not before
+        assert sys.stdout.encoding == before.encoding
+        assert sys.stdout.isatty() == before.isatty()
+        print("said")
+    assert sys.stdout is before
+    assert capsys.readouterr().out == "said\n"

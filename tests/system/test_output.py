@@ -1,0 +1,80 @@
+"""A run whose output nobody reads, or whose log has no room, ends as it would have, and saved."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seedrl.checkpoints import latest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import processes
+from processes import PATIENCE_SECONDS, ROOT, TINY, TRAIN
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full"),
+]
+
+TOTAL_STEPS = 600
+
+
+def start(workdir: Path, output: int, *flags: str) -> subprocess.Popen[bytes]:
+    words = ["cartpole_r2d2", "--workdir", str(workdir), *TINY, *flags]
+    return subprocess.Popen(
+        [sys.executable, "-m", *TRAIN, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd=workdir.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def wait_for(what: Callable[[], object], run: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not what():
+        assert run.poll() is None, f"it ended with {run.returncode}"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def saved_steps(workdir: Path) -> int:
+    found = latest(workdir / "checkpoints")
+    return 0 if found is None else int(found.meta["env_steps"])
+
+
+def test_a_run_outlives_the_reader_of_its_output(tmp_path: Path) -> None:
+    # `seedrl train ... 2>&1 | head -1`
+    read_end, write_end = os.pipe()
+    run = start(tmp_path / "run", write_end, f"--learning.total-steps={TOTAL_STEPS}")
+    os.close(write_end)
+    try:
+        with os.fdopen(read_end) as reader:
+            assert reader.readline().startswith("learner: ")
+        assert run.wait(PATIENCE_SECONDS) == 0
+    finally:
+        run.kill()
+    assert saved_steps(tmp_path / "run") >= TOTAL_STEPS
+
+
+def test_a_run_whose_log_has_no_room_is_saved_on_sigterm(tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
+    with open("/dev/full", "w") as full:
+        run = start(workdir, full.fileno())
+    try:
+        wait_for(
+            lambda: any(line["updates"] > 0 for line in processes.records(workdir)),
+            run,
+        )
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(PATIENCE_SECONDS) == 0
+    finally:
+        run.kill()
+    assert saved_steps(workdir) > 0

@@ -1,6 +1,7 @@
 """The references in docs/ say what the code says."""
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from learner.reporting import progress
 from learner.reporting.metric_names import METRICS, RECORDS, lines
 from learner.serving.ledger import ACCOUNTS, APART, AT_REST
+from seedrl.config import Config
 from tests.architecture import documents
 
 ROOT = Path(__file__).parents[2]
@@ -170,3 +172,66 @@ def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
     assert {name for equation in AT_REST for side in equation for name in side} == set(
         ACCOUNTS
     ) - APART
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+CODE_SPANS = set(re.findall(r"`([^`\n]+)`", ARCHITECTURE))
+
+
+def product_classes() -> dict[str, set[str]]:
+    """The names of classes of the product, and of what stands in their bodies."""
+    found: dict[str, set[str]] = {}
+    for package in ("learner", "seedrl", "envs_server"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(), str(path))):
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name, set()).update(_members(node))
+    return found
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    for inner in ast.walk(node):
+        match inner:
+            case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                yield name
+
+
+def test_every_path_that_the_architecture_names_exists() -> None:
+    paths = {span for span in CODE_SPANS if re.fullmatch(r"[\w./-]+(\.\w+|/)", span)}
+    written_by_a_run = {"config.json", "command.txt", "metrics.jsonl", "tb/", "checkpoints/"}
+    named = {path for path in paths if "/" in path or path.endswith((".py", ".toml"))}
+    named -= written_by_a_run
+    assert len(named) > 40
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+    links = set(re.findall(r"\]\(([^)]+)\)", ARCHITECTURE))
+    assert {link for link in links if not (ROOT / "docs" / link).exists()} == set()
+
+
+def test_every_class_and_method_that_the_architecture_names_exists() -> None:
+    classes = product_classes()
+    named = {span for span in CODE_SPANS if re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)?", span)}
+    assert len(named) > 25
+    missing = {
+        span
+        for span in named
+        if (parts := span.split("."))[0] not in classes or not set(parts[1:]) <= classes[parts[0]]
+    }
+    assert missing == set()
+
+
+def test_every_config_field_that_the_architecture_names_exists() -> None:
+    sections = {field.name: field.type for field in dataclasses.fields(Config)}
+    named = {
+        tuple(span.split("."))
+        for span in CODE_SPANS
+        if re.fullmatch(r"[a-z_]+\.[a-z_]+", span) and span.split(".")[0] in sections
+    }
+    assert len(named) >= 4
+    missing = {
+        (section, name)
+        for section, name in named
+        if name not in {field.name for field in dataclasses.fields(sections[section])}
+    }
+    assert missing == set()

@@ -1,0 +1,53 @@
+"""What counts as entered, and that the watched configuration is one that trains."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from learner.acting.episodes import EpisodeTracker
+from seedrl.config_checks import check
+from tests.benchmarks import hops
+from tests.benchmarks.hops import Watch, configuration
+
+
+def _watched(work: Any, rounds: int = 1) -> Watch:
+    watch = Watch()
+    watch._rounds = rounds
+
+    def run() -> None:
+        sys.setprofile(watch)  # type: ignore[arg-type]
+        work()
+        sys.setprofile(None)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return watch
+
+
+def test_methods_and_constructors_of_ours_enter_their_class_and_module() -> None:
+    def work() -> None:
+        EpisodeTracker(3)
+        Path("elsewhere").exists()
+
+    found = _watched(work).hops
+    assert found.modules == ["learner.acting.episodes"]
+    assert found.classes == ["learner.acting.episodes.EpisodeTracker"]
+
+
+def test_nothing_counts_before_the_first_round_or_after_the_last() -> None:
+    for rounds in (0, hops._WATCHED_ROUNDS + 1):
+        assert _watched(lambda: EpisodeTracker(3), rounds).hops == ([], [])
+
+
+def test_the_functions_that_mark_rounds_and_updates_are_there() -> None:
+    from learner.learning.loop import Learning
+    from learner.session.lock_step import LockStep
+
+    found = {LockStep.run_once.__qualname__, Learning._learn.__qualname__}
+    assert found == {hops._ROUND, hops._UPDATE}
+
+
+def test_what_is_watched_is_a_configuration_that_may_train() -> None:
+    check(configuration("unix:/tmp/nobody"))

@@ -53,10 +53,10 @@ def config() -> Config:
             min_steps=100_000,
             priority_exponent=0.9,
             importance_exponent=0.6,
+            ratio=0.75,
         ),
         learning=LearningConfig(
             batch_sequences=64,
-            replay_ratio=0.75,
             total_steps=2_500_000_000,
             keep_freed_memory=True,
         ),

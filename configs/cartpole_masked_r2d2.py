@@ -46,8 +46,8 @@ def config() -> Config:
             target_update_interval=50,
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=50),
-        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560),
-        learning=LearningConfig(batch_sequences=64, replay_ratio=4.0, total_steps=1_000_000),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
+        learning=LearningConfig(batch_sequences=64, total_steps=1_000_000),
         evaluation=EvaluationConfig(
             interval_seconds=2.0, episodes=20, target_return=475.0, confirm_episodes=100
         ),

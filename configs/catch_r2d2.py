@@ -41,8 +41,8 @@ def config() -> Config:
             target_update_interval=100,
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=20),
-        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560),
-        learning=LearningConfig(batch_sequences=32, replay_ratio=4.0, total_steps=1_000_000),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
+        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
         evaluation=EvaluationConfig(
             interval_seconds=5.0, episodes=20, target_return=0.99, confirm_episodes=100
         ),

@@ -39,10 +39,9 @@ def config() -> Config:
             target_update_interval=1_000,
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=8),
-        replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240),
+        replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240, ratio=2.0),
         learning=LearningConfig(
             batch_sequences=32,
-            replay_ratio=2.0,
             total_steps=10_000_000,
             keep_freed_memory=True,
         ),

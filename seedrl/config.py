@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Vectorization = Literal["auto", "sync", "native", "atari"]
+Regime = Literal["asynchronous", "lock_step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,8 @@ class ReplayConfig:
       page_steps: steps of a page; divides the agent's stride. 0 takes the stride.
       priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016).
       importance_exponent: beta in w_i = (N P(i))^-beta / max w.
+      ratio: trained (non-burn-in) steps per training environment step.
+      tolerance_updates: how many updates acting may run ahead of learning before it waits.
     """
 
     capacity_steps: int = 100_000
@@ -72,6 +75,8 @@ class ReplayConfig:
     page_steps: int = 0
     priority_exponent: float = 0.9
     importance_exponent: float = 0.6
+    ratio: float = 1.0
+    tolerance_updates: float = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,27 +85,25 @@ class LearningConfig:
 
     Attributes:
       batch_sequences: sequences of one update, over all devices.
-      replay_ratio: trained (non-burn-in) steps per training environment step.
-      tolerance_updates: how many updates acting may run ahead of learning before it waits.
       publish_every_updates: updates between two copies of the parameters for acting.
       total_steps: training environment steps after which the run ends.
       num_devices: devices that learn; 0 takes all.
-      lock_step: act on all training slots together, wait for each of them, and learn in between:
-        slower, but on CPUs the seed and what env servers send then decide every bit. For debugging.
+      regime: how acting and learning share time. `asynchronous`: both at once, whichever is ahead
+        waits. `lock_step`: act on all training slots together, wait for each of them, and learn in
+        between: slower, but on CPUs the seed and what env servers send then decide every bit. For
+        debugging.
       record: keep what env servers send in the run's folder, to be played back by an env server
         with `--play`; in lock step only.
       keep_freed_memory: on CPUs, let an update use the memory of the one before, instead of getting
-        it anew from the kernel. Worth it for images, whose updates need hundreds of MiB; small
+        it from the kernel again. Worth it for images, whose updates need hundreds of MiB; small
         programs are slower with it, because all threads then share one arena of malloc.
     """
 
     batch_sequences: int = 32
-    replay_ratio: float = 1.0
-    tolerance_updates: float = 2.0
     publish_every_updates: int = 1
     total_steps: int = 1_000_000
     num_devices: int = 0
-    lock_step: bool = False
+    regime: Regime = "asynchronous"
     record: bool = False
     keep_freed_memory: bool = False
 

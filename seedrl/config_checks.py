@@ -4,10 +4,10 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from seedrl.agents.window import WindowSpec
-from seedrl.config import Config
+from seedrl.config import Config, Regime
 from seedrl.errors import ConfigError
 from seedrl.wire.version import LONGEST_METRIC_BYTES, MOST_METRICS
 
@@ -26,10 +26,10 @@ _RANGES: dict[str, tuple[float, float]] = {
     "replay.page_steps": (0, math.inf),
     "replay.priority_exponent": (0, 1),
     "replay.importance_exponent": (0, 1),
-    "learning.batch_sequences": (1, math.inf),
     # Learning takes one whole update at a time: with less, acting would wait for an update that
     # waits for acting.
-    "learning.tolerance_updates": (1, math.inf),
+    "replay.tolerance_updates": (1, math.inf),
+    "learning.batch_sequences": (1, math.inf),
     "learning.publish_every_updates": (1, math.inf),
     "learning.total_steps": (1, math.inf),
     "learning.num_devices": (0, math.inf),
@@ -43,7 +43,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "launch.restarts": (0, math.inf),
     "seed": (0, 2**31 - 1),
 }
-_POSITIVE = ("learning.replay_ratio", "checkpoint.interval_seconds", "logging.interval_seconds")
+_POSITIVE = ("replay.ratio", "checkpoint.interval_seconds", "logging.interval_seconds")
 
 
 def check(config: Config) -> None:
@@ -58,7 +58,7 @@ def check(config: Config) -> None:
     window = _check_agent(config)
     _check_replay(config, window)
     _check_learning(config)
-    _check_lock_step(config)
+    _check_regime(config)
     _check_evaluation(config)
     _check_launch(config)
 
@@ -213,24 +213,30 @@ def _check_learning(config: Config) -> None:
         )
 
 
-def _check_lock_step(config: Config) -> None:
-    if not config.learning.lock_step:
+def _check_regime(config: Config) -> None:
+    regime: str = config.learning.regime
+    if regime not in get_args(Regime):
+        later = "; this version has no synchronous agents" if regime == "synchronous" else ""
+        raise ConfigError(
+            f"learning.regime: expected {' or '.join(get_args(Regime))}, got {regime!r}{later}"
+        )
+    if regime != "lock_step":
         if config.learning.record:
             raise ConfigError(
                 "learning.record: only a run in lock step can be played back; set "
-                "learning.lock_step too"
+                "learning.regime to lock_step too"
             )
         return
     if config.serving.evaluation_slots:
         raise ConfigError(
-            "serving.evaluation_slots: expected 0 with learning.lock_step, where all slots step "
-            f"together and evaluation would depend on time, got {config.serving.evaluation_slots}; "
-            "use `seedrl evaluate`"
+            "serving.evaluation_slots: expected 0 with learning.regime lock_step, where all slots "
+            "step together and evaluation would depend on time, got "
+            f"{config.serving.evaluation_slots}; use `seedrl evaluate`"
         )
     if not config.checkpoint.replay:
         raise ConfigError(
-            "checkpoint.replay: expected it to be set with learning.lock_step, else a resumed run "
-            "would differ from an uninterrupted one"
+            "checkpoint.replay: expected it to be set with learning.regime lock_step, else a "
+            "resumed run would differ from an uninterrupted one"
         )
 
 

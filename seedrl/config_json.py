@@ -11,6 +11,13 @@ from seedrl.config import Config
 from seedrl.config_tree import decode, encode
 from seedrl.errors import ConfigError
 
+# Fields of earlier versions, and what they are called now.
+_RENAMED = {
+    "learning.replay_ratio": "replay.ratio",
+    "learning.tolerance_updates": "replay.tolerance_updates",
+    "learning.lock_step": 'learning.regime ("lock_step" for true, "asynchronous" for false)',
+}
+
 
 def to_json(config: Config) -> str:
     """A readable text from which `from_json` makes an equal configuration.
@@ -42,10 +49,31 @@ def from_json(text: str) -> Config:
         raise ConfigError(f"expected a saved config in JSON, got {text[:80]!r}") from error
     for folder in folders:
         config_modules.import_from(Path(folder))
+    check_names(text)
     config = decode("config", tree, _find_type)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
     return config
+
+
+def check_names(text: str) -> None:
+    """Refuses a saved config of an earlier version, whose fields had other names.
+
+    Raises:
+      ConfigError: in one line, what to change.
+    """
+    tree = json.loads(text)["config"]
+    learning = tree.get("learning", {}) if isinstance(tree, dict) else {}
+    renamed = [
+        f"{old} is now {new}"
+        for old, new in _RENAMED.items()
+        if old.removeprefix("learning.") in learning
+    ]
+    if renamed:
+        raise ConfigError(
+            f"expected a config of this version, got fields with earlier names: "
+            f"{', '.join(renamed)}; rename them in config.json or, to train on, start a new workdir"
+        )
 
 
 def _type_name(kind: type) -> str:

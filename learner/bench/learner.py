@@ -60,8 +60,9 @@ class _Measured(NamedTuple):
 
 def results(workload: Workload, pace: Pace) -> Iterator[Result]:
     """Updates a second beside the bare update's, and the bare update's FLOP/s beside the peak."""
-    learning = dataclasses.replace(workload.config.learning, replay_ratio=_LEARNING_BOUND)
-    config = dataclasses.replace(workload.config, learning=learning)
+    learning = workload.config.learning
+    replay = dataclasses.replace(workload.config.replay, ratio=_LEARNING_BOUND)
+    config = dataclasses.replace(workload.config, replay=replay)
     learner = BareLearner(workload, pages_per_insert=_PAGES_PER_INSERT)
     learner.fill()
     learner.learn()

@@ -135,8 +135,8 @@ def measure(workload: Workload, pace: Pace) -> Measured:
 
 def configs(config: Config) -> tuple[Config, Config, Config]:
     """The configurations of the three systems: null, acting, learning."""
-    learning = dataclasses.replace(config.learning, replay_ratio=_ACTING_ONLY)
-    acting = dataclasses.replace(config, learning=learning)
+    replay = dataclasses.replace(config.replay, ratio=_ACTING_ONLY)
+    acting = dataclasses.replace(config, replay=replay)
     agent = NullAgentConfig(window=config.agent.window)
     return dataclasses.replace(acting, agent=agent), acting, config
 
@@ -145,12 +145,12 @@ def bare_update(workload: Workload) -> Callable[[], float]:
     """An update; returns the environment steps that it makes up for."""
     learner = BareLearner(workload, pages_per_insert=_PAGES_PER_INSERT)
     learner.fill()
-    learning = workload.config.learning
-    trained_steps = learning.batch_sequences * workload.config.agent.window.unroll
+    config = workload.config
+    trained_steps = config.learning.batch_sequences * config.agent.window.unroll
 
     def update() -> float:
         learner.learn()
-        return trained_steps / learning.replay_ratio
+        return trained_steps / config.replay.ratio
 
     update()
     return update

@@ -185,11 +185,11 @@ def constant(
             vectorization="native",
         ),
         agent=NullAgentConfig(window=_WINDOW),
-        replay=ReplayConfig(capacity_steps=capacity_steps, min_steps=capacity_steps // 2),
+        # So few updates are due that none is ever made.
+        replay=ReplayConfig(
+            capacity_steps=capacity_steps, min_steps=capacity_steps // 2, ratio=1e-9
+        ),
         launch=launch,
     )
-    # So few updates are due that none is ever made.
-    learning = dataclasses.replace(
-        config.learning, replay_ratio=1e-9, num_devices=1, total_steps=ENDLESS
-    )
+    learning = dataclasses.replace(config.learning, num_devices=1, total_steps=ENDLESS)
     return dataclasses.replace(config, learning=learning)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from seedrl.checkpoints import Checkpoint, take_over
 from seedrl.config import Config
-from seedrl.config_json import to_json
+from seedrl.config_json import check_names, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
 
 Resume = Literal["auto", "never", "must"]
@@ -42,13 +42,19 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
-        """What to resume from. Raises CheckpointError if there must be something and is not."""
+        """What to resume from.
+
+        Raises CheckpointError if there must be something and is not, ConfigError if it is of an
+        earlier version.
+        """
         found = None if resume == "never" else take_over(self.checkpoints)
         if found is None and resume == "must":
             raise CheckpointError(
                 f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "
                 "--workdir or use --resume auto"
             )
+        if found is not None:
+            check_names(found.meta["config"])
         return found
 
     def record_config(self, config: Config) -> None:

@@ -123,7 +123,7 @@ def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) ->
 
 def streams_go_on(config: Config, checkpoint: checkpoints.Checkpoint) -> bool:
     """Whether streams of experience can go on where they were: in lock step before and after."""
-    return config.learning.lock_step and "streams" in checkpoint.meta
+    return config.learning.regime == "lock_step" and "streams" in checkpoint.meta
 
 
 def restore_streams(checkpoint: checkpoints.Checkpoint, serving: Serving, config: Config) -> None:

@@ -119,7 +119,7 @@ class Serving:
         if plays_recording and not self._is_lock_step:
             raise PlaybackError(
                 "this learner does not run in lock step, so it cannot be played a recording; set "
-                "learning.lock_step, or start the env server without --play"
+                "learning.regime to lock_step, or start the env server without --play"
             )
         played_from = self.num_batches if plays_recording else None
         lease = self.slots.lease(num_envs, num_groups, peer, played_from=played_from, holder=holder)

@@ -114,7 +114,7 @@ def assemble(
         metrics=metrics,
         acting_device=geometry.devices[0],
         publish_every_updates=config.learning.publish_every_updates,
-        poll_seconds=0.0 if config.learning.lock_step else POLL_SECONDS,
+        poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
     )
     return Parts(
         acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes, agent.behaviour
@@ -147,9 +147,9 @@ def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config
 
 def _limiter(config: Config, geometry: Geometry, agent: Agent) -> RateLimiter:
     limiter = ratio_limiter(
-        replay_ratio=config.learning.replay_ratio,
+        replay_ratio=config.replay.ratio,
         batch_steps=config.learning.batch_sequences * agent.window.unroll,
-        tolerance_updates=config.learning.tolerance_updates,
+        tolerance_updates=config.replay.tolerance_updates,
         min_sequences=geometry.min_sequences,
     )
     return RateLimiter(limiter)
@@ -165,7 +165,7 @@ def _actor(
         num_training=config.serving.training_slots,
         num_evaluation=config.serving.evaluation_slots,
         # In lock step every batch has all slots, and their pages fill up together.
-        rungs=1 if config.learning.lock_step else 3,
+        rungs=1 if config.learning.regime == "lock_step" else 3,
     )
     return Actor(programs, shapes, jax.device_put(programs.init(key), device))
 

@@ -142,7 +142,7 @@ def _hub(
         slots,
         page_steps=page_steps,
         deadline_seconds=config.serving.batch_deadline_seconds,
-        is_lock_step=config.learning.lock_step,
+        is_lock_step=config.learning.regime == "lock_step",
     )
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)

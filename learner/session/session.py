@@ -61,7 +61,7 @@ class Session:
         self.failed = threading.Event()
         self._pace = (
             in_lock_step(self._parts, hub, recorder)
-            if config.learning.lock_step
+            if config.learning.regime == "lock_step"
             else free_running(self._parts, hub)
         )
         self._workers = [

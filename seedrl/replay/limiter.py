@@ -164,13 +164,11 @@ def ratio_limiter(
     Raises ConfigError for settings under which no side, or only one, could ever continue.
     """
     if not (math.isfinite(replay_ratio) and replay_ratio > 0):
-        raise ConfigError(
-            f"expected learning.replay_ratio to be a positive number, got {replay_ratio}"
-        )
+        raise ConfigError(f"expected replay.ratio to be a positive number, got {replay_ratio}")
     # math.inf is allowed: acting never waits.
     if not tolerance_updates >= 1:
         raise ConfigError(
-            f"expected learning.tolerance_updates of at least 1, got {tolerance_updates}; "
+            f"expected replay.tolerance_updates of at least 1, got {tolerance_updates}; "
             "below that acting would wait for updates that may not be taken yet"
         )
     assert batch_steps >= 1

@@ -213,7 +213,7 @@ def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
 
 def test_a_recording_is_not_played_outside_of_lock_step() -> None:
     serving = _serving(is_lock_step=False)
-    with pytest.raises(PlaybackError, match=r"set learning\.lock_step"):
+    with pytest.raises(PlaybackError, match=r"set learning\.regime to lock_step"):
         _play(serving)
     assert serving.slots.num_free == 4
 

@@ -41,7 +41,7 @@ VALID = Config(
 LOCK_STEP = dataclasses.replace(
     VALID,
     serving=ServingConfig(training_slots=8, evaluation_slots=0),
-    learning=LearningConfig(lock_step=True, record=True),
+    learning=LearningConfig(regime="lock_step", record=True),
     checkpoint=CheckpointConfig(replay=True),
 )
 
@@ -71,8 +71,8 @@ def test_a_valid_config_passes() -> None:
         ("replay.priority_exponent", 1.1),
         ("replay.importance_exponent", -0.1),
         ("learning.batch_sequences", 0),
-        ("learning.replay_ratio", 0.0),
-        ("learning.tolerance_updates", 0.9),
+        ("replay.ratio", 0.0),
+        ("replay.tolerance_updates", 0.9),
         ("learning.publish_every_updates", 0),
         ("learning.total_steps", 0),
         ("learning.num_devices", -1),
@@ -87,7 +87,7 @@ def test_a_valid_config_passes() -> None:
         ("launch.groups", 0),
         ("launch.restarts", -1),
         ("seed", -1),
-        ("learning.replay_ratio", float("nan")),
+        ("replay.ratio", float("nan")),
         ("evaluation.target_return", float("inf")),
         ("agent.rate", float("nan")),
     ],
@@ -100,7 +100,7 @@ def test_a_number_out_of_range_is_refused(path: str, value: float) -> None:
 
 def test_the_limits_themselves_are_allowed() -> None:
     for path, value in (
-        ("learning.tolerance_updates", 1.0),
+        ("replay.tolerance_updates", 1.0),
         ("replay.min_steps", 320),
         ("replay.min_steps", 1000),
         ("replay.capacity_steps", 320),
@@ -248,13 +248,24 @@ def test_lock_step_with_all_that_it_needs_passes() -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("serving", "serving.evaluation_slots: expected 0 with learning.lock_step, .*, got 4"),
-        ("checkpoint", "checkpoint.replay: expected it to be set with learning.lock_step"),
+        (
+            "serving",
+            "serving.evaluation_slots: expected 0 with learning.regime lock_step, .*, got 4",
+        ),
+        ("checkpoint", "checkpoint.replay: expected it to be set with learning.regime lock_step"),
     ],
 )
 def test_lock_step_refuses_what_would_depend_on_time_or_be_lost(section: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(dataclasses.replace(LOCK_STEP, **{section: getattr(VALID, section)}))
+
+
+def test_a_regime_that_this_version_does_not_have_is_refused_by_name() -> None:
+    learning: Any = {"regime": "synchronous"}
+    config = dataclasses.replace(VALID, learning=LearningConfig(**learning))
+    message = "learning.regime: expected asynchronous or lock_step, got 'synchronous'; this version"
+    with pytest.raises(ConfigError, match=message):
+        check(config)
 
 
 def test_only_a_run_in_lock_step_can_be_recorded() -> None:

@@ -85,3 +85,21 @@ def test_a_saved_class_must_be_a_dataclass_that_can_be_imported(name: str, messa
 def test_text_that_is_no_saved_config_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected a saved"):
         config_json.from_json(text)
+
+
+def test_a_config_with_the_field_names_of_an_earlier_version_says_what_to_change() -> None:
+    document = json.loads(config_json.to_json(config_file.load("cartpole_r2d2")))
+    learning = document["config"]["learning"]
+    del learning["regime"]
+    learning |= {"lock_step": False, "replay_ratio": 4.0}
+    with pytest.raises(ConfigError) as refused:
+        config_json.from_json(json.dumps(document))
+    assert str(refused.value) == (
+        "expected a config of this version, got fields with earlier names: learning.replay_ratio "
+        'is now replay.ratio, learning.lock_step is now learning.regime ("lock_step" for true, '
+        '"asynchronous" for false); rename them in config.json or, to train on, start a new workdir'
+    )
+    learning["regime"] = "asynchronous"
+    document["config"]["replay"]["ratio"] = learning.pop("replay_ratio")
+    del learning["lock_step"]
+    assert config_json.from_json(json.dumps(document)) == config_file.load("cartpole_r2d2")

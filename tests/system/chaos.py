@@ -43,7 +43,7 @@ def _run(workdir: Path, steps: int, seconds_between_kills: float) -> tuple[int, 
     command += ["--workdir", str(workdir), "--env-servers", str(_ENV_SERVERS)]
     command += [f"--learning.total-steps={steps}", "--launch.restarts=1000"]
     # All the time for acting: one update in 32 of the usual ones.
-    command += ["--evaluation.target-return=None", "--learning.replay-ratio=0.125"]
+    command += ["--evaluation.target-return=None", "--replay.ratio=0.125"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     chooser = random.Random(0)
     kills = 0

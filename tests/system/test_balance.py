@@ -38,11 +38,14 @@ def config(replay_ratio: float) -> Config:
         ),
         agent=HashingAgent(window=WINDOW),
         serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=1),
-        replay=ReplayConfig(capacity_steps=20_000, min_steps=MIN_STEPS),
+        replay=ReplayConfig(
+            capacity_steps=20_000,
+            min_steps=MIN_STEPS,
+            ratio=replay_ratio,
+            tolerance_updates=TOLERANCE,
+        ),
         learning=LearningConfig(
             batch_sequences=BATCH,
-            replay_ratio=replay_ratio,
-            tolerance_updates=TOLERANCE,
             publish_every_updates=3,
             num_devices=1,
         ),

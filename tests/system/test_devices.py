@@ -29,8 +29,10 @@ CONFIG = Config(
     ),
     agent=HashingAgent(window=WINDOW),
     serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=0),
-    replay=ReplayConfig(capacity_steps=CAPACITY_STEPS, min_steps=100, page_steps=PAGE_STEPS),
-    learning=LearningConfig(batch_sequences=8, replay_ratio=1.0, num_devices=NUM_DEVICES),
+    replay=ReplayConfig(
+        capacity_steps=CAPACITY_STEPS, min_steps=100, page_steps=PAGE_STEPS, ratio=1.0
+    ),
+    learning=LearningConfig(batch_sequences=8, num_devices=NUM_DEVICES),
 )
 
 

@@ -110,8 +110,8 @@ def serving(learner: Program) -> Program:
             "replay.page_steps: a stride of 16 steps is not a whole number of pages of 3",
         ),
         (
-            ("--learning.tolerance-updates", "0.5"),
-            "learning.tolerance_updates: expected at least 1, got 0.5",
+            ("--replay.tolerance-updates", "0.5"),
+            "replay.tolerance_updates: expected at least 1, got 0.5",
         ),
         (
             ("--replay.min-steps", "4096"),

@@ -34,8 +34,8 @@ CONFIG = Config(
     ),
     agent=HashingAgent(window=WINDOW),
     serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=EVALUATION_SLOTS),
-    replay=ReplayConfig(capacity_steps=20_000, min_steps=200, page_steps=PAGE_STEPS),
-    learning=LearningConfig(batch_sequences=4, replay_ratio=1.0, num_devices=1),
+    replay=ReplayConfig(capacity_steps=20_000, min_steps=200, page_steps=PAGE_STEPS, ratio=1.0),
+    learning=LearningConfig(batch_sequences=4, num_devices=1),
     evaluation=EvaluationConfig(interval_seconds=0.0, episodes=6),
     seed=3,
 )

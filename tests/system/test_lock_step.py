@@ -36,7 +36,7 @@ pytestmark = [
 PAGE_STEPS, NUM_SLOTS, TOTAL_STEPS = 8, 4, 400
 LOCK_STEP = (
     *TINY,
-    "--learning.lock-step",
+    "--learning.regime=lock_step",
     "--checkpoint-replay",
     "--serving.evaluation-slots=0",
     # Each environment with random numbers of its own, so that it does not matter who its

@@ -53,8 +53,8 @@ def config(environment: EnvironmentConfig, r2d2: R2D2Config, *, page_steps: int)
         environment=environment,
         agent=UnchangingR2D2(r2d2=r2d2),
         serving=ServingConfig(training_slots=5, evaluation_slots=1),
-        replay=ReplayConfig(capacity_steps=2_400, min_steps=150, page_steps=page_steps),
-        learning=LearningConfig(batch_sequences=4, replay_ratio=0.2, num_devices=1),
+        replay=ReplayConfig(capacity_steps=2_400, min_steps=150, page_steps=page_steps, ratio=0.2),
+        learning=LearningConfig(batch_sequences=4, num_devices=1),
         evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
     )
 

@@ -70,11 +70,11 @@ def scaled(
             config.replay,
             capacity_steps=capacity_steps,
             min_steps=min_steps or config.replay.min_steps,
+            ratio=1.0,
         ),
         learning=dataclasses.replace(
             config.learning,
             batch_sequences=batch_sequences,
-            replay_ratio=1.0,
             num_devices=1,
             total_steps=ENDLESS,
         ),

@@ -32,10 +32,10 @@ def of_workload(workload: Workload) -> float:
     )
     params = jax.eval_shape(network.init, jax.random.PRNGKey(0))
     acting = count_flops(network.unroll, params, network.initial_carry(1), inputs)
-    learning = workload.config.learning
-    trained_steps = learning.batch_sequences * workload.config.agent.window.unroll
+    config = workload.config
+    trained_steps = config.learning.batch_sequences * config.agent.window.unroll
     update = BareLearner(workload, pages_per_insert=1).flops_per_update
-    return acting + update * learning.replay_ratio / trained_steps
+    return acting + update * config.replay.ratio / trained_steps
 
 
 def of_actor_critic(weights: Sequence[Sequence[int]], *, image_size: int = 84) -> int:

@@ -43,7 +43,7 @@ def test_ours_are_those_of_a_row_and_of_its_share_of_an_update() -> None:
     update = BareLearner(workload, pages_per_insert=1).flops_per_update
     assert model_flops.of_workload(workload) == pytest.approx(row + update / (3 * 4))
     twice = dataclasses.replace(
-        workload.config, learning=dataclasses.replace(workload.config.learning, replay_ratio=2.0)
+        workload.config, replay=dataclasses.replace(workload.config.replay, ratio=2.0)
     )
     at_ratio_2 = model_flops.of_workload(dataclasses.replace(workload, config=twice))
     assert at_ratio_2 == pytest.approx(row + 2 * update / (3 * 4))

@@ -29,9 +29,7 @@ def tiny() -> Workload:
         cartpole.config,
         agent=R2D2Config(network=network, burn_in=2, unroll=4, n_steps=1, stride=2),
         serving=ServingConfig(training_slots=4, evaluation_slots=0),
-        replay=ReplayConfig(capacity_steps=400, min_steps=40),
-        learning=dataclasses.replace(
-            cartpole.config.learning, batch_sequences=3, replay_ratio=1.0, num_devices=1
-        ),
+        replay=ReplayConfig(capacity_steps=400, min_steps=40, ratio=1.0),
+        learning=dataclasses.replace(cartpole.config.learning, batch_sequences=3, num_devices=1),
     )
     return dataclasses.replace(cartpole, config=config)

@@ -8,8 +8,11 @@ from learner.saving.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_json import from_json
-from seedrl.errors import AddressInUseError, CheckpointError
+from seedrl.config_json import from_json, to_json
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError
+
+CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
+META = {"config": CONFIG}
 
 
 def test_a_second_learner_is_kept_out_until_the_first_is_gone(tmp_path: Path) -> None:
@@ -35,16 +38,26 @@ def test_a_folder_is_made_with_its_parents_and_known_by_its_absolute_path(
 def test_resuming_takes_the_newest_checkpoint_unless_told_never(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for step in (3, 7):
-        checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, {}, keep=2)
+        checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, META, keep=2)
     found = [folder.checkpoint(resume) for resume in ("auto", "must", "never")]
     folder.close()
     assert [None if item is None else item.step for item in found] == [7, 7, None]
 
 
+def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    old = {"config": CONFIG.replace('"regime": "asynchronous"', '"lock_step": false')}
+    assert old != META
+    checkpoints.save(folder.checkpoints, 3, {"x": np.zeros(1)}, old, keep=2)
+    with pytest.raises(ConfigError, match=r"learning\.lock_step is now .* start a new workdir$"):
+        folder.checkpoint("auto")
+    folder.close()
+
+
 def test_a_damaged_checkpoint_is_set_aside_by_the_run_that_goes_on(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for step in (3, 7):
-        path = checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, {}, keep=2)
+        path = checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, META, keep=2)
     (path / "meta.json").unlink()
     found = folder.checkpoint("auto")
     folder.close()

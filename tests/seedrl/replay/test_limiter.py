@@ -72,12 +72,12 @@ def test_infinite_tolerance_never_makes_acting_wait() -> None:
 @pytest.mark.parametrize(
     ("ratio", "tolerance", "message"),
     [
-        (0.0, 2.0, r"learning\.replay_ratio to be a positive number, got 0\.0"),
-        (-1.0, 2.0, r"learning\.replay_ratio"),
-        (float("nan"), 2.0, r"learning\.replay_ratio"),
-        (float("inf"), 2.0, r"learning\.replay_ratio"),
-        (1.0, 0.99, r"learning\.tolerance_updates of at least 1, got 0\.99"),
-        (1.0, float("nan"), r"learning\.tolerance_updates"),
+        (0.0, 2.0, r"replay\.ratio to be a positive number, got 0\.0"),
+        (-1.0, 2.0, r"replay\.ratio"),
+        (float("nan"), 2.0, r"replay\.ratio"),
+        (float("inf"), 2.0, r"replay\.ratio"),
+        (1.0, 0.99, r"replay\.tolerance_updates of at least 1, got 0\.99"),
+        (1.0, float("nan"), r"replay\.tolerance_updates"),
     ],
 )
 def test_settings_that_could_deadlock_are_refused(

@@ -7,6 +7,7 @@ from typing import Protocol
 import grpc
 import numpy as np
 
+from learner.serving.batcher import Pending
 from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
 from learner.serving.leases import Lease
@@ -212,7 +213,8 @@ class Connection:
             except WireError:
                 self._hub.reject(group, header.sequence)
                 raise
-            self._hub.deliver(group, header, timestep, metrics)
+            now = self._hub.clock()
+            self._hub.deliver(Pending(group, header.sequence, timestep, now, metrics))
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:

@@ -11,8 +11,7 @@ import numpy as np
 from learner.serving.batcher import Batcher, Pending
 from learner.serving.leases import Group, Lease, SlotTable
 from learner.serving.reconciliation import Reconciliation, SentSteps
-from seedrl.types import StepType, TimeStep
-from seedrl.wire.payload import StepHeader
+from seedrl.types import StepType
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
 # arrays would take ten times as long.
@@ -189,49 +188,36 @@ class Serving:
         self.arrived(group, sequence)
         self.ledger["rejected"] += len(group.slots)
 
-    def step(
-        self,
-        group: Group,
-        header: StepHeader,
-        timestep: TimeStep,
-        now: float,
-        metrics: np.ndarray | tuple[()] = (),
-    ) -> None:
-        """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed.
-
-        `metrics` are those of `Pending`.
-        """
-        self.arrived(group, header.sequence)
-        self._check(group, header, timestep.step_type)
-        group.last_step_type = timestep.step_type.tobytes()
+    def step(self, step: Pending) -> None:
+        """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed."""
+        group = step.group
+        self.arrived(group, step.sequence)
+        self._check(group, step.sequence, step.timestep.step_type)
+        group.last_step_type = step.timestep.step_type.tobytes()
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
-        self._batchers[group.evaluation].put(
-            Pending(group, header.sequence, timestep, now, metrics)
-        )
+        self._batchers[group.evaluation].put(step)
 
-    def _check(self, group: Group, header: StepHeader, step_type: np.ndarray) -> None:
+    def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> None:
         where = f"group {group.number} of {group.lease.peer}"
         if group.lease.ended:
             self.ledger["fenced"] += len(group.slots)
             raise ProtocolError(f"{where}: the lease has ended; open a new stream")
-        if header.sequence < group.sequence:
+        if sequence < group.sequence:
             self.ledger["duplicate"] += len(group.slots)
             raise ProtocolError(
-                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
-                "doubled"
+                f"{where}: expected sequence {group.sequence}, got {sequence}; a step was doubled"
             )
         if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
                 f"{where}: expected to wait for actions, got a second step in flight"
             )
-        if header.sequence != group.sequence:
+        if sequence != group.sequence:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
-                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
-                "lost"
+                f"{where}: expected sequence {group.sequence}, got {sequence}; a step was lost"
             )
         is_due = group.last_step_type.translate(_IS_LAST)
         is_first = step_type.tobytes().translate(_IS_FIRST)

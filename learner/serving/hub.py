@@ -8,14 +8,14 @@ from typing import Any, cast
 import grpc
 import numpy as np
 
+from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease
 from learner.serving.peer import Admission, HubConnection, Offer
 from learner.serving.verdict import EndError
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
-from seedrl.types import TimeStep
-from seedrl.wire.payload import StepHeader, pack_actions
+from seedrl.wire.payload import pack_actions
 
 
 class Hub:
@@ -106,17 +106,10 @@ class Hub:
                 grpc.StatusCode.FAILED_PRECONDITION, reason, is_reported=not self._is_agreed
             )
 
-    def deliver(
-        self,
-        group: Group,
-        header: StepHeader,
-        timestep: TimeStep,
-        metrics: np.ndarray | tuple[()] = (),
-    ) -> None:
+    def deliver(self, step: Pending) -> None:
         """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
-        now = self.clock()
         with self._changed:
-            self._serving.step(group, header, timestep, now, metrics)
+            self._serving.step(step)
             self._changed.notify_all()
 
     def reject(self, group: Group, sequence: int) -> None:

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from learner.serving.batcher import Pending
 from learner.serving.core import Batch, PlaybackError, Serving
 from learner.serving.leases import CutStreamError, Group, Lease, SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.payload import StepHeader
 
 K = 3  # steps of a page
 FIRST, MID, LAST = StepType
@@ -30,7 +30,7 @@ def _step(serving: Serving, group: Group, step_type: StepType) -> None:
     size = len(group.slots)
     types = np.full(size, step_type, np.uint8)
     timestep = TimeStep(types, group.slots.astype(np.float32), np.ones(size), ())
-    serving.step(group, StepHeader(group.number, size, group.sequence), timestep, 0.0)
+    serving.step(Pending(group, group.sequence, timestep, 0.0))
 
 
 def _act(serving: Serving, leases: list[Lease], step_type: StepType) -> Batch:

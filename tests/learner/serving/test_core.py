@@ -3,12 +3,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from learner.serving.reconciliation import SentSteps
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.payload import StepHeader
 
 K = 3  # steps of a page
 DEADLINE = 0.5
@@ -20,11 +20,6 @@ def _serving(training: int = 8, evaluation: int = 2) -> Serving:
     return Serving(slots, page_steps=K, deadline_seconds=DEADLINE)
 
 
-def _header(group: Group, sequence: int | None = None) -> StepHeader:
-    number = group.sequence if sequence is None else sequence
-    return StepHeader(group.number, len(group.slots), number)
-
-
 def _timestep(step_type: np.ndarray) -> TimeStep:
     return TimeStep(step_type, np.zeros(len(step_type)), np.ones(len(step_type)), ())
 
@@ -34,7 +29,7 @@ def _types(group: Group, step_type: StepType) -> np.ndarray:
 
 
 def _step(serving: Serving, group: Group, step_type: StepType = FIRST, now: float = 0.0) -> None:
-    serving.step(group, _header(group), _timestep(_types(group, step_type)), now)
+    serving.step(Pending(group, group.sequence, _timestep(_types(group, step_type)), now))
 
 
 def _act(serving: Serving, *, evaluation: bool = False) -> Batch:
@@ -89,7 +84,7 @@ class Driver:
             return
         group = waiting[self.random.integers(len(waiting))]
         types = self._legal_types(group)
-        self.serving.step(group, _header(group), _timestep(types), 0.0)
+        self.serving.step(Pending(group, group.sequence, _timestep(types), 0.0))
         self.last[id(group)] = types
 
     def take(self) -> None:
@@ -113,21 +108,21 @@ class Driver:
         if not self.groups:
             return
         group = self.groups[self.random.integers(len(self.groups))]
-        header, types, account = _header(group), self._legal_types(group), "rejected"
+        sequence, types, account = group.sequence, self._legal_types(group), "rejected"
         if group.lease.ended:
             account = "fenced"
         elif group.queued or group.dispatched:
             if self.random.integers(2):
-                header, account = _header(group, group.sequence - 1), "duplicate"
+                sequence, account = group.sequence - 1, "duplicate"
         else:
             if self.random.integers(2):
-                header = _header(group, group.sequence + int(self.random.choice([-1, 1, 7])))
-                account = "rejected" if header.sequence > group.sequence else "duplicate"
+                sequence = group.sequence + int(self.random.choice([-1, 1, 7]))
+                account = "rejected" if sequence > group.sequence else "duplicate"
             else:
                 types[-1] = FIRST if types[-1] != FIRST else self.random.choice([MID, LAST])
         before = Counter(self.serving.ledger)
         with pytest.raises(ProtocolError):
-            self.serving.step(group, header, _timestep(types), 0.0)
+            self.serving.step(Pending(group, sequence, _timestep(types), 0.0))
         rows = len(group.slots)
         assert self.serving.ledger - before == Counter({account: rows, "received": rows})
 
@@ -314,11 +309,11 @@ def test_a_second_step_in_flight_is_refused_while_the_first_is_queued_or_compute
 def test_another_sequence_is_refused() -> None:
     serving, _, group = _one_group()
     with pytest.raises(ProtocolError, match="host:7: expected sequence 0, got 1; a step was lost"):
-        serving.step(group, _header(group, 1), _timestep(_types(group, FIRST)), 0.0)
+        serving.step(Pending(group, 1, _timestep(_types(group, FIRST)), 0.0))
     _step(serving, group)
     _act(serving)
     with pytest.raises(ProtocolError, match="expected sequence 1, got 0"):
-        serving.step(group, _header(group, 0), _timestep(_types(group, MID)), 0.0)
+        serving.step(Pending(group, 0, _timestep(_types(group, MID)), 0.0))
 
 
 def test_a_step_is_seen_in_its_place_only_whatever_number_it_has() -> None:
@@ -329,7 +324,7 @@ def test_a_step_is_seen_in_its_place_only_whatever_number_it_has() -> None:
     serving.end(lease)
     for sequence in (0, 5, 2**63):
         with pytest.raises(ProtocolError, match="the lease has ended"):
-            serving.step(group, _header(group, sequence), _timestep(_types(group, MID)), 0.0)
+            serving.step(Pending(group, sequence, _timestep(_types(group, MID)), 0.0))
     assert group.seen == 1
     assert serving.report([SentSteps(lease.key, 0, 2, 1, 1)]) == []
     assert serving.accounts()["seen"] == 2
@@ -350,10 +345,10 @@ def test_first_comes_after_last_and_at_the_start_and_nowhere_else(
 ) -> None:
     serving, _, group = _one_group()
     for accepted in before:
-        serving.step(group, _header(group), _timestep(np.array(accepted, np.uint8)), 0.0)
+        serving.step(Pending(group, group.sequence, _timestep(np.array(accepted, np.uint8)), 0.0))
         _act(serving)
     with pytest.raises(ProtocolError, match=message):
-        serving.step(group, _header(group), _timestep(np.array(types, np.uint8)), 0.0)
+        serving.step(Pending(group, group.sequence, _timestep(np.array(types, np.uint8)), 0.0))
     assert serving.ledger["rejected"] == 2
     assert serving.ledger["accepted"] == 2 * len(before)
     assert serving.seconds_until_due(0.0, evaluation=False) is None

@@ -20,25 +20,24 @@ MUTANTS = (
     Mutant(
         "duplicate_step_accepted",
         _SERVING,
-        """        if header.sequence < group.sequence:
+        """        if sequence < group.sequence:
             self.ledger["duplicate"] += len(group.slots)
             raise ProtocolError(
-                f"{where}: expected sequence {group.sequence}, got {header.sequence}; a step was "
-                "doubled"
+                f"{where}: expected sequence {group.sequence}, got {sequence}; a step was doubled"
             )
         if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
                 f"{where}: expected to wait for actions, got a second step in flight"
             )
-        if header.sequence != group.sequence:
+        if sequence != group.sequence:
 """,
         """        if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
             raise ProtocolError(
                 f"{where}: expected to wait for actions, got a second step in flight"
             )
-        if header.sequence > group.sequence:
+        if sequence > group.sequence:
 """,
         "A step that came before is taken once more.",
         "a step is applied at most once (DESIGN 9.1)",
@@ -46,8 +45,8 @@ MUTANTS = (
     Mutant(
         "lost_step_not_noticed",
         _SERVING,
-        "        if header.sequence != group.sequence:\n",
-        "        if header.sequence < group.sequence:\n",
+        "        if sequence != group.sequence:\n",
+        "        if sequence < group.sequence:\n",
         "A stream goes on after one of its steps was lost.",
         "a step that is lost cuts the stream (DESIGN 9.1)",
     ),

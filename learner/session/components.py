@@ -15,12 +15,12 @@ from learner.learning.device_mapping import map_programs, publish, replicate, st
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning, ShardedReplay
 from learner.reporting.metrics import Metrics
-from learner.saving.saver import (
+from learner.saving.restoring import (
     by_field,
     restore_acting,
     restore_replay,
     restore_state,
-    streams_go_on,
+    streams_can_resume,
 )
 from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, check_memory
@@ -141,7 +141,7 @@ def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config
     """Lets acting, and the ratio between it and learning, continue from a checkpoint."""
     acting.training_steps = int(checkpoint.meta["env_steps"])
     limiter.restore(checkpoint.meta["limiter"])
-    if streams_go_on(config, checkpoint):
+    if streams_can_resume(config, checkpoint):
         acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
 
 
@@ -234,7 +234,9 @@ def _sharded_replay(
             return shards
         for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
             # Otherwise streams resume only under new leases, which have new names.
-            index.restore(state if streams_go_on(config, checkpoint) else {**state, "streams": []})
+            index.restore(
+                state if streams_can_resume(config, checkpoint) else {**state, "streams": []}
+            )
     except (CheckpointError, ValueError) as error:
         sections = ("agent", "replay", "learning.num_devices")
         refusal = CheckpointError(str(error))

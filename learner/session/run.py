@@ -13,8 +13,9 @@ from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
+from learner.saving.restoring import restore_streams
 from learner.saving.run_folder import Resume, RunFolder
-from learner.saving.saver import Saver, restore_streams
+from learner.saving.saver import Saver
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed

@@ -1,0 +1,104 @@
+"""What a run resumes with: the parts of a checkpoint, checked against the configuration."""
+
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from learner.acting.loop import ActingSnapshot
+from learner.learning.learn_step import LearnerState
+from learner.serving.core import Serving
+from seedrl import checkpoints
+from seedrl.config import Config
+from seedrl.config_json import from_json
+from seedrl.config_tree import difference
+from seedrl.errors import CheckpointError
+from seedrl.replay.replay import ReplayState
+
+Saved = TypeVar("Saved", bound=Any)
+
+
+def leaves_by_name(tree: Any) -> dict[str, np.ndarray]:
+    """The leaves of a tree, by the names under which checkpoints hold them."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def restore_state(
+    checkpoint: checkpoints.Checkpoint, abstract: LearnerState, config: Config
+) -> LearnerState:
+    """The saved learner state. Raises CheckpointError, by config field, if it does not fit."""
+    try:
+        return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
+    except CheckpointError as error:
+        raise by_field(error, checkpoint, config, ("agent",)) from error
+
+
+def by_field(
+    error: CheckpointError,
+    checkpoint: checkpoints.Checkpoint,
+    config: Config,
+    sections: tuple[str, ...],
+) -> CheckpointError:
+    """`error` by the fields of `sections` that have changed since; as it is if none has."""
+    saved = from_json(checkpoint.meta["config"])
+    fields = [line for line in difference(saved, config) if line.startswith(sections)]
+    if not fields:
+        return CheckpointError(str(error))
+    return CheckpointError(
+        f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir "
+        "or restore the config"
+    )
+
+
+def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState | None:
+    """The saved replay, or None if none was saved. Raises CheckpointError if it does not fit."""
+    if "replay_indices" not in checkpoint.meta:
+        return None
+    return _restore_extra(checkpoint, "replay", abstract)
+
+
+def streams_can_resume(config: Config, checkpoint: checkpoints.Checkpoint) -> bool:
+    """Whether streams of experience can resume where they were: in lock step before and after."""
+    return config.learning.regime == "lock_step" and "streams" in checkpoint.meta
+
+
+def restore_streams(checkpoint: checkpoints.Checkpoint, serving: Serving, config: Config) -> None:
+    """Resumes streams where they were, if they can. Raises CheckpointError for other slots."""
+    if not streams_can_resume(config, checkpoint):
+        return
+    try:
+        serving.restore(checkpoint.meta["streams"])
+    except ValueError as error:
+        raise by_field(
+            CheckpointError(f"{checkpoint.path}: {error}; restore the config"),
+            checkpoint,
+            config,
+            ("serving.training_slots",),
+        ) from error
+
+
+def restore_acting(
+    checkpoint: checkpoints.Checkpoint, abstract: ActingSnapshot, config: Config
+) -> ActingSnapshot:
+    """Acting's part of a checkpoint in lock step. Raises CheckpointError if it does not fit."""
+    try:
+        return _restore_extra(checkpoint, "acting", abstract)
+    except CheckpointError as error:
+        sections = ("agent", "serving.training_slots", "replay.page_steps")
+        raise by_field(error, checkpoint, config, sections) from error
+
+
+def _restore_extra(checkpoint: checkpoints.Checkpoint, part: str, abstract: Saved) -> Saved:
+    saved = checkpoints.restore_extra(checkpoint, prefix=f"{part}.")
+    for name, leaf in leaves_by_name(abstract).items():
+        found = saved.get(f"{part}.{name}")
+        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
+            got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+            raise CheckpointError(
+                f"{part} {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
+                f"{got}; restore the config or start a new workdir"
+            )
+    leaves = [saved[f"{part}.{name}"] for name in leaves_by_name(abstract)]
+    restored: Saved = jax.tree.unflatten(jax.tree.structure(abstract), leaves)
+    return restored

@@ -1,0 +1,179 @@
+"""What comes back from a checkpoint, and what is refused."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learner.acting.act_step import ActingState
+from learner.acting.loop import ActingSnapshot
+from learner.learning.learn_step import LearnerState
+from learner.learning.snapshot import Snapshot
+from learner.saving.restoring import (
+    restore_acting,
+    restore_replay,
+    restore_state,
+    restore_streams,
+    streams_can_resume,
+)
+from learner.saving.saver import Saver
+from learner.serving.core import Serving
+from learner.serving.leases import SlotTable
+from seedrl import checkpoints
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, ReplayConfig
+from seedrl.errors import CheckpointError
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.replay.index import PageIndex
+from seedrl.replay.replay import ReplayState
+from tests.learner.saving.snapshots import CONFIG, META, abstract_of, replay, state
+
+
+def _save(directory: Path, snapshot: Snapshot) -> checkpoints.Checkpoint:
+    saver = Saver(directory, keep=2)
+    saver.start(snapshot, META)
+    saver.wait()
+    assert saver.failure is None
+    found = checkpoints.latest(directory)
+    assert found is not None
+    return found
+
+
+def _assert_same(got: Any, expected: Any) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_learner_state_comes_back_bit_by_bit(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [], ()))
+    assert (found.step, found.meta) == (5, META)
+    restored = restore_state(found, abstract_of(state()), CONFIG)
+    assert isinstance(restored, LearnerState)
+    _assert_same(restored, state())
+
+
+def test_without_a_replay_none_comes_back(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{"not": "saved"}], ()))
+    assert restore_replay(found, abstract_of(replay())) is None
+
+
+def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
+    window = R2D2Config(burn_in=1, unroll=2, n_steps=1, stride=2).window
+    arguments: dict[str, Any] = {"capacity_pages": 3, "window": window, "page_steps": 2}
+    indices = [PageIndex(**arguments) for _ in range(2)]
+    for index, streams in zip(indices, ([4, 4, 9, 4], [5]), strict=True):
+        for stream in streams:
+            index.plan([stream])
+    found = _save(tmp_path, Snapshot(state(), [index.state() for index in indices], replay()))
+    restored = restore_replay(found, abstract_of(replay(seed=1)))
+    _assert_same(restored, replay())
+    for index, saved in zip(indices, found.meta["replay_indices"], strict=True):
+        fresh = PageIndex(**arguments)
+        fresh.restore(saved)
+        assert fresh.state() == index.state()
+        assert fresh.num_sequences == index.num_sequences
+
+
+@pytest.mark.parametrize(
+    ("abstract", "message"),
+    [
+        (replay(4), "expected uint8[2, 4, 2], {path} has uint8[2, 3, 2]; restore the config"),
+        (replay()._replace(next=np.zeros((2, 3))), "replay next: expected float64[2, 3], "),
+        (replay()._replace(mass=(replay().mass, replay().mass)), "replay mass.0: expected "),
+    ],
+)
+def test_a_replay_of_another_shape_is_refused_by_name(
+    tmp_path: Path, abstract: ReplayState, message: str
+) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{}], replay()))
+    with pytest.raises(CheckpointError) as caught:
+        restore_replay(found, abstract)
+    assert message.format(path=found.path) in str(caught.value)
+
+
+def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(8), [], ()))
+    agent = dataclasses.replace(CONFIG.agent, network=QNetworkConfig(core_size=16))
+    changed = dataclasses.replace(CONFIG, agent=agent, replay=ReplayConfig(min_steps=9), seed=4)
+    with pytest.raises(CheckpointError) as caught:
+        restore_state(found, abstract_of(state(16)), changed)
+    assert str(caught.value) == (
+        f"{found.path} does not fit this config: agent.network.core_size: expected 8, got 16; "
+        "start a new workdir or restore the config"
+    )
+
+
+def test_a_state_of_another_shape_under_the_same_agent_is_refused_by_array(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(8), [], ()))
+    with pytest.raises(CheckpointError, match="params.core"):
+        restore_state(found, abstract_of(state(16)), dataclasses.replace(CONFIG, seed=4))
+
+
+def _acting(slots: int = 3) -> ActingSnapshot:
+    tables = ActingState((np.ones((slots, 2), np.float32),), replay().pages, np.zeros(2, np.uint32))
+    params, returns = state().params, np.linspace(0, 1, slots)
+    return ActingSnapshot(tables, params, np.array(5), returns, np.arange(slots))
+
+
+def _in_lock_step(training_slots: int = 3) -> Config:
+    learning = dataclasses.replace(CONFIG.learning, regime="lock_step")
+    serving = dataclasses.replace(CONFIG.serving, training_slots=training_slots)
+    return dataclasses.replace(CONFIG, learning=learning, serving=serving)
+
+
+def _serving(training_slots: int = 3) -> Serving:
+    slots = SlotTable(training=training_slots, evaluation=0, seed=0)
+    return Serving(slots, page_steps=2, deadline_seconds=0.0, is_lock_step=True)
+
+
+def test_what_acting_needs_to_go_on_comes_back(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{}], replay(), _acting()))
+    nothing = jax.tree.map(np.zeros_like, _acting())
+    _assert_same(restore_acting(found, nothing, CONFIG), _acting())
+    _assert_same(restore_replay(found, abstract_of(replay())), replay())
+
+
+def test_acting_on_other_slots_is_refused_by_config_field(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{}], replay(), _acting()))
+    match = "does not fit this config: serving.training_slots: expected 32, got 4; start a new"
+    with pytest.raises(CheckpointError, match=match):
+        restore_acting(found, _acting(4), _in_lock_step(4))
+
+
+@pytest.mark.parametrize("was_lock_step", [True, False])
+@pytest.mark.parametrize("is_lock_step", [True, False])
+def test_streams_resume_only_from_lock_step_to_lock_step(
+    tmp_path: Path, was_lock_step: bool, is_lock_step: bool
+) -> None:
+    lost = _serving()
+    lost.lease(3, 1, "peer")
+    lost.num_batches = 9
+    meta = {**META, "streams": lost.state()} if was_lock_step else META
+    path = checkpoints.save(tmp_path, 5, {}, meta, keep=2)
+    found = checkpoints.Checkpoint(5, path, meta)
+    config = _in_lock_step() if is_lock_step else CONFIG
+    both = was_lock_step and is_lock_step
+    assert streams_can_resume(config, found) is both
+    serving = _serving()
+    restore_streams(found, serving, config)
+    assert serving.state() == (lost.state() if both else _serving().state())
+
+
+def test_streams_of_another_number_of_slots_are_refused(tmp_path: Path) -> None:
+    meta = {**META, "streams": _serving(3).state()}
+    found = checkpoints.Checkpoint(5, tmp_path, meta)
+    match = "does not fit this config: serving.training_slots: expected 32, got 4; start a new"
+    with pytest.raises(CheckpointError, match=match):
+        restore_streams(found, _serving(4), _in_lock_step(4))
+
+
+def test_arrays_of_the_device_can_be_the_abstract_state(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [], ()))
+    on_device = jax.tree.map(jnp.asarray, state(updates=0))
+    _assert_same(restore_state(found, on_device, CONFIG), state())

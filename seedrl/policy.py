@@ -12,7 +12,7 @@ import numpy as np
 from seedrl import checkpoints, config_json
 from seedrl.agents.agent import Agent
 from seedrl.errors import CheckpointError, ConfigError
-from seedrl.spec_json import decode_spec
+from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 
@@ -151,7 +151,7 @@ def load(
     found = checkpoints.latest(directory) if step is None else checkpoints.find(directory, step)
     if found is None:
         raise CheckpointError(f"expected a checkpoint in {directory}, found none; train first")
-    spec = decode_spec(found.meta["env_spec"])
+    spec = saved_spec(found.meta["env_spec"])
     agent = config.agent.build(spec)
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
     params = checkpoints.restore(found, abstract)["params"]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from seedrl.errors import CheckpointError
 from seedrl.specs import (
     MOST_LEVELS,
     ActionSpec,
@@ -33,6 +34,17 @@ def decode_spec(text: str) -> EnvSpec:
         return EnvSpec(observation, _decode_action(fields["action"]))
     except RecursionError as error:
         raise ValueError("env spec: expected less deeply nested JSON") from error
+
+
+def saved_spec(text: str) -> EnvSpec:
+    """Like `decode_spec`, of a checkpoint. Raises CheckpointError: it may be an older seedrl's."""
+    try:
+        return decode_spec(text)
+    except ValueError as error:
+        raise CheckpointError(
+            f"expected a checkpoint with a readable env_spec; {error}; it was written before "
+            "actions had a spec (wire 2.0): start a new workdir, or use the seedrl of that time"
+        ) from error
 
 
 def _encode(tree: Tree) -> Any:

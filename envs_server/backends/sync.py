@@ -1,14 +1,16 @@
 """Steps gymnasium environments one after another in this process."""
 
-from collections.abc import Sequence
-from functools import partial
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs_server.recipe import Recipe
-from envs_server.vector import VectorEnvironment, from_gymnasium
+from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 from seedrl.types import Tree
 
 
@@ -19,18 +21,77 @@ def has_single(recipe: Recipe) -> bool:
 
 
 def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
-    """`num_envs` environments of `recipe`, each with its wrappers and its own seed."""
+    """`num_envs` environments of `recipe`, each with its wrappers and its own seed.
+
+    Observations are cast to what the space declares; `reset` and `step` raise ValueError for a
+    number that does not fit.
+    """
     # No copies: observations are written into a message before the next step.
     env = SyncVectorEnv(
-        [partial(build_one, recipe)] * num_envs,
+        [functools.partial(build_one, recipe)] * num_envs,
         copy=False,
         autoreset_mode=AutoresetMode.NEXT_STEP,
     )
 
-    def reset(seeds: Sequence[int]) -> Tree:
-        return env.reset(seed=list(seeds))[0]
+    check = _cast_check(env.single_observation_space)
 
-    return from_gymnasium(env, reset)
+    def reset(seeds: Sequence[int]) -> Tree:
+        observation = env.reset(seed=list(seeds))[0]
+        check(env._env_obs)
+        return observation
+
+    inner = from_gymnasium(env, reset)
+
+    def step(actions: np.ndarray) -> VectorStep:
+        result = inner.step(actions)
+        check(env._env_obs)
+        return result
+
+    return inner._replace(step=step)
+
+
+def _cast_check(space: Space[Any]) -> Callable[[Iterable[Any]], None]:
+    """Raises ValueError for observations that gymnasium's cast to the space's dtype has changed.
+
+    Only where an environment returns another dtype than its space declares; otherwise it costs a
+    comparison. Looks at Box spaces and at dicts and tuples of them.
+    """
+    match space:
+        case spaces.Dict():
+            inner = {key: _cast_check(item) for key, item in space.spaces.items()}
+            return lambda found: _check_each(inner, list(found))
+        case spaces.Tuple():
+            places = dict(enumerate(map(_cast_check, space.spaces)))
+            return lambda found: _check_each(places, list(found))
+        case spaces.Box():
+            return functools.partial(_check_leaves, space.dtype)
+    return lambda found: None
+
+
+def _check_each(checks: Mapping[Any, Callable[[Iterable[Any]], None]], found: list[Any]) -> None:
+    for key, check in checks.items():
+        check([observation[key] for observation in found])
+
+
+def _check_leaves(dtype: np.dtype[Any], found: Iterable[Any]) -> None:
+    for value in found:
+        if getattr(value, "dtype", None) is not dtype:
+            _check_leaf(value, dtype)
+
+
+def _check_leaf(value: Any, dtype: np.dtype[Any]) -> None:
+    array = np.asarray(value)
+    if np.can_cast(array.dtype, dtype):
+        return
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+    both = np.isfinite(cast) == np.isfinite(array) if dtype.kind == "f" else cast == array
+    if not np.all(both):
+        position = tuple(np.argwhere(~np.asarray(both))[0].tolist())
+        raise ValueError(
+            f"expected an observation that fits into {dtype}, as its space declares, got "
+            f"{array[position]} of {array.dtype} at {list(position)}"
+        )
 
 
 def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:

@@ -21,7 +21,7 @@ from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.errors import CheckpointError, EnvironmentRefusedError
-from seedrl.spec_json import decode_spec
+from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 
 _POLL_SECONDS = 0.2
@@ -63,7 +63,7 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
         training=0, evaluation=num_slots, seed=session_seed(config.seed, "evaluation")
     )
     serving = Serving(slots, page_steps=1, deadline_seconds=config.serving.batch_deadline_seconds)
-    spec = decode_spec(checkpoint.meta["env_spec"])
+    spec = saved_spec(checkpoint.meta["env_spec"])
     hub = Hub(serving, config.environment, spec=spec)
     service = Service(hub, config.serving)
     service.start()

@@ -27,7 +27,7 @@ from learner.session.supervision import Supervision, wait_for
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.spec_json import decode_spec
+from seedrl.spec_json import saved_spec
 
 
 def train(config: Config, *, workdir: Path, resume: Resume = "auto", command: str = "") -> Summary:
@@ -147,7 +147,7 @@ def _hub(
     )
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
-    spec = decode_spec(meta["env_spec"]) if "env_spec" in meta else None
+    spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None
     return Hub(serving, config.environment, spec=spec)
 
 

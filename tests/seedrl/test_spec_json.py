@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from seedrl.spec_json import decode_spec, encode_spec
+from seedrl.errors import CheckpointError
+from seedrl.spec_json import decode_spec, encode_spec, saved_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 
 _IMAGE = ArraySpec((84, 84), "uint8")
@@ -122,3 +123,10 @@ def test_a_text_that_is_no_spec_is_refused_in_one_short_line(text: str, reason: 
 
 def test_seven_levels_of_nesting_around_an_array_are_allowed() -> None:
     decode_spec(f'{{"action": {{"discrete": 2}}, "observation": {_nested(7)}}}')
+
+
+def test_the_spec_of_an_older_checkpoint_says_what_to_do() -> None:
+    old = '{"num_actions": 2, "observation": {"array": [[4], "float32"]}}'
+    with pytest.raises(CheckpointError, match="start a new workdir") as refusal:
+        saved_spec(old)
+    assert str(refusal.value).isprintable()

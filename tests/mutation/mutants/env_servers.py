@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "last_observation_of_next_episode",
         "envs_server/backends/sync.py",
-        "    return from_gymnasium(env, reset)\n",
+        "    inner = from_gymnasium(env, reset)\n",
         """    def at_once(actions):
         observation, reward, terminated, truncated, info = SyncVectorEnv.step(env, actions)
         for row in (terminated | truncated).nonzero()[0]:
@@ -86,7 +86,7 @@ MUTANTS = (
         return observation, reward, terminated, truncated, info
 
     env.step = at_once
-    return from_gymnasium(env, reset)
+    inner = from_gymnasium(env, reset)
 """,
         "The last step of an episode shows the first observation of the next one.",
         "the true last observation is always sent (DESIGN 4)",

@@ -1,6 +1,7 @@
 """The parts of a session: everything that is built once the environment's spec is known."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -119,6 +120,16 @@ def assemble(
     return Parts(
         acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes, agent.behaviour
     )
+
+
+def compile_all(parts: Parts) -> None:
+    """Compiles what acting and learning run, at the same time."""
+    with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
+        for compiled in (
+            pool.submit(parts.acting.warm_up),
+            pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
+        ):
+            compiled.result()
 
 
 def _learner_state(

@@ -5,34 +5,38 @@ has to fill anyway: learning inserts pages once insertion is compiled. What acti
 stays bounded by the rate limiter, which learns here when replay would be ready.
 """
 
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from learner.acting.loop import Acting
-from learner.learning.loop import POLL_SECONDS, Learning
-from learner.threads.rate_limiter import RateLimiter
-from seedrl.types import Page
+from learner.learning.loop import POLL_SECONDS
+from learner.session.components import Parts
 
 
 class FreeRunning:
-    """Compiles for both threads. `learn_once` is the body of the learning thread's loop.
+    """Two threads' work; see `learner.session.session.Regime`. Compiles for both.
 
     Owns the thread that compiles for learning; the process does not end before that thread has.
     """
 
-    def __init__(self, acting: Acting, learning: Learning, limiter: RateLimiter):
-        self._acting = acting
-        self._learning = learning
-        self._limiter = limiter
-        self._first_step = acting.training_steps
+    def __init__(self, parts: Parts):
+        self._parts = parts
+        self._learning = parts.learning
+        self._first_step = parts.acting.training_steps
+        self.bodies: Mapping[str, Callable[[], object]] = {
+            "acting": parts.acting.run_once,
+            "learning": self.learn_once,
+        }
+        self.snapshots = parts.learning.snapshots
         self._insertion: Future[None] = Future()
         self._update: Future[None] = Future()
 
-    def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
+    def warm_up(self) -> None:
         """Compiles what acting runs, and begins with what learning does; see `Learning.warm_up`."""
+        parts = self._parts
         # One after the other: both would share the interpreter, and acting begin later.
-        self._acting.warm_up()
+        parts.acting.warm_up()
         pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
-        self._insertion = pool.submit(self._learning.compile_insertion, page, page_rows)
+        self._insertion = pool.submit(parts.learning.compile_insertion, parts.page, parts.page_rows)
         self._update = pool.submit(self._compile_update)
         pool.shutdown(wait=False)
 
@@ -41,9 +45,13 @@ class FreeRunning:
         if self._insertion.exception() is None:
             self._learning.compile_update()
 
-    def cancel(self) -> None:
-        """What has not begun to compile is not needed any more: the run ends."""
+    def end_waits(self) -> None:
+        """Wakes both threads for the last time; what has not begun to compile is not needed."""
         self._update.cancel()
+        exchange = self._parts.exchange
+        exchange.limiter.close()
+        exchange.pages.close()
+        exchange.wake_acting()
 
     @property
     def is_compiling(self) -> bool:
@@ -54,9 +62,10 @@ class FreeRunning:
         """Does what of learning's work is compiled. Raises what compiling it has raised."""
         if not _is_over(self._insertion):
             self._learning.snapshots.answer()
-            steps = self._acting.training_steps - self._first_step
+            steps = self._parts.acting.training_steps - self._first_step
             # As if what was sent had been inserted: otherwise acting would owe nothing for it.
-            self._limiter.holds(self._learning.num_sequences_per_shard(steps))
+            held = self._learning.num_sequences_per_shard(steps)
+            self._parts.exchange.limiter.holds(held)
         elif not _is_over(self._update):
             self._learning.run_without_update()
         else:

@@ -1,45 +1,48 @@
-"""Lock step: acting and learning in turn, so that a seed and an input stream decide everything.
+"""Lock step: acting and learning interleaved, so that a seed and an input stream decide everything.
 
-Each round acts on one batch of all training slots and then learns what that has come to owe. The
-number of a batch, counted from the run's start, decides its random numbers; nothing depends on
-time, on threads, or on which env server has which slot. What is saved between two rounds is all
-that there is, so a run that is killed and resumed goes on as if nothing had happened, provided that
-its env servers do so too: those that play a recording do.
+Each round acts on one batch of all training slots and then learns what is owed then. The number of
+a batch, counted from the run's start, decides its random numbers; nothing depends on time, on
+threads, or on which env server has which slot. What is saved between two rounds is all that there
+is, so a run that is killed and resumed continues as if nothing had happened, provided that its env
+servers do so too: those that play a recording do.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from learner.acting.loop import Acting
-from learner.learning.loop import Learning
 from learner.learning.snapshot import Snapshot
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
-from learner.threads.rate_limiter import RateLimiter
+from learner.session.components import Parts, compile_all
 from learner.threads.snapshot_requests import Snapshots
 
 
 class LockStep:
-    """One thread's work: `run_once` is a round, and the body of its loop.
+    """One thread's work, a round at a time; see `learner.session.session.Regime`.
 
     Attributes:
-      snapshots: taken between two rounds.
+      is_compiling: False: everything is compiled before the thread starts.
     """
 
-    def __init__(
-        self,
-        acting: Acting,
-        learning: Learning,
-        *,
-        hub: Hub,
-        limiter: RateLimiter,
-        recorder: Recorder | None,
-    ):
-        self._acting = acting
-        self._learning = learning
+    is_compiling = False
+
+    def __init__(self, parts: Parts, hub: Hub, recorder: Recorder | None):
+        """`recorder`: takes each batch with its actions."""
+        self._parts = parts
+        self._acting = parts.acting
+        self._learning = parts.learning
         self._hub = hub
-        self._limiter = limiter
         self._recorder = recorder
-        self.snapshots = Snapshots(self.snapshot)
+        self.bodies: Mapping[str, Callable[[], object]] = {"lock step": self.run_once}
+        self.snapshots = Snapshots(self.snapshot)  # taken between two rounds
+
+    def warm_up(self) -> None:
+        """Compiles everything."""
+        compile_all(self._parts)
+
+    def end_waits(self) -> None:
+        """Limiter and channel stay open: a round that has begun is finished, and then saved."""
+        self._parts.exchange.wake_acting()
 
     def run_once(self) -> None:
         """Acts on the next batch, if one is due soon, and learns what it owes."""
@@ -58,7 +61,7 @@ class LockStep:
             self._recorder.sync()
         meta: dict[str, Any] = {
             "env_steps": self._acting.training_steps,
-            "limiter": dict(self._limiter.now.counts()),
+            "limiter": dict(self._parts.exchange.limiter.now.counts()),
             "streams": self._hub.streams_state(),
         }
         learned = self._learning.final_snapshot(with_replay)

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -14,8 +15,10 @@ from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, residues
 from learner.session.components import assemble
+from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
-from learner.session.pace import free_running, in_lock_step
+from learner.session.lock_step import LockStep
+from learner.threads.snapshot_requests import Snapshots
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
 from seedrl.checkpoints import Checkpoint
@@ -25,6 +28,31 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 
 _SNAPSHOT_SECONDS = 300.0
+
+
+class Regime(Protocol):
+    """How acting and learning share time: each in a thread of its own, or in one.
+
+    Attributes:
+      bodies: what each thread repeats, by its name.
+      snapshots: taken by one of them while they run, or by anybody after they have ended.
+    """
+
+    bodies: Mapping[str, Callable[[], object]]
+    snapshots: Snapshots[Snapshot]
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether something still is being compiled; that may take as long as it likes."""
+        ...
+
+    def warm_up(self) -> None:
+        """Compiles what must be compiled before the threads start."""
+        ...
+
+    def end_waits(self) -> None:
+        """Makes threads that wait for each other look up, so that they can end."""
+        ...
 
 
 class Session:
@@ -59,25 +87,25 @@ class Session:
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()
-        self._pace = (
-            in_lock_step(self._parts, hub, recorder)
+        self._regime: Regime = (
+            LockStep(self._parts, hub, recorder)
             if config.learning.regime == "lock_step"
-            else free_running(self._parts, hub)
+            else FreeRunning(self._parts)
         )
         self._workers = [
-            Worker(name, body, self.failed) for name, body in self._pace.bodies.items()
+            Worker(name, body, self.failed) for name, body in self._regime.bodies.items()
         ]
 
     def start(self) -> None:
         """Compiles what acting needs, or in lock step everything, and starts the threads."""
-        self._pace.warm_up()
+        self._regime.warm_up()
         for worker in self._workers:
             worker.start()
 
     @property
     def is_compiling(self) -> bool:
         """Whether learning waits for its programs."""
-        return self._pace.is_compiling()
+        return self._regime.is_compiling
 
     def stuck(self, seconds: float) -> list[str]:
         """Names of threads that have been at one piece of work for longer than that.
@@ -136,7 +164,7 @@ class Session:
 
     def snapshot(self) -> Snapshot | None:
         """A copy of the state while it is learned from; None if no thread answers."""
-        answer = self._pace.snapshots.request(with_replay=self._config.checkpoint.replay)
+        answer = self._regime.snapshots.request(with_replay=self._config.checkpoint.replay)
         deadline = time.monotonic() + _SNAPSHOT_SECONDS
         while time.monotonic() < deadline and not self.failed.is_set():
             for snapshot in answer.take_all(timeout=0.1):
@@ -145,7 +173,7 @@ class Session:
 
     def stop(self, timeout: float) -> bool:
         """Ends the threads after their present piece of work; whether they ended in time."""
-        self._pace.end_waits()
+        self._regime.end_waits()
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         if has_stopped and not self.failed.is_set():
             self.learning.insert_pages()
@@ -153,7 +181,7 @@ class Session:
 
     def final_snapshot(self) -> Snapshot:
         """The state after `stop`; with the confirmed parameters, if there are any."""
-        snapshot = self._pace.snapshots.take(self._config.checkpoint.replay)
+        snapshot = self._regime.snapshots.take(self._config.checkpoint.replay)
         confirmed: Score | None = self.evaluator.confirmed
         if confirmed is None:
             return snapshot

@@ -108,7 +108,7 @@ def configuration(address: str) -> Config:
         ),
         replay=dataclasses.replace(config.replay, capacity_steps=4096, min_steps=640),
         learning=dataclasses.replace(
-            config.learning, lock_step=True, num_devices=1, total_steps=640 + 200 * _ENVS
+            config.learning, regime="lock_step", num_devices=1, total_steps=640 + 200 * _ENVS
         ),
         evaluation=dataclasses.replace(config.evaluation, target_return=None),
         checkpoint=dataclasses.replace(config.checkpoint, replay=True),

@@ -105,7 +105,7 @@ def test_the_nearest_tests_come_first_and_each_test_once() -> None:
         [system, slots, batcher, serving],
     ]
     # A module without a test of its own.
-    assert gate.tiers(tests, "learner/session/pace.py")[0] == [slots, batcher, serving]
+    assert gate.tiers(tests, "learner/session/process.py")[0] == [slots, batcher, serving]
 
 
 def test_the_score_leaves_out_what_is_equivalent() -> None:

@@ -12,9 +12,8 @@ from learner.bench.measure.cpu import tree_seconds
 from learner.bench.rigs.served_fleet import Commands, ServedFleet
 from learner.launch import env_servers
 from learner.reporting.metrics import Metrics
-from learner.session.components import assemble
+from learner.session.components import assemble, compile_all
 from learner.session.geometry import plan_geometry
-from learner.session.pace import compile_all
 from learner.threads.worker import Worker
 from seedrl.config import Config
 

@@ -51,12 +51,23 @@ class Acting:
 
     training_steps = 100  # of earlier sessions
 
+    def run_once(self) -> None:
+        """Nothing to act on."""
+
     def warm_up(self) -> None:
         """Nothing to compile."""
 
 
 def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None) -> FreeRunning:
-    return FreeRunning(acting, learning, limiter or _limiter())
+    exchange = SimpleNamespace(
+        limiter=limiter or _limiter(),
+        pages=SimpleNamespace(close=lambda: None),
+        wake_acting=lambda: None,
+    )
+    parts: Any = SimpleNamespace(
+        acting=acting, learning=learning, exchange=exchange, page=(), page_rows=(1,)
+    )
+    return FreeRunning(parts)
 
 
 def _limiter() -> RateLimiter:
@@ -70,7 +81,7 @@ def _begin(
     learning: Learning, acting: Acting | None = None, limiter: RateLimiter | None = None
 ) -> FreeRunning:
     free = _free_running(learning, acting or Acting(), limiter)
-    free.warm_up((), (1,))  # type: ignore[arg-type]
+    free.warm_up()
     return free
 
 
@@ -128,9 +139,9 @@ def test_nothing_begins_if_acting_does_not_compile() -> None:
         raise MemoryError("no room for acting")
 
     learning = Learning()
-    free = _free_running(learning, SimpleNamespace(warm_up=fail, training_steps=0))
+    free = _free_running(learning, SimpleNamespace(warm_up=fail, training_steps=0, run_once=None))
     with pytest.raises(MemoryError, match="no room for acting"):
-        free.warm_up((), (1,))  # type: ignore[arg-type]
+        free.warm_up()
     assert learning.begun == []
 
 
@@ -138,7 +149,7 @@ def test_nothing_begins_if_acting_does_not_compile() -> None:
 def test_what_nobody_will_need_is_not_compiled() -> None:
     stopped = Learning()
     free = _begin(stopped)
-    free.cancel()
+    free.end_waits()
     stopped.released["insertion"].set()
     assert _until(free, stopped, "run without update") <= {"answer"}
     free.learn_once()  # a cancelled compilation is no failure

@@ -59,17 +59,18 @@ class Run:
     def __init__(self, owed: list[int]) -> None:
         self.calls: list[str] = []
         acting = Acting(self.calls, owed)
-        parts: dict[str, Any] = {
-            "acting": acting,
-            "learning": Learning(self.calls, acting),
-            "hub": SimpleNamespace(streams_state=lambda: {"num_batches": 3}),
-            "limiter": SimpleNamespace(now=SimpleNamespace(counts=lambda: {"env_steps": 8})),
-            "recorder": SimpleNamespace(
-                append=lambda batch, actions: self.calls.append(f"record {batch} {actions}"),
-                sync=lambda: self.calls.append("sync"),
-            ),
-        }
-        self.lock_step = LockStep(**parts)
+        limiter = SimpleNamespace(now=SimpleNamespace(counts=lambda: {"env_steps": 8}))
+        parts: Any = SimpleNamespace(
+            acting=acting,
+            learning=Learning(self.calls, acting),
+            exchange=SimpleNamespace(limiter=limiter),
+        )
+        hub: Any = SimpleNamespace(streams_state=lambda: {"num_batches": 3})
+        recorder: Any = SimpleNamespace(
+            append=lambda batch, actions: self.calls.append(f"record {batch} {actions}"),
+            sync=lambda: self.calls.append("sync"),
+        )
+        self.lock_step = LockStep(parts, hub, recorder)
 
 
 def test_a_round_learns_all_that_its_batch_has_come_to_owe() -> None:

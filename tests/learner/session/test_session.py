@@ -101,7 +101,7 @@ def test_what_hangs_is_reported_once_all_is_compiled(
 ) -> None:
     session.start()
     compiling.set()
-    while session._pace.is_compiling():
+    while session.is_compiling:
         session.failed.wait(0.01)
     assert set(session.stuck(-1.0)) == {"acting", "learning"}
     assert session.stop(SECONDS)

@@ -119,13 +119,10 @@ def build_act_programs(
         carries = _write(state.carry, output.carry, (slots,))
         return ActingState(carries, pages, state.key), output.action
 
-    def take_pages(state: ActingState, slots: Array) -> Page:
-        return jax.tree.map(lambda table: table[slots], state.pages)
-
     return ActPrograms(
         init=jax.jit(init),
         act=jax.jit(act, donate_argnums=0),
-        take_pages=jax.jit(take_pages),
+        take_pages=jax.jit(_take_pages),
         page_steps=page.steps.version.shape[0],
     )
 
@@ -137,3 +134,7 @@ def _empty(page: Page, num_training: int) -> Page:
 def _write(tables: Tree, rows: Tree, where: tuple[Array, ...]) -> Tree:
     """Writes `rows [B, ...]` to their places in the tables, but those that are out of range."""
     return jax.tree.map(lambda table, row: table.at[where].set(row, mode="drop"), tables, rows)
+
+
+def _take_pages(state: ActingState, slots: Array) -> Page:
+    return jax.tree.map(lambda table: table[slots], state.pages)

@@ -61,13 +61,9 @@ def plan(
     num_servers = launch.env_servers if env_servers is None else env_servers
     num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
     num_groups = launch.groups if groups is None else groups
-    for name, number, least in (
-        ("env-servers", num_servers, 1),
-        ("envs-per-server", num_envs, 0),
-        ("groups", num_groups, 1),
-    ):
-        if number < least:
-            raise ConfigError(f"--{name}: expected at least {least}, got {number}")
+    _check_least("env-servers", num_servers, 1)
+    _check_least("envs-per-server", num_envs, 0)
+    _check_least("groups", num_groups, 1)
     overridden = env_servers is not None or envs_per_server is not None
     if num_envs and overridden:
         training = num_servers * num_envs - serving.evaluation_slots
@@ -85,6 +81,11 @@ def plan(
     num_envs = num_envs or math.ceil(slots / num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), launch.local_link)
+
+
+def _check_least(flag: str, number: int, least: int) -> None:
+    if number < least:
+        raise ConfigError(f"--{flag}: expected at least {least}, got {number}")
 
 
 def commands(

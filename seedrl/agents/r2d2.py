@@ -96,13 +96,10 @@ class R2D2Config:
                 f"{list(spec.action.shape)}; choose an agent for continuous actions"
             )
         network = self.network.build(spec)
+        epsilon = self.value_scaling_epsilon
+        scaling = signed_hyperbolic(epsilon) if self.value_scaling else identity()
         objective = functions.Objective(
-            window=self.window,
-            gamma=self.gamma,
-            scaling=(
-                signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
-            ),
-            priority_mix=self.priority_mix,
+            window=self.window, gamma=self.gamma, scaling=scaling, priority_mix=self.priority_mix
         )
         update = GradientUpdate(
             loss=functools.partial(functions.loss, objective, network),

@@ -8,7 +8,7 @@ which a user of the peer would have to know;
 but for Reverb, whose threads would wait for each other.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,19 +104,11 @@ def _measured(
     inserted = description(workload, learner)["inserted"]
     draws = replay.sampling(learner, batch)
 
-    def insert() -> float:
-        learner.insert()
-        return inserted
-
-    def sample() -> float:
-        draws.sample()
-        return batch
-
-    def update() -> float:
-        draws.update()
-        return batch
-
-    ours = {"insert": insert, "sample": sample, "update": update}
+    ours = {
+        "insert": _counted(learner.insert, inserted),
+        "sample": _counted(draws.sample, batch),
+        "update": _counted(draws.update, batch),
+    }
     for key, figure in FIGURES.items():
 
         def mine(key: str = key) -> float:
@@ -148,3 +140,11 @@ def _measured(
             ),
             details={"bytes per batch": draws.num_bytes},
         )
+
+
+def _counted(work: Callable[[], object], amount: float) -> Callable[[], float]:
+    def counted() -> float:
+        work()
+        return amount
+
+    return counted

@@ -39,17 +39,22 @@ def choose(recipe: Recipe, vectorization: str) -> str:
     """The name of the back end that `vectorization` means; `auto` takes the fastest.
 
     That is `atari` for ALE games, `native` for an environment with a vector implementation of its
-    own, else `sync`; with wrappers always `sync`. Raises BuildError for an unknown name.
+    own, else `sync`; with wrappers always `sync`. `seeded` takes `native`, which has one seed for
+    all of its environments, only for what has nothing else. Raises BuildError for an unknown name.
     """
-    if vectorization not in ("auto", ""):
+    if vectorization not in ("auto", "seeded", ""):
         if vectorization not in _BACK_ENDS:
             raise BuildError(
-                f"expected vectorization auto, {', '.join(_BACK_ENDS)}; got {vectorization!r}"
+                f"expected vectorization auto, seeded, {', '.join(_BACK_ENDS)}; got "
+                f"{vectorization!r}"
             )
         return vectorization
     if atari.is_atari(recipe) and not recipe.wrappers:
         return "atari"
-    return "native" if native.is_available(recipe) else "sync"
+    is_native = native.is_available(recipe) and not (
+        vectorization == "seeded" and sync.has_single(recipe)
+    )
+    return "native" if is_native else "sync"
 
 
 @contextmanager

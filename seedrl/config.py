@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Vectorization = Literal["auto", "sync", "native", "atari"]
+Vectorization = Literal["auto", "seeded", "sync", "native", "atari"]
 Regime = Literal["asynchronous", "lock_step"]
 
 
@@ -18,7 +18,8 @@ class EnvironmentConfig:
       wrappers: `package.module:factory` wrappers, innermost first.
       vectorization: `sync` steps gymnasium environments one after another, `native` uses the
         environment's own vector entry point, `atari` ALE's C++ vector environment; `auto` takes the
-        fastest that there is.
+        fastest that there is, `seeded` the fastest that seeds every environment by itself, which
+        `native` does not: what one plays then depends on those beside it.
       frames_per_step: emulator frames of one step (the frame skip); only for reporting.
       metrics: numbers to report of every episode: keys of the `info` that its last step returns,
         with a dot between the keys of nested dicts; reported as `episode/NAME`. At most 64.

@@ -35,12 +35,18 @@ class EvaluateOptions:
       workdir: folder of the run.
       episodes: number of episodes to play.
       env_servers: number of env-server processes; by default as in the run.
+      seed: of environments and random actions; by default the run's. The same seed gives the same
+        result, with any number of env servers.
+      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
+        training.
       json: print one JSON object instead of a line.
     """
 
     workdir: Annotated[Path, tyro.conf.Positional]
     episodes: int = 100
     env_servers: int | None = None
+    seed: int | None = None
+    greedy: bool = False
     json: bool = False
 
 
@@ -49,7 +55,9 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(EvaluateOptions, argv, prog=PROG)
     if options.episodes < 1:
         raise ConfigError(f"--episodes: expected at least 1, got {options.episodes}")
-    config = _saved_config(options.workdir)
+    if options.seed is not None and options.seed < 0:
+        raise ConfigError(f"--seed: expected at least 0, got {options.seed}")
+    config = _each_seeded(_saved_config(options.workdir))
     with env_servers.socket_address() as address:
         serving = dataclasses.replace(config.serving, bind=address)
         # Whatever the number of env servers, the slots are those of the run.
@@ -79,6 +87,14 @@ def _saved_config(workdir: Path) -> Config:
         raise ConfigError(
             f"expected the folder of a run with its config.json, got {workdir} ({error.strerror})"
         ) from error
+
+
+def _each_seeded(config: Config) -> Config:
+    """With environments that do not depend on which others share their env server."""
+    if config.environment.vectorization != "auto":
+        return config
+    environment = dataclasses.replace(config.environment, vectorization="seeded")
+    return dataclasses.replace(config, environment=environment)
 
 
 def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> env_servers.Fleet:
@@ -111,7 +127,13 @@ def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "
         try:
             from learner.session.offline_evaluation import evaluate
 
-            evaluation = evaluate(config, workdir=options.workdir, episodes=options.episodes)
+            evaluation = evaluate(
+                config,
+                workdir=options.workdir,
+                episodes=options.episodes,
+                seed=options.seed,
+                is_greedy=options.greedy,
+            )
         except (Exception, KeyboardInterrupt):
             if not ended:
                 raise

@@ -46,10 +46,26 @@ class Evaluation(NamedTuple):
     returns: tuple[float, ...]
 
 
-def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
+def evaluate(
+    config: Config,
+    *,
+    workdir: Path,
+    episodes: int,
+    seed: int | None = None,
+    is_greedy: bool = False,
+) -> Evaluation:
     """Serves until env servers have played `episodes` of the newest checkpoint; blocks.
 
-    Every slot evaluates; the round starts once all of them are leased.
+    Every slot plays, all of them in lock step, once all of them are leased. So the result follows
+    from the seed, however many env servers there are, if every environment is seeded by itself
+    (`environment.vectorization` other than `native`) and no env server is lost on the way.
+
+    Args:
+      config: of the run; its `serving.bind` is served on.
+      workdir: folder of the run.
+      episodes: how many to play, shared out evenly over the slots.
+      seed: of environments and random actions; by default the run's.
+      is_greedy: without the exploration that the agent has when it is evaluated.
 
     Raises CheckpointError if there is no readable checkpoint, EnvironmentRefusedError if no env
     server can build the environment.
@@ -59,16 +75,25 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
         raise CheckpointError(f"expected a checkpoint in {workdir / 'checkpoints'}, found none")
     most = config.serving.training_slots + config.serving.evaluation_slots
     num_slots = min(most, episodes)
-    slots = SlotTable(
-        training=0, evaluation=num_slots, seed=session_seed(config.seed, "evaluation")
+    seed = config.seed if seed is None else seed
+    # Training slots, for these are what lock step waits for; nothing is learned here.
+    slots = SlotTable(training=num_slots, evaluation=0, seed=session_seed(seed, "evaluation"))
+    serving = Serving(
+        slots,
+        page_steps=1,
+        deadline_seconds=config.serving.batch_deadline_seconds,
+        is_lock_step=True,
     )
-    serving = Serving(slots, page_steps=1, deadline_seconds=config.serving.batch_deadline_seconds)
     spec = saved_spec(checkpoint.meta["env_spec"])
     hub = Hub(serving, config.environment, spec=spec)
     service = Service(hub, config.serving)
     service.start()
     try:
-        player = _Player(config, checkpoint, spec, hub, num_slots)
+        agent: Agent = config.agent.build(spec)
+        exploration = 0.0 if is_greedy else agent.evaluation_exploration
+        frozen = _restore(agent, checkpoint)
+        actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
+        player = _Player(hub, actor, frozen)
         score = player.play(episodes)
     except BaseException:
         service.stop(grace_seconds=0.0)
@@ -86,37 +111,36 @@ def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
     )
 
 
-class _Player:
-    """Acts for evaluation slots only, in the caller's thread."""
+def _restore(agent: Agent, checkpoint: checkpoints.Checkpoint) -> FrozenParams:
+    key = jax.random.PRNGKey(0)
+    abstract = {"params": jax.eval_shape(agent.init, key), "updates": np.int32(0)}
+    restored = checkpoints.restore(checkpoint, abstract)
+    behaviour = agent.behaviour(restored["params"])
+    return FrozenParams(jax.device_put(behaviour, jax.local_devices()[0]), int(restored["updates"]))
 
-    def __init__(
-        self,
-        config: Config,
-        checkpoint: checkpoints.Checkpoint,
-        spec: EnvSpec,
-        hub: Hub,
-        num_slots: int,
-    ):
-        agent: Agent = config.agent.build(spec)
-        key = jax.random.PRNGKey(config.seed)
-        abstract = {"params": jax.eval_shape(agent.init, key), "updates": np.int32(0)}
-        restored = checkpoints.restore(checkpoint, abstract)
-        self._frozen = FrozenParams(
-            jax.device_put(agent.behaviour(restored["params"]), jax.local_devices()[0]),
-            int(restored["updates"]),
-        )
+
+def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:
+    """An actor that explores on all slots alike, and fills no pages."""
+    programs = build_act_programs(
+        agent,
+        example_page(agent, spec, 1),
+        num_training=0,
+        num_slots=num_slots,
+        exploration=np.full(num_slots, exploration, np.float32),
+    )
+    # In lock step every batch has all slots.
+    shapes = BatchShapes(spec, num_training=0, num_evaluation=num_slots, rungs=1)
+    return Actor(programs, shapes, programs.init(jax.random.PRNGKey(seed)))
+
+
+class _Player:
+    """Plays frozen parameters on all slots, in the caller's thread."""
+
+    def __init__(self, hub: Hub, actor: Actor, frozen: FrozenParams):
         self._hub = hub
-        self._num_slots = num_slots
-        self._episodes = EpisodeTracker(num_slots)
-        programs = build_act_programs(
-            agent,
-            example_page(agent, spec, 1),
-            num_training=0,
-            num_slots=num_slots,
-            exploration=np.full(num_slots, agent.evaluation_exploration, np.float32),
-        )
-        shapes = BatchShapes(spec, num_training=0, num_evaluation=num_slots)
-        self._actor = Actor(programs, shapes, programs.init(key))
+        self._actor = actor
+        self._frozen = frozen
+        self._episodes = EpisodeTracker(actor.num_slots)
 
     def play(self, episodes: int) -> Score:
         """Plays a round; starts it again if env servers appear or leave."""
@@ -128,8 +152,8 @@ class _Player:
                 next_look = now + _POLL_SECONDS
                 round_ = self._current_round(round_, episodes)
             batch = self._hub.next_batch(
-                is_training_allowed=False,
-                is_evaluation_allowed=round_ is not None,
+                is_training_allowed=round_ is not None,
+                is_evaluation_allowed=False,
                 timeout=_POLL_SECONDS,
             )
             if batch is not None and round_ is not None:
@@ -140,8 +164,8 @@ class _Player:
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
         if self._hub.refusal is not None:
             raise EnvironmentRefusedError(self._hub.refusal)
-        live = self._hub.live_slots(evaluation=True)
-        if len(live) < self._num_slots:
+        live = self._hub.live_slots(evaluation=False)
+        if len(live) < self._actor.num_slots:
             return None
         return round_ or Round(self._frozen, live, episodes)
 

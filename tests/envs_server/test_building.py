@@ -1,6 +1,8 @@
 """Which back end is chosen, and that every failure to build is one line."""
 
+import gymnasium
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from envs_server import building
 from envs_server.envs import catch, masked_cartpole
@@ -29,6 +31,23 @@ def test_auto_takes_the_fastest_that_honours_the_recipe(recipe: Recipe, expected
     assert building.choose(recipe, "sync") == "sync"
 
 
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        (Recipe("CartPole-v1", {}), "sync"),
+        (_MASKED, "sync"),
+        (Recipe("ALE/Pong-v5", {}), "atari"),
+        (Recipe("OnlyVectors-v0", {}), "native"),
+    ],
+)
+def test_seeded_takes_one_seed_for_many_environments_only_if_there_is_nothing_else(
+    recipe: Recipe, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EnvSpec("OnlyVectors-v0", vector_entry_point="somewhere:Vectors")
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    assert building.choose(recipe, "seeded") == expected
+
+
 @pytest.mark.filterwarnings("ignore:.*out of date")
 @pytest.mark.parametrize(
     ("recipe", "vectorization", "reason"),
@@ -36,7 +55,7 @@ def test_auto_takes_the_fastest_that_honours_the_recipe(recipe: Recipe, expected
         (
             Recipe("CartPole-v1", {}),
             "fast",
-            "expected vectorization auto, sync, native, atari; got",
+            "expected vectorization auto, seeded, sync, native, atari; got",
         ),
         (Recipe("NoSuchGame-v0", {}), "auto", "cannot build NoSuchGame-v0: "),
         (Recipe("CartPole-v1", {"colour": 1}), "auto", "cannot build CartPole-v1: TypeError: "),

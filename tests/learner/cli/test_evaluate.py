@@ -49,8 +49,11 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: RESULT) -> Calls:
     calls: Calls = []
 
-    def evaluate(config: Config, *, workdir: Path, episodes: int) -> Evaluation:
+    def evaluate(
+        config: Config, *, workdir: Path, episodes: int, seed: int | None, is_greedy: bool
+    ) -> Evaluation:
         assert (workdir / "config.json").exists()
+        assert config.environment.vectorization == "seeded"
         calls.append((config, episodes))
         result: Evaluation = act()
         return result
@@ -132,6 +135,11 @@ def test_a_missing_checkpoint_has_its_exit_code(
 def test_no_episodes_are_refused(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(run_folder), "--episodes", "0"]) == 2
     assert "--episodes: expected at least 1, got 0" in capsys.readouterr().err
+
+
+def test_a_seed_below_zero_is_refused(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run_folder), "--seed", "-1"]) == 2
+    assert "--seed: expected at least 0, got -1" in capsys.readouterr().err
 
 
 def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(

@@ -1,0 +1,76 @@
+"""An evaluation repeats itself, with real env servers and parameters that nobody has trained."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from learner.cli.main import main
+from seedrl import checkpoints
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig, ServingConfig
+from seedrl.config_json import to_json
+from seedrl.networks.q_network import QNetworkConfig
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="ties env servers to this process"),
+]
+
+SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+# Half of the actions are drawn: two evaluations that draw otherwise cannot be equal by chance.
+CONFIG = Config(
+    environment=EnvironmentConfig(id="CartPole-v1"),
+    agent=R2D2Config(
+        network=QNetworkConfig(
+            torso="mlp", torso_sizes=(8,), core_size=8, head_sizes=(8,), frame_stack=1
+        ),
+        evaluation_epsilon=0.5,
+    ),
+    serving=ServingConfig(training_slots=4, evaluation_slots=3),
+)
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluated") / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text(to_json(CONFIG))
+    params = jax.jit(CONFIG.agent.build(SPEC).init)(jax.random.key(1))
+    meta = {"env_spec": encode_spec(SPEC), "config": to_json(CONFIG)}
+    arrays = {"params": params, "updates": np.int32(3)}
+    checkpoints.save(folder / "checkpoints", 3, arrays, meta, keep=2)
+    return folder
+
+
+@pytest.fixture
+def evaluate(workdir: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def play(*flags: str) -> dict[str, Any]:
+        assert main(["evaluate", str(workdir), "--episodes", "16", "--json", *flags]) == 0
+        result: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert len(result["returns"]) == 16
+        return result
+
+    return play
+
+
+def test_the_same_seed_gives_the_same_result_with_any_number_of_env_servers(
+    evaluate: Any,
+) -> None:
+    results = [evaluate("--seed", "5", "--env-servers", number) for number in ("1", "2", "3")]
+    assert results[0] == results[1] == results[2]
+    assert len(set(results[0]["returns"])) > 1
+    assert evaluate("--seed", "6", "--env-servers", "1")["returns"] != results[0]["returns"]
+
+
+def test_greedy_actions_are_not_drawn(evaluate: Any) -> None:
+    drawn, greedy = evaluate("--env-servers", "1"), evaluate("--env-servers", "1", "--greedy")
+    assert drawn["returns"] != greedy["returns"]
+    # Without a seed of its own an evaluation has the run's.
+    assert greedy == evaluate("--seed", "0", "--env-servers", "1", "--greedy")

@@ -10,9 +10,10 @@ from learner.acting.act_step import ActingState
 from learner.acting.actor import Acted, Actor
 from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import Evaluator, Score
-from learner.reporting.metrics import Metrics, Role
+from learner.reporting.metrics import Metrics
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
+from learner.serving.slot_deal import Role
 from learner.threads.channel import ClosedError
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from seedrl.types import StepType, Tree
@@ -90,17 +91,15 @@ class Acting:
         is_training_allowed = (
             self.training_steps < self._total_steps and self._exchange.limiter.wait_to_act(0.0)
         )
-        batch = self._hub.next_batch(
-            is_training_allowed=is_training_allowed,
-            is_evaluation_allowed=self._evaluator.is_running,
-            timeout=self._poll_seconds,
-        )
+        roles: list[Role] = ["training"] if is_training_allowed else []
+        roles += ["evaluation"] if self._evaluator.is_running else []
+        batch = self._hub.next_batch(roles, timeout=self._poll_seconds)
         if not is_training_allowed:
             self._metrics.waited("acting", self._clock() - now)
         return None if batch is None else self._act(batch)
 
     def _poll(self, now: float) -> None:
-        live = self._hub.live_slots(evaluation=True)
+        live = self._hub.live_slots("evaluation")
         self._evaluator.poll(now, self._exchange.params.get(), live)
         ended = self._hub.take_ended()
         if ended:
@@ -108,7 +107,8 @@ class Acting:
 
     def _act(self, batch: Batch) -> Acted:
         start = self._clock()
-        frozen = self._evaluator.frozen if batch.evaluation else self._exchange.params.get()
+        is_training = batch.role == "training"
+        frozen = self._exchange.params.get() if is_training else self._evaluator.frozen
         acted = self._actor.act(batch, frozen)
         self._hub.answer(batch, acted.actions)
         end = self._clock()
@@ -116,7 +116,7 @@ class Acting:
         self._metrics.observe("inference_ms", 1e3 * (end - start))
         self._metrics.observe("reply_ms", 1e3 * (end - batch.oldest_arrival))
         self._account(acted)
-        if not batch.evaluation:
+        if is_training:
             self._metrics.observe("batch_fill", acted.fill)
             lag = self._exchange.learned_version.get() - frozen.version
             self._metrics.observe("serving_lag_updates", lag)
@@ -149,14 +149,13 @@ class Acting:
     def _account(self, acted: Acted) -> None:
         batch = acted.batch
         ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
-        role: Role = "evaluation" if batch.evaluation else "training"
         for episode in ended:
-            self._metrics.episode(role, episode.episode_return, episode.length_steps)
+            self._metrics.episode(batch.role, episode.episode_return, episode.length_steps)
         if self._hub.environment.metrics:
             self._observe_metrics(batch)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
         steps = int(np.count_nonzero(acted.step_type != StepType.FIRST.value))
-        if batch.evaluation:
+        if batch.role == "evaluation":
             self._metrics.count("evaluation_steps", steps)
             result = self._evaluator.observe(self._clock(), batch.slots, acted.step_type, ended)
             if result is not None:
@@ -174,7 +173,7 @@ class Acting:
                 for name, value in zip(self._hub.environment.metrics, row.tolist(), strict=True):
                     if math.isnan(value):
                         continue
-                    if batch.evaluation:
+                    if batch.role == "evaluation":
                         self._metrics.observe(f"episode/{name}/evaluation", value)
                     else:
                         self._metrics.observe(f"episode/{name}", value)

@@ -43,7 +43,7 @@ def make_batch(workload: Workload, num_rows: int) -> Batch:
     pending = [Pending(group, 0, timestep, 0.0)]
     positions = np.zeros(num_rows, np.int32)
     rows = [slice(0, num_rows)]
-    return Batch(pending, group.slots, group.streams, positions, False, 0.0, 0, rows)
+    return Batch(pending, group.slots, group.streams, positions, "training", 0.0, 0, rows)
 
 
 def result(workload: Workload, actor: BareActor, num_rows: int, pace: Pace) -> Result:

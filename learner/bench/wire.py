@@ -124,9 +124,7 @@ class Answering:
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            batch = self._hub.next_batch(
-                is_training_allowed=True, is_evaluation_allowed=False, timeout=_POLL_SECONDS
-            )
+            batch = self._hub.next_batch(["training"], timeout=_POLL_SECONDS)
             if batch is not None:
                 self._hub.answer(batch, np.zeros(len(batch.slots), np.int32))
                 self.num_messages += len(batch.pending)

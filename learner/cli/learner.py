@@ -14,7 +14,7 @@ from learner.cli.outcome import exit_code
 from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.errors import ExitCode
+from seedrl.errors import ConfigError, ExitCode
 
 PROG = "python -m learner"
 
@@ -54,10 +54,13 @@ class LearnerOptions(RunOptions):
         not at all (never), or it is an error if there is none (must).
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
+      env_servers: how many env servers of one size share the slots, each with its part of training
+        and evaluation; by default each takes what is free, training slots first.
       user_command: the command line to write into the folder's command.txt; by default this one.
     """
 
     workdir: Path
+    env_servers: int = 1
     user_command: str | None = None
 
 
@@ -72,6 +75,8 @@ def _run(argv: Sequence[str]) -> int:
     options, config = parse(LearnerOptions, argv, prog=PROG)
     config = options.apply(config)
     check(config)
+    if options.env_servers < 1:
+        raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     # Orbax answers a full disk with pages of traceback through absl; we say it in one line.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
@@ -83,6 +88,7 @@ def _run(argv: Sequence[str]) -> int:
         config,
         workdir=options.workdir,
         resume=options.resume,
+        env_servers=options.env_servers,
         command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
     )
     print_summary(summary)

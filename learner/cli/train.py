@@ -72,7 +72,10 @@ def run(argv: Sequence[str]) -> int:
             learner=_learner(
                 dataclasses.replace(config, serving=serving),
                 own_folder / "config.json",
-                ["--workdir", str(workdir), "--resume", options.resume],
+                [
+                    *("--workdir", str(workdir), "--resume", options.resume),
+                    *("--env-servers", str(planned.num_servers)),
+                ],
                 user_command=shlex.join([*PROG.split(), *argv]),
             ),
             restarts=config.launch.restarts,

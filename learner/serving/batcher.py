@@ -1,12 +1,18 @@
-"""The batcher: collects steps of groups until a batch is worth computing."""
+"""Steps that wait for their actions: a queue for each lane."""
 
 from collections import deque
 from typing import NamedTuple
 
 import numpy as np
 
+from learner.serving.batch_rules import BatchRule
 from learner.serving.leases import Group, Lease
+from learner.serving.slot_deal import Role, SlotRange
 from seedrl.types import TimeStep
+
+# Training batches aim at half of the live environments: the other half steps meanwhile. Evaluation
+# leaves most of the time to training anyway.
+_LOOKAHEAD: dict[Role, int] = {"training": 2, "evaluation": 1}
 
 
 class Pending(NamedTuple):
@@ -29,7 +35,7 @@ class Pending(NamedTuple):
 
 
 class Batcher:
-    """First-in-first-out queue of one role's steps. The clock is the caller's. Not thread-safe.
+    """First-in-first-out queue of one lane's steps. The clock is the caller's. Not thread-safe.
 
     A batch is due when `target_rows` rows wait, or when the oldest has waited `deadline_seconds`:
     one slow env server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever).
@@ -81,3 +87,33 @@ class Batcher:
         assert taken or not self._queue, "a group is larger than the largest batch"
         self.num_rows -= rows
         return taken
+
+
+class Lane:
+    """The slots of one role; with several inference devices, those of one role and device.
+
+    Not thread-safe.
+
+    Attributes:
+      role: what its experience is for.
+      batcher: its steps that wait.
+      num_live: environments in it whose stream is open.
+    """
+
+    def __init__(self, slots: SlotRange, rule: BatchRule):
+        self.role = slots.role
+        self.batcher = Batcher(deadline_seconds=rule.deadline_seconds, max_rows=max(slots.size, 1))
+        self.num_live = 0
+        self._num_slots = slots.size
+        self._lookahead = _LOOKAHEAD[slots.role]
+        self._rule = rule
+
+    def seconds_until_due(self, now: float) -> float | None:
+        """0 if a batch is due, else the seconds until one is; None if nothing waits."""
+        target = self._rule.target_rows(self.num_live, self._num_slots, self._lookahead)
+        return self.batcher.seconds_until_due(now, target)
+
+    @property
+    def oldest_arrival(self) -> float:
+        """When the oldest waiting step arrived; there must be one."""
+        return self.batcher.oldest_arrival

@@ -10,10 +10,10 @@ import numpy as np
 from learner.serving.batcher import Pending
 from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
-from learner.serving.leases import Lease
-from learner.serving.peer import Admission, Offer
+from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
+from learner.serving.peer import Admission, EndError, Offer
+from learner.serving.playback import PlaybackError
 from learner.serving.reconciliation import SentSteps
-from learner.serving.verdict import EndError, verdict
 from seedrl.spec_json import decode_spec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
@@ -93,7 +93,7 @@ class Connection:
 
     def fail(self, error: Exception) -> None:
         """Ends the connection because of `error`: its env server's fault, or ours."""
-        self.close(verdict(error, self.peer))
+        self.close(_verdict(error, self.peer))
 
     def close(self, error: EndError | None = None) -> None:
         """Ends the lease, which cuts the streams of experience, and with it the connection."""
@@ -179,8 +179,8 @@ class Connection:
                 seedrl_pb2.Group(
                     slots=group.slots.tolist(),
                     seeds=seeds,
-                    evaluation=group.evaluation,
-                    first_row=lease.played_from or 0,
+                    evaluation=group.role == "evaluation",
+                    first_row=lease.resumed_at or 0,
                 )
                 for group, seeds in zip(lease.groups, admission.seeds, strict=True)
             ],
@@ -241,3 +241,19 @@ def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:
         for sent in hello.sent
     )
     return Offer(peer, hello.num_envs, hello.num_groups, hello.plays_recording, sent)
+
+
+def _verdict(error: Exception, peer: str) -> EndError:
+    """How a connection ends after `error`: the env server's fault, or ours."""
+    match error:
+        case EndError():
+            return error
+        case ProtocolError() | WireError():
+            return EndError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        case NoFreeSlotError():
+            return EndError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        case CutStreamError() | PlaybackError():
+            return EndError(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+    # The text of an unexpected exception could hold anything: it stays in our own log.
+    _logger.error("reading from env server %s failed", peer, exc_info=error)
+    return EndError(grpc.StatusCode.INTERNAL, "internal error; see the learner's log")

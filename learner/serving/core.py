@@ -1,16 +1,16 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
-import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from learner.serving.batcher import Batcher, Pending
+from learner.serving.batch_rules import BatchRule
+from learner.serving.batcher import Lane, Pending
 from learner.serving.leases import Group, Lease, SlotTable
 from learner.serving.reconciliation import Reconciliation, SentSteps
+from learner.serving.slot_deal import Role
 from seedrl.types import StepType
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
@@ -23,17 +23,13 @@ class ProtocolError(ValueError):
     """A message that its sender had no right to send; ends its own connection, nobody else's."""
 
 
-class PlaybackError(Exception):
-    """This learner cannot be played a recording; the text is one line for its env server."""
-
-
 class Batch(NamedTuple):
     """Steps to be acted on together. A slot occurs at most once.
 
     Attributes:
       pending: the groups' steps, in row order.
       slots, streams, positions: `[B]`: slot, stream, and the row of the slot's open page.
-      evaluation: whether these are evaluation slots.
+      role: of its lane.
       oldest_arrival: when the longest-waiting step arrived, in the service's clock.
       number: how many batches were taken before.
       rows: which of the B rows are those of each of `pending`.
@@ -43,7 +39,7 @@ class Batch(NamedTuple):
     slots: np.ndarray
     streams: np.ndarray
     positions: np.ndarray
-    evaluation: bool
+    role: Role
     oldest_arrival: float
     number: int
     rows: Sequence[slice | np.ndarray]
@@ -52,52 +48,32 @@ class Batch(NamedTuple):
 class Serving:
     """What the learner knows of its env servers. Not thread-safe: the hub holds the lock.
 
-    In lock step a training batch has the rows of all training slots, in their order, and waits for
-    them as long as it takes.
-
     Attributes:
       slots: which slots there are, and whose they are.
+      lanes: what waits for them, in the order of `slots.lanes`.
+      rule: when batches are due, and how their rows lie.
       ledger: rows by what has happened to them; `accounts` adds those to which something is still
         to happen.
       reconciliation: what env servers report to have sent.
       num_batches: batches taken so far.
     """
 
-    def __init__(
-        self,
-        slots: SlotTable,
-        *,
-        page_steps: int,
-        deadline_seconds: float,
-        is_lock_step: bool = False,
-    ):
+    def __init__(self, slots: SlotTable, *, page_steps: int, rule: BatchRule):
         self.slots = slots
         self.page_steps = page_steps
+        self.rule = rule
+        self.lanes = [Lane(lane, rule) for lane in slots.lanes]
         self.num_batches = 0
-        self._is_lock_step = is_lock_step
-        if is_lock_step:
-            deadline_seconds = math.inf
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
-        evaluation = slots.num_slots - slots.num_training
-        self._batchers = {
-            False: Batcher(deadline_seconds=deadline_seconds, max_rows=max(slots.num_training, 1)),
-            True: Batcher(deadline_seconds=deadline_seconds, max_rows=max(evaluation, 1)),
-        }
-        self._live_rows = {False: 0, True: 0}
-        self._lookahead = {False: 2, True: 1}
 
-    def live_rows(self, *, evaluation: bool) -> int:
-        """Environments of this role whose stream is open."""
-        return self._live_rows[evaluation]
-
-    def live_slots(self, *, evaluation: bool) -> np.ndarray:
+    def live_slots(self, role: Role) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted."""
         slots = [
             group.slots
             for lease in self.slots.leases.values()
             for group in lease.groups
-            if group.evaluation == evaluation
+            if group.role == role
         ]
         return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
 
@@ -107,39 +83,29 @@ class Serving:
         num_groups: int,
         peer: str,
         *,
-        plays_recording: bool = False,
+        resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Opens a lease; see `SlotTable.lease`.
-
-        To an env server that plays a recording, streams resume where they were left. Raises
-        PlaybackError outside of lock step.
-        """
-        if plays_recording and not self._is_lock_step:
-            raise PlaybackError(
-                "this learner does not run in lock step, so it cannot be played a recording; set "
-                "learning.regime to lock_step, or start the env server without --play"
-            )
-        played_from = self.num_batches if plays_recording else None
-        lease = self.slots.lease(num_envs, num_groups, peer, played_from=played_from, holder=holder)
+        """Opens a lease; see `SlotTable.lease`."""
+        lease = self.slots.lease(num_envs, num_groups, peer, resumed_at=resumed_at, holder=holder)
         for group in lease.groups:
-            self._live_rows[group.evaluation] += len(group.slots)
-            if played_from:
+            self.lanes[group.lane].num_live += len(group.slots)
+            if resumed_at:
                 self.ledger["restored"] += self._open_rows(group)
         return lease
 
     def seeds(self, group: Group) -> list[int]:
         """A seed for each environment of the group; see `SlotTable.seeds`."""
-        return self.slots.seeds(group, is_lock_step=self._is_lock_step)
+        return self.slots.seeds(group, repeats_unused=self.rule.is_complete)
 
     def end(self, lease: Lease) -> None:
         """Closes a lease: strikes what it has queued and discards its open pages."""
         if lease.ended:
             return
-        for batcher in self._batchers.values():
-            self.ledger["struck"] += batcher.strike(lease)
+        for lane in self.lanes:
+            self.ledger["struck"] += lane.batcher.strike(lease)
         for group in lease.groups:
-            self._live_rows[group.evaluation] -= len(group.slots)
+            self.lanes[group.lane].num_live -= len(group.slots)
             if not group.dispatched:
                 self._let_go(group)
         self.slots.end(lease)
@@ -147,7 +113,7 @@ class Serving:
 
     def _let_go(self, group: Group) -> None:
         """The group will never fill its open pages."""
-        if not group.evaluation:
+        if group.role == "training":
             self.ledger["discarded"] += self._open_rows(group)
 
     def _open_rows(self, group: Group) -> int:
@@ -168,9 +134,9 @@ class Serving:
         return {
             **self.ledger,
             **self.reconciliation.accounts,
-            "queued": sum(batcher.count_rows() for batcher in self._batchers.values()),
+            "queued": sum(lane.batcher.count_rows() for lane in self.lanes),
             "dispatched": sum(len(group.slots) for group in groups if group.dispatched),
-            "partial": sum(self._open_rows(group) for group in groups if not group.evaluation),
+            "partial": sum(self._open_rows(group) for group in groups if group.role == "training"),
         }
 
     def arrived(self, group: Group, sequence: int) -> None:
@@ -197,7 +163,7 @@ class Serving:
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
-        self._batchers[group.evaluation].put(step)
+        self.lanes[group.lane].batcher.put(step)
 
     def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> None:
         where = f"group {group.number} of {group.lease.peer}"
@@ -229,24 +195,10 @@ class Serving:
                 f"{where}, row {row}: expected {rule}, got {StepType(step_type[row]).name}"
             )
 
-    def seconds_until_due(self, now: float, *, evaluation: bool) -> float | None:
-        """0 if a batch of this role is due, else the seconds until one is; None if nothing waits.
-
-        Training batches aim at half of the live environments: the other half steps meanwhile.
-        """
-        target = -(-self._live_rows[evaluation] // self._lookahead[evaluation])
-        if self._is_lock_step:
-            target = self.slots.num_training
-        return self._batchers[evaluation].seconds_until_due(now, max(target, 1))
-
-    def oldest_arrival(self, *, evaluation: bool) -> float:
-        """When the role's oldest waiting step arrived; there must be one."""
-        return self._batchers[evaluation].oldest_arrival
-
-    def take(self, *, evaluation: bool) -> Batch:
-        """Takes a batch of one role; its slots stay taken until `answered`."""
-        pending = self._batchers[evaluation].take()
-        rows = _rows_by_slot(pending) if self._is_lock_step else _rows_in_turn(pending)
+    def take(self, lane: Lane) -> Batch:
+        """Takes a lane's batch; its slots stay taken until `answered`."""
+        pending = lane.batcher.take()
+        rows = self.rule.rows([item.group.slots for item in pending])
         num_rows = sum(len(item.group.slots) for item in pending)
         slots, streams = np.empty(num_rows, np.int32), np.empty(num_rows, np.int64)
         for item, where in zip(pending, rows, strict=True):
@@ -259,13 +211,13 @@ class Serving:
             item.group.queued, item.group.dispatched = False, True
         self.num_batches += 1
         arrival, number = pending[0].arrival, self.num_batches - 1
-        return Batch(pending, slots, streams, positions, evaluation, arrival, number, rows)
+        return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows)
 
     def answered(self, batch: Batch) -> list[Group]:
         """The batch has been computed: frees its slots; returns the groups whose lease is open."""
         rows = len(batch.slots)
         self.ledger["answered"] += rows
-        if batch.evaluation:
+        if batch.role == "evaluation":
             self.ledger["evaluation"] += rows
         else:
             num_full = np.count_nonzero(batch.positions == self.page_steps - 1)
@@ -285,14 +237,3 @@ class Serving:
         """Inverse of `state`, before the first lease. Raises ValueError for other slots."""
         self.slots.restore(state)
         self.num_batches = int(state["num_batches"])
-
-
-def _rows_in_turn(pending: Sequence[Pending]) -> list[slice | np.ndarray]:
-    ends = itertools.accumulate(len(item.group.slots) for item in pending)
-    return [
-        slice(end - len(item.group.slots), end) for item, end in zip(pending, ends, strict=True)
-    ]
-
-
-def _rows_by_slot(pending: Sequence[Pending]) -> list[slice | np.ndarray]:
-    return [item.group.slots for item in pending]

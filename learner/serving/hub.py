@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Collection
+from typing import Any
 
 import grpc
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease
-from learner.serving.peer import Admission, HubConnection, Offer
-from learner.serving.verdict import EndError
+from learner.serving.peer import Admission, EndError, HubConnection, Offer, connection_of
+from learner.serving.playback import first_row
+from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire.payload import pack_actions
@@ -53,7 +54,7 @@ class Hub:
         """Leases slots to an env server that has said what it offers.
 
         Raises what the env server is to be told: EndError if the learner stops, ProtocolError for a
-        report that cannot be true, and what `Serving.lease` raises.
+        report that cannot be true, and what `first_row` and `Serving.lease` raise.
         """
         # Outside of the lock: an env server may report as much as it likes.
         named = {sent.lease for sent in offer.sent}
@@ -69,7 +70,7 @@ class Hub:
                     offer.num_envs,
                     offer.num_groups,
                     offer.peer,
-                    plays_recording=offer.plays_recording,
+                    resumed_at=first_row(self._serving) if offer.plays_recording else None,
                     holder=connection,
                 )
             finally:
@@ -133,22 +134,18 @@ class Hub:
             self._is_woken = True
             self._changed.notify_all()
 
-    def next_batch(
-        self, *, is_training_allowed: bool, is_evaluation_allowed: bool, timeout: float
-    ) -> Batch | None:
-        """The next due batch of an allowed role; None if none was due in time, or after `wake`."""
-        roles = [False] * is_training_allowed + [True] * is_evaluation_allowed
+    def next_batch(self, roles: Collection[Role], timeout: float) -> Batch | None:
+        """The next due batch of these roles; None if none was due in time, or after `wake`."""
         deadline = self.clock() + timeout
         with self._changed:
-            serving = self._serving
+            lanes = [lane for lane in self._serving.lanes if lane.role in roles]
             while True:
                 now = self.clock()
-                waits = [(serving.seconds_until_due(now, evaluation=role), role) for role in roles]
-                due = [role for wait, role in waits if wait == 0.0]
+                waits = [(lane.seconds_until_due(now), lane) for lane in lanes]
+                due = [lane for wait, lane in waits if wait == 0.0]
                 if due:
-                    # First come, first served: neither role starves the other.
-                    role = min(due, key=lambda role: serving.oldest_arrival(evaluation=role))
-                    return serving.take(evaluation=role)
+                    # First come, first served: no lane starves another.
+                    return self._serving.take(min(due, key=lambda lane: lane.oldest_arrival))
                 if now >= deadline or self._is_woken:
                     self._is_woken = False
                     return None
@@ -165,7 +162,7 @@ class Hub:
             group = item.group
             if id(group) in open_groups:
                 payload = pack_actions(group.number, item.sequence, actions[rows])
-                _connection(group.lease).send_actions(payload)
+                connection_of(group.lease).send_actions(payload)
 
     def take_ended(self) -> list[int]:
         """Streams of experience that were cut since the last call."""
@@ -225,12 +222,12 @@ class Hub:
     def connections(self) -> list[HubConnection]:
         """The connections of all live leases."""
         with self._changed:
-            return [_connection(lease) for lease in self._serving.slots.leases.values()]
+            return [connection_of(lease) for lease in self._serving.slots.leases.values()]
 
-    def live_slots(self, *, evaluation: bool) -> np.ndarray:
+    def live_slots(self, role: Role) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted."""
         with self._changed:
-            return self._serving.live_slots(evaluation=evaluation)
+            return self._serving.live_slots(role)
 
     def ledger(self) -> dict[str, int]:
         """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""
@@ -252,7 +249,7 @@ class Hub:
         with self._changed:
             self._is_open = False
             for lease in self._serving.slots.leases.values():
-                _connection(lease).end(error)
+                connection_of(lease).end(error)
             self._changed.notify_all()
 
     # Below, the caller holds the lock: all of them are methods of this class.
@@ -264,7 +261,7 @@ class Hub:
         ends with.
         """
         self._serving.end(lease)
-        _connection(lease).end(error)
+        connection_of(lease).end(error)
         self._changed.notify_all()
 
     def _end_superseded(self, keys: set[int]) -> None:
@@ -291,7 +288,3 @@ class Hub:
         """Of several refusals the first is kept."""
         self._refusal = self._refusal or reason
         self._changed.notify_all()
-
-
-def _connection(lease: Lease) -> HubConnection:
-    return cast(HubConnection, lease.holder)

@@ -1,6 +1,7 @@
 """Slots as leases: which environment of which stream may use which row of the device's tables."""
 
 import hashlib
+import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from learner.serving.slot_deal import Role, SlotRange, deal
 from seedrl.types import StepType
 
 # What a checkpoint keeps of a slot table.
@@ -29,7 +31,7 @@ class Group:
     Attributes:
       slots: `[E] int32`.
       streams: `[E] int64`, the identity of each slot's stream of experience under this lease.
-      evaluation: whether its experience only measures.
+      role, lane: of its slots; the lane is counted as `SlotTable.lanes` are.
       last_step_type: `E` bytes, those of the rows that were accepted last.
       sequence: the sequence number that its next step must carry.
       seen: the sequence number after the highest that has arrived.
@@ -40,7 +42,8 @@ class Group:
     number: int
     slots: np.ndarray
     streams: np.ndarray
-    evaluation: bool
+    role: Role
+    lane: int
     last_step_type: bytes
     sequence: int = 0
     seen: int = 0
@@ -57,7 +60,7 @@ class Lease:
         was given it, and no two learners ever give the same.
       num_missing: how many more slots the env server has asked for.
       holder: the connection, which the core keeps and does not look at.
-      played_from: row from which a recording is played to it; None for environments.
+      resumed_at: row from which its streams resume earlier ones; None if they are new.
       ended: whether it has left `SlotTable.leases`.
     """
 
@@ -66,18 +69,19 @@ class Lease:
     peer: str
     num_missing: int
     holder: object = None
-    played_from: int | None = None
+    resumed_at: int | None = None
     groups: list[Group] = field(default_factory=list)
     ended: bool = False
 
 
 class SlotTable:
-    """All slots: training slots 0..N-1, then evaluation slots. Not thread-safe.
+    """All slots, lane by lane: training slots 0..N-1, then evaluation slots. Not thread-safe.
 
     A slot's epoch counts its leases. An environment's seed is a hash of (seed, slot, epoch): a
     reconnect replays no episodes. `seed` must differ between the sessions of a run.
 
     Attributes:
+      lanes: which slots there are for what.
       rows: `[S] int64`, rows of each slot's stream that were taken into batches.
       acted_step_type: `[S] uint8`, of the row of it that was taken last.
       leases: those that are live, by their number; the one place that knows.
@@ -90,9 +94,21 @@ class SlotTable:
         training: int,
         evaluation: int,
         seed: int,
+        num_env_servers: int = 1,
         new_key: Callable[[], int] = lambda: secrets.randbits(64),
     ):
-        """`new_key` gives each lease its key, below 2^64."""
+        """Makes free slots.
+
+        Args:
+          training, evaluation: their numbers.
+          seed: of environments.
+          num_env_servers: how many share all slots evenly; 1 if that is not known.
+          new_key: gives each lease its key, below 2^64.
+        """
+        self.lanes = (
+            SlotRange("training", 0, training),
+            SlotRange("evaluation", training, evaluation),
+        )
         self.num_training = training
         self.num_slots = training + evaluation
         self.seed = seed
@@ -108,18 +124,14 @@ class SlotTable:
         self._is_resting = np.zeros(self.num_slots, bool)
         self._num_leases = 0
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
-        # An env server of any size gets its fair share of evaluation slots: the two kinds alternate
-        # in proportion.
-        place = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in (training, evaluation)])
-        self._order = {
-            int(slot): rank for rank, slot in enumerate(np.argsort(place, kind="stable"))
-        }
-        self._free = sorted(range(self.num_slots), key=self._order.__getitem__)
+        self._num_env_servers = num_env_servers
+        # Of each lane, sorted.
+        self._free = [list(range(lane.first, lane.first + lane.size)) for lane in self.lanes]
 
     @property
     def num_free(self) -> int:
         """Slots that can be leased now."""
-        return len(self._free)
+        return sum(map(len, self._free))
 
     def holding(self) -> Iterator[Group]:
         """Groups that hold slots: of live leases, and of others while their step is computed."""
@@ -133,14 +145,14 @@ class SlotTable:
         num_groups: int,
         peer: str,
         *,
-        played_from: int | None = None,
+        resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Leases at most `num_envs` free slots.
+        """Leases at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
         Args:
           num_envs, num_groups, peer: what is on offer, and whose.
-          played_from: row of a recording at which their streams must resume; at 0, or if None, new
+          resumed_at: row at which their streams must resume earlier ones; at 0, or if None, new
             ones begin.
           holder: see `Lease`.
 
@@ -148,32 +160,32 @@ class SlotTable:
         steps of ended leases have been computed: a lease never grows. Raises CutStreamError if a
         stream cannot resume.
         """
-        taken = sorted(self._free[:num_envs])
-        if not taken:
+        dealt = deal(list(map(len, self._free)), num_envs, self.lanes, self._num_env_servers)
+        taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
+        if not sum(dealt):
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
-        if len(taken) < num_envs and self._ending:
+        if sum(dealt) < num_envs and self._ending:
             num_ending = sum(len(group.slots) for group in self._ending)
             raise NoFreeSlotError(f"{num_ending} slots are about to be freed")
-        if played_from:
-            self._check_resting(np.array(taken), played_from)
-        self._free = self._free[num_envs:]
+        if resumed_at:
+            self._check_resting(np.array([*itertools.chain(*taken)]), resumed_at)
+        self._free = [free[number:] for free, number in zip(self._free, dealt, strict=True)]
         self._num_leases += 1
         # Not 0: to an env server that is a report without a lease.
-        key, num_missing = self._new_key() or 1, num_envs - len(taken)
-        lease = Lease(self._num_leases, key, peer, num_missing, holder, played_from)
+        key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
+        lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at)
         self.leases[lease.number] = lease
-        training = [slot for slot in taken if slot < self.num_training]
-        evaluation = taken[len(training) :]
-        # A peer may ask for any number of groups; none is empty.
-        num_parts = max(1, min(num_groups, len(training)))
-        parts = [part for part in np.array_split(training, num_parts) if len(part)]
-        parts += [np.array(evaluation)] if evaluation else []
-        for slots in parts:
-            lease.groups.append(self._open(lease, slots.astype(np.int32)))
+        for lane, slots in enumerate(taken):
+            # Evaluation is one group: it is not what an env server has groups for. A peer may ask
+            # for any number of them; none is empty.
+            wanted = num_groups if self.lanes[lane].role == "training" else 1
+            for part in np.array_split(slots, max(1, min(wanted, len(slots)))):
+                if len(part):
+                    lease.groups.append(self._open(lease, lane, part.astype(np.int32)))
         return lease
 
-    def _open(self, lease: Lease, slots: np.ndarray) -> Group:
-        if lease.played_from:
+    def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
+        if lease.resumed_at:
             # A row that was accepted but not taken is sent again.
             last_step_type = self.acted_step_type[slots].tobytes()
         else:
@@ -183,17 +195,17 @@ class SlotTable:
             self.rows[slots] = 0
             # A stream begins as if an episode had just ended: its first row must be FIRST.
             last_step_type = bytes([StepType.LAST]) * len(slots)
-        streams = self._streams(slots)
-        is_evaluation = bool(slots[0] >= self.num_training)
-        return Group(lease, len(lease.groups), slots, streams, is_evaluation, last_step_type)
+        streams, number = self._streams(slots), len(lease.groups)
+        role = self.lanes[lane].role
+        return Group(lease, number, slots, streams, role, lane, last_step_type)
 
-    def seeds(self, group: Group, *, is_lock_step: bool = False) -> list[int]:
+    def seeds(self, group: Group, *, repeats_unused: bool = False) -> list[int]:
         """A seed below 2^31 per environment of the group, never given before in this run.
 
-        In lock step it is given again if no row came of it: then it does not matter whether an env
-        server was lost before the first batch, while the learner compiled, say.
+        `repeats_unused`: it is given again if no row came of it: then it does not matter whether an
+        env server was lost before the first batch, while the learner compiled, say.
         """
-        lives = self._num_used + 1 if is_lock_step else self.epochs
+        lives = self._num_used + 1 if repeats_unused else self.epochs
         return [environment_seed(self.seed, int(slot), int(lives[slot])) for slot in group.slots]
 
     def end(self, lease: Lease) -> None:
@@ -201,8 +213,8 @@ class SlotTable:
         del self.leases[lease.number]
         lease.ended = True
         for group in lease.groups:
-            # What is played from a recording may resume under a later lease.
-            if lease.played_from is None:
+            # A stream that has been resumed may be so again, under a later lease.
+            if lease.resumed_at is None:
                 self.cut.extend(group.streams.tolist())
             if group.dispatched:
                 self._ending.append(group)
@@ -217,8 +229,8 @@ class SlotTable:
             self._free_group(group)
 
     def _free_group(self, group: Group) -> None:
-        self._free = sorted([*self._free, *map(int, group.slots)], key=self._order.__getitem__)
-        self._is_resting[group.slots] = group.lease.played_from is not None
+        self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
+        self._is_resting[group.slots] = group.lease.resumed_at is not None
 
     def _check_resting(self, slots: np.ndarray, row: int) -> None:
         is_cut = ~self._is_resting[slots] | (self.rows[slots] != row)

@@ -1,10 +1,24 @@
 """What the hub and an env server's connection know of each other."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
+
+import grpc
 
 from learner.serving.leases import Lease
 from learner.serving.reconciliation import SentSteps
-from learner.serving.verdict import EndError
+
+
+class EndError(Exception):
+    """Ends one connection with a status that its env server understands; the text is one line.
+
+    `is_reported`: the learner's user hears of it in another way, or need not.
+    """
+
+    def __init__(self, code: grpc.StatusCode, details: str, *, is_reported: bool = False):
+        super().__init__(details)
+        self.code = code
+        self.details = details
+        self.is_reported = is_reported
 
 
 class HubConnection(Protocol):
@@ -44,3 +58,8 @@ class Admission(NamedTuple):
 
     lease: Lease
     seeds: list[list[int]]
+
+
+def connection_of(lease: Lease) -> HubConnection:
+    """The connection that holds a lease, which only the hub gives out."""
+    return cast(HubConnection, lease.holder)

@@ -16,7 +16,7 @@ from learner.serving.connection import Connection
 from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
-from learner.serving.verdict import EndError
+from learner.serving.peer import EndError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2

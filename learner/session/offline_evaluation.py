@@ -12,10 +12,12 @@ from learner.acting.actor import Actor
 from learner.acting.batch_shapes import BatchShapes
 from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import Round, Score
+from learner.serving.batch_rules import lock_step
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.server import Service
+from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
@@ -76,14 +78,8 @@ def evaluate(
     most = config.serving.training_slots + config.serving.evaluation_slots
     num_slots = min(most, episodes)
     seed = config.seed if seed is None else seed
-    # Training slots, for these are what lock step waits for; nothing is learned here.
-    slots = SlotTable(training=num_slots, evaluation=0, seed=session_seed(seed, "evaluation"))
-    serving = Serving(
-        slots,
-        page_steps=1,
-        deadline_seconds=config.serving.batch_deadline_seconds,
-        is_lock_step=True,
-    )
+    slots = SlotTable(training=0, evaluation=num_slots, seed=session_seed(seed, "evaluation"))
+    serving = Serving(slots, page_steps=1, rule=lock_step())
     spec = saved_spec(checkpoint.meta["env_spec"])
     hub = Hub(serving, config.environment, spec=spec)
     service = Service(hub, config.serving)
@@ -151,11 +147,8 @@ class _Player:
             if now >= next_look:
                 next_look = now + _POLL_SECONDS
                 round_ = self._current_round(round_, episodes)
-            batch = self._hub.next_batch(
-                is_training_allowed=round_ is not None,
-                is_evaluation_allowed=False,
-                timeout=_POLL_SECONDS,
-            )
+            roles: list[Role] = [] if round_ is None else ["evaluation"]
+            batch = self._hub.next_batch(roles, timeout=_POLL_SECONDS)
             if batch is not None and round_ is not None:
                 self._act(batch, round_)
                 if round_.score is not None:
@@ -164,7 +157,7 @@ class _Player:
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
         if self._hub.refusal is not None:
             raise EnvironmentRefusedError(self._hub.refusal)
-        live = self._hub.live_slots(evaluation=False)
+        live = self._hub.live_slots("evaluation")
         if len(live) < self._actor.num_slots:
             return None
         return round_ or Round(self._frozen, live, episodes)

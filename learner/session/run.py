@@ -16,6 +16,7 @@ from learner.saving.recorder import open_recorder
 from learner.saving.restoring import restore_streams
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.saver import Saver
+from learner.serving.batch_rules import free_running, lock_step
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
@@ -30,8 +31,17 @@ from seedrl.config_checks import check
 from seedrl.spec_json import saved_spec
 
 
-def train(config: Config, *, workdir: Path, resume: Resume = "auto", command: str = "") -> Summary:
+def train(
+    config: Config,
+    *,
+    workdir: Path,
+    resume: Resume = "auto",
+    env_servers: int = 1,
+    command: str = "",
+) -> Summary:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
+
+    `env_servers`: how many share the slots; see `learner.serving.slot_deal.deal`.
 
     Raises a UserError for what the user can put right, RuntimeError if a thread died.
     """
@@ -41,22 +51,23 @@ def train(config: Config, *, workdir: Path, resume: Resume = "auto", command: st
     stop_on_signals(stop)
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.closing(RunFolder(workdir)) as folder:
-        return _train(config, folder, resume=resume, command=command, start=start, stop=stop)
+        geometry = plan_geometry(config)
+        checkpoint = folder.checkpoint(resume)
+        session_number = folder.record_command(command or shlex.join(sys.argv))
+        hub = _hub(config, geometry.page_steps, checkpoint, session_number, env_servers)
+        return _train(config, folder, geometry, hub, checkpoint, start=start, stop=stop)
 
 
 def _train(
     config: Config,
     folder: RunFolder,
+    geometry: Geometry,
+    hub: Hub,
+    checkpoint: Checkpoint | None,
     *,
-    resume: Resume,
-    command: str,
     start: float,
     stop: threading.Event,
 ) -> Summary:
-    geometry = plan_geometry(config)
-    checkpoint = folder.checkpoint(resume)
-    session_number = folder.record_command(command or shlex.join(sys.argv))
-    hub = _hub(config, geometry.page_steps, checkpoint, session_number)
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = stack.enter_context(contextlib.closing(_metrics(folder, checkpoint)))
@@ -130,7 +141,11 @@ def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
 
 
 def _hub(
-    config: Config, page_steps: int, checkpoint: Checkpoint | None, session_number: int
+    config: Config,
+    page_steps: int,
+    checkpoint: Checkpoint | None,
+    session_number: int,
+    env_servers: int,
 ) -> Hub:
     meta = {} if checkpoint is None else checkpoint.meta
     slots = SlotTable(
@@ -138,13 +153,12 @@ def _hub(
         evaluation=config.serving.evaluation_slots,
         # Nothing that a killed session has not saved may decide on seeds: its own would recur.
         seed=session_seed(config.seed, f"session {session_number}"),
+        num_env_servers=env_servers,
     )
-    serving = Serving(
-        slots,
-        page_steps=page_steps,
-        deadline_seconds=config.serving.batch_deadline_seconds,
-        is_lock_step=config.learning.regime == "lock_step",
-    )
+    deadline = config.serving.batch_deadline_seconds
+    is_lock_step = config.learning.regime == "lock_step"
+    rule = lock_step() if is_lock_step else free_running(deadline)
+    serving = Serving(slots, page_steps=page_steps, rule=rule)
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None

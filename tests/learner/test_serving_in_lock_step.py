@@ -6,23 +6,25 @@ import math
 import numpy as np
 import pytest
 
+from learner.serving.batch_rules import free_running, lock_step
 from learner.serving.batcher import Pending
-from learner.serving.core import Batch, PlaybackError, Serving
+from learner.serving.core import Batch, Serving
 from learner.serving.leases import CutStreamError, Group, Lease, SlotTable
 from learner.serving.ledger import ALWAYS, residues
+from learner.serving.playback import PlaybackError, first_row
 from seedrl.types import StepType, TimeStep
 
 K = 3  # steps of a page
 FIRST, MID, LAST = StepType
 
 
-def _serving(training: int = 4, *, is_lock_step: bool = True) -> Serving:
+def _serving(training: int = 4) -> Serving:
     slots = SlotTable(training=training, evaluation=0, seed=0)
-    return Serving(slots, page_steps=K, deadline_seconds=0.5, is_lock_step=is_lock_step)
+    return Serving(slots, page_steps=K, rule=lock_step())
 
 
 def _play(serving: Serving, num_envs: int = 4, num_groups: int = 1) -> Lease:
-    return serving.lease(num_envs, num_groups, "player", plays_recording=True)
+    return serving.lease(num_envs, num_groups, "player", resumed_at=first_row(serving))
 
 
 def _step(serving: Serving, group: Group, step_type: StepType) -> None:
@@ -37,7 +39,7 @@ def _act(serving: Serving, leases: list[Lease], step_type: StepType) -> Batch:
     for lease in leases:
         for group in lease.groups:
             _step(serving, group, step_type)
-    batch = serving.take(evaluation=False)
+    batch = serving.take(serving.lanes[0])
     serving.answered(batch)
     return batch
 
@@ -56,11 +58,11 @@ def _check(serving: Serving) -> None:
 def test_a_batch_is_due_when_every_training_slot_waits_and_never_before() -> None:
     serving = _serving()
     first, second = (serving.lease(2, 1, peer) for peer in ("a", "b"))
-    assert serving.seconds_until_due(0.0, evaluation=False) is None
+    assert serving.lanes[0].seconds_until_due(0.0) is None
     _step(serving, second.groups[0], FIRST)
-    assert serving.seconds_until_due(1e9, evaluation=False) == math.inf
+    assert serving.lanes[0].seconds_until_due(1e9) == math.inf
     _step(serving, first.groups[0], FIRST)
-    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+    assert serving.lanes[0].seconds_until_due(0.0) == 0.0
 
 
 def test_all_wait_for_an_env_server_that_has_left() -> None:
@@ -69,9 +71,9 @@ def test_all_wait_for_an_env_server_that_has_left() -> None:
     _step(serving, stays.groups[0], FIRST)
     _step(serving, leaves.groups[0], FIRST)
     serving.end(leaves)
-    assert serving.seconds_until_due(1e9, evaluation=False) == math.inf
+    assert serving.lanes[0].seconds_until_due(1e9) == math.inf
     _step(serving, serving.lease(2, 1, "successor").groups[0], FIRST)
-    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+    assert serving.lanes[0].seconds_until_due(0.0) == 0.0
 
 
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
@@ -105,11 +107,11 @@ def test_batches_are_numbered_through_a_resume() -> None:
 def test_streams_go_on_under_a_recording_where_the_checkpoint_has_them(num_rows: int) -> None:
     serving = _serving()
     lease = _play(serving)
-    assert lease.played_from == 0
+    assert lease.resumed_at == 0
     before = [_act(serving, [lease], FIRST if row == 0 else MID) for row in range(num_rows)]
     resumed = _resumed(serving)
     again = _play(resumed, num_groups=3)
-    assert again.played_from == num_rows
+    assert again.resumed_at == num_rows
     assert resumed.ledger["restored"] == 4 * (num_rows % K)
     _check(resumed)
     for row in range(num_rows, 2 * K):
@@ -148,7 +150,7 @@ def test_environments_cut_the_streams_of_a_checkpoint() -> None:
     before = _act(serving, [_play(serving)], FIRST)
     resumed = _resumed(serving)
     lease = resumed.lease(4, 2, "environments")
-    assert lease.played_from is None
+    assert lease.resumed_at is None
     assert resumed.slots.cut == before.streams.tolist()
     assert resumed.slots.epochs.tolist() == [2] * 4
     batch = _act(resumed, [lease], FIRST)
@@ -166,7 +168,7 @@ def test_a_player_that_comes_back_goes_on_where_it_was() -> None:
     serving.end(lease)
     _check(serving)
     again = _play(serving, num_groups=2)
-    assert again.played_from == 1
+    assert again.resumed_at == 1
     _check(serving)
     batch = _act(serving, [again], MID)
     assert (batch.positions.tolist(), batch.streams.tolist()) == ([1] * 4, streams)
@@ -212,7 +214,8 @@ def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
 
 
 def test_a_recording_is_not_played_outside_of_lock_step() -> None:
-    serving = _serving(is_lock_step=False)
+    slots = SlotTable(training=4, evaluation=0, seed=0)
+    serving = Serving(slots, page_steps=K, rule=free_running(0.5))
     with pytest.raises(PlaybackError, match=r"set learning\.regime to lock_step"):
         _play(serving)
     assert serving.slots.num_free == 4

@@ -3,6 +3,8 @@
 # Left out are the tests of what no mutant touches: command line, packaging, checkpoints, metrics.
 TESTS = (
     "tests/learner/serving/test_leases.py",
+    "tests/learner/serving/test_slot_deal.py",
+    "tests/learner/serving/test_batch_rules.py",
     "tests/learner/serving/test_core.py",
     "tests/learner/test_serving_in_lock_step.py",
     "tests/learner/serving/test_batcher.py",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
-from learner.serving.verdict import EndError
+from learner.serving.peer import EndError
 from seedrl.specs import MOST_ACTIONS, DiscreteSpec
 from seedrl.wire.framing import (
     ActionsPayload,

@@ -1,15 +1,17 @@
 """The parts of a learner that every simulated learner has, and the one without a device."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
+from learner.serving.batch_rules import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable, session_seed
 from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.serving.reconciliation import SentSteps
+from learner.serving.slot_deal import Role
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig
 from seedrl.replay.index import PageIndex, pages_per_sequence
@@ -63,7 +65,7 @@ def open_hub(world: "World", session: int) -> Hub:
     environment = EnvironmentConfig(
         id="envs_server.envs.counting:make", arguments=counting(LENGTHS, NUM_ACTIONS)
     )
-    serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.004)
+    serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.004))
     return Hub(serving, environment, clock=lambda: world.timeline.now)
 
 
@@ -170,11 +172,8 @@ class CoreLearner:
             ended = self.hub.take_ended()
             if ended:
                 self._channel.append(([], [], ended))
-        batch = self.hub.next_batch(
-            is_training_allowed=self._world.random.random() < 0.9,
-            is_evaluation_allowed=self._world.random.random() < 0.9,
-            timeout=0.0,
-        )
+        allowed = [role for role in get_args(Role) if self._world.random.random() < 0.9]
+        batch = self.hub.next_batch(allowed, timeout=0.0)
         if batch is None:
             return False
         if len(set(batch.slots.tolist())) != len(batch.slots):
@@ -219,7 +218,7 @@ class CoreLearner:
         (batch, actions), self._batch = self._batch, None
         self.hub.answer(batch, actions)
         full = np.flatnonzero(batch.positions == PAGE_STEPS - 1)
-        if full.size and not batch.evaluation:
+        if full.size and batch.role == "training":
             pages = [self._open[int(slot)] for slot in batch.slots[full]]
             self._channel.append((pages, batch.streams[full].tolist(), []))
 

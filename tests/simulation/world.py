@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envs_server.connection import Offer
-from learner.serving.verdict import EndError
+from learner.serving.peer import EndError
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedConnection
 from tests.simulation.learner import (
@@ -207,8 +207,8 @@ class World:
         epochs = slots.epochs.copy()
         self.timeline.run(self.timeline.now + _PROGRESS_SECONDS)
         offered = sum(process.offer.num_envs for process in self._processes)
-        live = self.learner.hub.live_slots(evaluation=False).tolist()
-        num_live = len(live) + len(self.learner.hub.live_slots(evaluation=True))
+        live = self.learner.hub.live_slots("training").tolist()
+        num_live = len(live) + len(self.learner.hub.live_slots("evaluation"))
         if num_live < min(offered, NUM_SLOTS):
             self.oracle.broken.append(f"{num_live} slots are leased, {offered} were offered")
         for slot in live:

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -20,11 +20,13 @@ import numpy as np
 from envs_server.sent_log import SentLog
 from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
+from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.reconciliation import SentSteps
 from learner.serving.server import Service
+from learner.serving.slot_deal import Role
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
 from seedrl.agents.agent import Agent
@@ -100,7 +102,7 @@ class LearnerRun:
         serving = Serving(
             slots,
             page_steps=page_steps(config),
-            deadline_seconds=config.serving.batch_deadline_seconds,
+            rule=free_running(config.serving.batch_deadline_seconds),
         )
         self.hub = Hub(serving, config.environment)
         self.service = Service(self.hub, config.serving)
@@ -184,7 +186,7 @@ class LearnerRun:
 
     def live_slots(self) -> int:
         """Leased slots of both roles."""
-        return sum(len(self.hub.live_slots(evaluation=role)) for role in (False, True))
+        return sum(len(self.hub.live_slots(role)) for role in get_args(Role))
 
     def num_inserted_pages(self) -> int:
         """Pages that replay has taken in so far, over all shards."""

@@ -17,6 +17,7 @@ import pytest
 from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.stop import Stop
+from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
@@ -33,7 +34,7 @@ _ENVIRONMENT = EnvironmentConfig(
 def _serve(address: str) -> Service:
     config = ServingConfig(training_slots=2, evaluation_slots=0, bind=address)
     slots = SlotTable(training=2, evaluation=0, seed=3)
-    serving = Serving(slots, page_steps=2, deadline_seconds=0.001)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.001))
     service = Service(Hub(serving, _ENVIRONMENT), config)
     service.start()
     return service
@@ -41,7 +42,7 @@ def _serve(address: str) -> Service:
 
 def _answer(hub: Hub) -> bool:
     """Answers a batch, if one comes soon."""
-    batch = hub.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.1)
+    batch = hub.next_batch(["training"], timeout=0.1)
     if batch is not None:
         hub.answer(batch, np.zeros(len(batch.slots), np.int32))
     return batch is not None

@@ -11,6 +11,7 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.env_servers import Fleet
 from learner.launch.supervisor import Supervisor
+from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
@@ -105,6 +106,6 @@ def _hub(config: Config) -> Hub:
     serving = Serving(
         slots,
         page_steps=page_steps(config),
-        deadline_seconds=config.serving.batch_deadline_seconds,
+        rule=free_running(config.serving.batch_deadline_seconds),
     )
     return Hub(serving, config.environment)

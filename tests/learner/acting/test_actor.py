@@ -61,7 +61,7 @@ def _batch(slots: list[int], position: int = 0) -> Batch:
     """A batch of one message, which observes 0, 1, ..."""
     rows = len(slots)
     numbers = np.array(slots, np.int32)
-    group = Group(Lease(1, 1, "peer", 0), 0, numbers, numbers.astype(np.int64), False, b"")
+    group = Group(Lease(1, 1, "peer", 0), 0, numbers, numbers.astype(np.int64), "training", 0, b"")
     timestep = TimeStep(
         np.full(rows, StepType.MID, np.uint8),
         np.arange(rows, dtype=np.float32) / 2,
@@ -70,7 +70,7 @@ def _batch(slots: list[int], position: int = 0) -> Batch:
     )
     positions = np.full(rows, position, np.int32)
     pending = [Pending(group, 0, timestep, 0.0)]
-    return Batch(pending, numbers, group.streams, positions, False, 0.0, 0, [slice(0, rows)])
+    return Batch(pending, numbers, group.streams, positions, "training", 0.0, 0, [slice(0, rows)])
 
 
 def test_each_row_is_answered_and_padding_is_cut_off() -> None:

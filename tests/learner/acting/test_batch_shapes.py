@@ -19,7 +19,9 @@ def _shapes(num_training: int = 8, num_evaluation: int = 3) -> BatchShapes:
 
 def _pending(slots: list[int]) -> Pending:
     lease, rows = Lease(1, 1, "peer", 0), len(slots)
-    group = Group(lease, 0, np.array(slots, np.int32), np.array(slots, np.int64), False, b"")
+    group = Group(
+        lease, 0, np.array(slots, np.int32), np.array(slots, np.int64), "training", 0, b""
+    )
     marks = np.array(slots)
     observation = {
         "image": np.full((rows, 2, 2), marks[:, None, None], np.uint8),
@@ -39,7 +41,7 @@ def _batch(*groups: list[int]) -> Batch:
     slots = np.concatenate([item.group.slots for item in pending])
     ends = np.cumsum([len(slots) for slots in groups])
     rows = [slice(end - len(slots), end) for slots, end in zip(groups, ends, strict=True)]
-    return Batch(pending, slots, slots.astype(np.int64), slots % 4, False, 0.0, 0, rows)
+    return Batch(pending, slots, slots.astype(np.int64), slots % 4, "training", 0.0, 0, rows)
 
 
 def _stage(shapes: BatchShapes, batch: Batch) -> tuple[np.ndarray, np.ndarray, TimeStep]:
@@ -93,7 +95,7 @@ def test_rows_of_a_group_need_not_lie_together() -> None:
     pending = [_pending([3, 0]), _pending([1, 2])]
     slots = np.arange(4, dtype=np.int32)
     rows = [item.group.slots for item in pending]
-    batch = Batch(pending, slots, slots.astype(np.int64), slots, False, 0.0, 0, rows)
+    batch = Batch(pending, slots, slots.astype(np.int64), slots, "training", 0.0, 0, rows)
     staged, _, timestep = _stage(_shapes(4, 0), batch)
     assert staged.tolist() == timestep.reward.tolist() == [0, 1, 2, 3]
     assert timestep.observation["image"][:, 1, 1].tolist() == [0, 1, 2, 3]

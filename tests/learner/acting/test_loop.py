@@ -21,6 +21,7 @@ from learner.acting.batch_shapes import BatchShapes
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.reporting.metrics import Metrics
+from learner.serving.batch_rules import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
@@ -138,7 +139,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     metrics = Metrics(folder)
     slots = SlotTable(training=2, evaluation=1, seed=3)
-    serving = Serving(slots, page_steps=PAGE_STEPS, deadline_seconds=0.0)
+    serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.0))
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     exchange = open_exchange(
         RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),

@@ -37,11 +37,11 @@ def _batch(
             {"a": np.repeat(marks[:, None] / 7, 2, axis=1)},
         )
         index = np.array(slots, np.int32)
-        group = Group(Lease(1, 1, "peer", 0), 0, index, index.astype(np.int64), False, b"")
+        group = Group(Lease(1, 1, "peer", 0), 0, index, index.astype(np.int64), "training", 0, b"")
         pending.append(Pending(group, 0, timestep, 0.0))
         rows.append(index)
     slots, positions = np.arange(N, dtype=np.int32), np.zeros(N, np.int32)
-    return Batch(pending, slots, np.array(streams), positions, False, 0.0, number, rows)
+    return Batch(pending, slots, np.array(streams), positions, "training", 0.0, number, rows)
 
 
 def _actions(number: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from learner.saving.restoring import (
     streams_can_resume,
 )
 from learner.saving.saver import Saver
+from learner.serving.batch_rules import lock_step
 from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
 from seedrl import checkpoints
@@ -129,7 +130,7 @@ def _in_lock_step(training_slots: int = 3) -> Config:
 
 def _serving(training_slots: int = 3) -> Serving:
     slots = SlotTable(training=training_slots, evaluation=0, seed=0)
-    return Serving(slots, page_steps=2, deadline_seconds=0.0, is_lock_step=True)
+    return Serving(slots, page_steps=2, rule=lock_step())
 
 
 def test_what_acting_needs_to_go_on_comes_back(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import grpc
 import numpy as np
 
+from learner.serving.batch_rules import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
+from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -158,7 +160,7 @@ def service_at(
     config = ServingConfig(
         training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
     )
-    serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.005))
     return Service(Hub(serving, ENVIRONMENT, spec=spec), config)
 
 
@@ -173,10 +175,8 @@ def served(bind: str) -> Iterator[Service]:
         service.stop(grace_seconds=0.0)
 
 
-def next_batch(service: Service, *, evaluation: bool = False) -> Batch:
-    batch = service.hub.next_batch(
-        is_training_allowed=not evaluation, is_evaluation_allowed=evaluation, timeout=SECONDS
-    )
+def next_batch(service: Service, role: Role = "training") -> Batch:
+    batch = service.hub.next_batch([role], timeout=SECONDS)
     assert batch is not None
     return batch
 

@@ -8,7 +8,9 @@ from seedrl.types import TimeStep
 
 def _pending(num_envs: int, *, arrival: float = 0.0, lease: Lease | None = None) -> Pending:
     slots = np.zeros(num_envs, np.int32)
-    group = Group(lease or Lease(1, 1, "peer", 0), 0, slots, slots.astype(np.int64), False, b"")
+    group = Group(
+        lease or Lease(1, 1, "peer", 0), 0, slots, slots.astype(np.int64), "training", 0, b""
+    )
     return Pending(group, 0, TimeStep((), (), (), ()), arrival)
 
 

@@ -6,11 +6,12 @@ import grpc
 import numpy as np
 import pytest
 
+from learner.serving.batch_rules import free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
-from learner.serving.verdict import EndError
+from learner.serving.peer import EndError
 from seedrl.config import EnvironmentConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -24,7 +25,8 @@ SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
 
 def _hub(*, is_lock_step: bool = True) -> Hub:
     slots = SlotTable(training=4, evaluation=0, seed=3)
-    serving = Serving(slots, page_steps=2, deadline_seconds=0.005, is_lock_step=is_lock_step)
+    rule = lock_step() if is_lock_step else free_running(0.005)
+    serving = Serving(slots, page_steps=2, rule=rule)
     return Hub(serving, EnvironmentConfig(id="Some-v0"), spec=SPEC)
 
 
@@ -60,7 +62,7 @@ def _step(
 
 def _act(hub: Hub) -> None:
     """Answers each slot with its number."""
-    batch = hub.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.0)
+    batch = hub.next_batch(["training"], timeout=0.0)
     assert batch is not None
     hub.answer(batch, np.arange(4, dtype=np.int32))
 
@@ -154,7 +156,7 @@ def _ready(hub: Hub, outbox: queue.SimpleQueue, spec: str, *metrics: str) -> Con
 
 def _measuring_hub() -> Hub:
     serving = Serving(
-        SlotTable(training=4, evaluation=0, seed=3), page_steps=2, deadline_seconds=0.0
+        SlotTable(training=4, evaluation=0, seed=3), page_steps=2, rule=free_running(0.0)
     )
     return Hub(serving, EnvironmentConfig(id="Some-v0", metrics=("score", "deaths", "keys")))
 
@@ -184,7 +186,7 @@ def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -
     _act(hub)
     last = _ended(0, [[7, 0.5]]) + _ended(1, [[8, np.nan], [9, 2.5]])
     assert connection.receive(StepPayload(last))
-    batch = hub.next_batch(is_training_allowed=True, is_evaluation_allowed=False, timeout=0.0)
+    batch = hub.next_batch(["training"], timeout=0.0)
     assert batch is not None
     # In the order of the configuration, and NaN for what this env server does not measure.
     first, second = (item.metrics for item in batch.pending)

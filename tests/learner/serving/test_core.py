@@ -3,11 +3,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from learner.serving.batcher import Pending
+from learner.serving.batch_rules import free_running
+from learner.serving.batcher import Lane, Pending
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from learner.serving.reconciliation import SentSteps
+from learner.serving.slot_deal import Role
 from seedrl.types import StepType, TimeStep
 
 K = 3  # steps of a page
@@ -17,7 +19,7 @@ FIRST, MID, LAST = StepType
 
 def _serving(training: int = 8, evaluation: int = 2) -> Serving:
     slots = SlotTable(training=training, evaluation=evaluation, seed=0)
-    return Serving(slots, page_steps=K, deadline_seconds=DEADLINE)
+    return Serving(slots, page_steps=K, rule=free_running(DEADLINE))
 
 
 def _timestep(step_type: np.ndarray) -> TimeStep:
@@ -32,8 +34,13 @@ def _step(serving: Serving, group: Group, step_type: StepType = FIRST, now: floa
     serving.step(Pending(group, group.sequence, _timestep(_types(group, step_type)), now))
 
 
-def _act(serving: Serving, *, evaluation: bool = False) -> Batch:
-    batch = serving.take(evaluation=evaluation)
+def _lane(serving: Serving, role: Role = "training") -> Lane:
+    (lane,) = (lane for lane in serving.lanes if lane.role == role)
+    return lane
+
+
+def _act(serving: Serving, role: Role = "training") -> Batch:
+    batch = serving.take(_lane(serving, role))
     serving.answered(batch)
     return batch
 
@@ -88,10 +95,10 @@ class Driver:
         self.last[id(group)] = types
 
     def take(self) -> None:
-        evaluation = bool(self.random.integers(2))
-        if self.serving.seconds_until_due(0.0, evaluation=evaluation) is None:
+        lane = self.serving.lanes[self.random.integers(2)]
+        if lane.seconds_until_due(0.0) is None:
             return
-        batch = self.serving.take(evaluation=evaluation)
+        batch = self.serving.take(lane)
         self.batches.append(batch)
         for stream, position in zip(batch.streams, batch.positions, strict=True):
             self.positions.setdefault(int(stream), []).append(int(position))
@@ -144,19 +151,20 @@ class Driver:
         free = set(range(10)) - set(np.concatenate([[], *busy, *live]).astype(int).tolist())
         if self.serving.slots.num_free != len(free):
             return f"expected {len(free)} free slots, got {self.serving.slots.num_free}"
-        for role in (False, True):
+        for lane in self.serving.lanes:
+            role = lane.role
             of_role = np.concatenate([[], *(g.slots for g in self._open_groups(role))])
-            if sorted(of_role) != self.serving.live_slots(evaluation=role).tolist():
+            if sorted(of_role) != self.serving.live_slots(role).tolist():
                 return f"live slots of role {role}"
-            if len(of_role) != self.serving.live_rows(evaluation=role):
+            if len(of_role) != lane.num_live:
                 return f"live rows of role {role}"
         if any(p != [n % K for n in range(len(p))] for p in self.positions.values()):
             return f"positions: {self.positions}"
         return None
 
-    def _open_groups(self, evaluation: bool | None = None) -> list[Group]:
+    def _open_groups(self, role: Role | None = None) -> list[Group]:
         groups = [group for lease in self.leases for group in lease.groups]
-        return [group for group in groups if evaluation in (None, group.evaluation)]
+        return [group for group in groups if role in (None, group.role)]
 
     def _legal_types(self, group: Group) -> np.ndarray:
         last = self.last.get(id(group), _types(group, LAST))
@@ -168,7 +176,7 @@ class Driver:
         for group in self.groups:
             for stream in group.streams:
                 rows = self.answered[int(stream)]
-                if group.evaluation:
+                if group.role == "evaluation":
                     expected["evaluation"] += rows
                     continue
                 is_over = group.lease.ended and not group.dispatched
@@ -205,7 +213,7 @@ def test_a_lease_that_ends_during_inference_discards_its_open_page_afterwards() 
     lease = serving.lease(1, 1, "peer")
     for step_type in (FIRST, MID):
         _step(serving, lease.groups[0], step_type)
-        batch = serving.take(evaluation=False)
+        batch = serving.take(_lane(serving))
         if step_type == FIRST:
             serving.answered(batch)
     serving.end(lease)
@@ -225,11 +233,11 @@ def test_a_batch_has_the_rows_of_its_groups_in_order_of_arrival() -> None:
     first, second = (serving.lease(2, 1, peer).groups[0] for peer in ("a", "b"))
     _step(serving, second, now=1.0)
     _step(serving, first, now=2.0)
-    batch = serving.take(evaluation=False)
+    batch = serving.take(_lane(serving))
     assert batch.slots.tolist() == [2, 3, 0, 1]
     assert batch.streams.tolist() == [*second.streams, *first.streams]
     assert [item.group for item in batch.pending] == [second, first]
-    assert (batch.oldest_arrival, batch.evaluation) == (1.0, False)
+    assert (batch.oldest_arrival, batch.role) == (1.0, "training")
     assert batch.positions.dtype == batch.slots.dtype == np.int32
 
 
@@ -237,18 +245,18 @@ def test_training_is_due_at_half_of_the_live_environments_and_evaluation_at_all(
     serving = _serving(training=6, evaluation=2)
     leases = [serving.lease(4, 3, peer) for peer in ("a", "b")]
     groups = [group for lease in leases for group in lease.groups]
-    training = [group for group in groups if not group.evaluation]
-    evaluation = [group for group in groups if group.evaluation]
+    training = [group for group in groups if group.role == "training"]
+    evaluation = [group for group in groups if group.role == "evaluation"]
     assert [len(group.slots) for group in training + evaluation] == [1] * 8
     for group in training[:2]:
         _step(serving, group)
-    assert serving.seconds_until_due(0.0, evaluation=False) == DEADLINE
+    assert _lane(serving).seconds_until_due(0.0) == DEADLINE
     _step(serving, training[2])
-    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+    assert _lane(serving).seconds_until_due(0.0) == 0.0
     _step(serving, evaluation[0])
-    assert serving.seconds_until_due(0.0, evaluation=True) == DEADLINE
+    assert _lane(serving, "evaluation").seconds_until_due(0.0) == DEADLINE
     _step(serving, evaluation[1])
-    assert serving.seconds_until_due(0.0, evaluation=True) == 0.0
+    assert _lane(serving, "evaluation").seconds_until_due(0.0) == 0.0
 
 
 def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> None:
@@ -257,9 +265,9 @@ def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> Non
     now = 0.0
     for step_type in (FIRST, MID, MID, LAST):  # "slow" never comes
         _step(serving, groups[1], step_type, now)
-        assert serving.seconds_until_due(now, evaluation=False) == DEADLINE
+        assert _lane(serving).seconds_until_due(now) == DEADLINE
         now += DEADLINE
-        assert serving.seconds_until_due(now, evaluation=False) == 0.0
+        assert _lane(serving).seconds_until_due(now) == 0.0
         assert _act(serving).slots.tolist() == groups[1].slots.tolist()
 
 
@@ -270,7 +278,7 @@ def test_an_env_server_that_leaves_is_no_longer_waited_for() -> None:
     _step(serving, leaves.groups[0], now=-9.0)
     serving.end(leaves)
     assert serving.ledger["struck"] == 1
-    assert serving.seconds_until_due(0.0, evaluation=False) == 0.0
+    assert _lane(serving).seconds_until_due(0.0) == 0.0
     assert _act(serving).slots.tolist() == stays.groups[0].slots.tolist()
 
 
@@ -278,12 +286,12 @@ def test_the_two_roles_never_share_a_batch() -> None:
     serving = _serving(training=2, evaluation=2)
     for group in serving.lease(4, 1, "peer").groups:
         _step(serving, group, now=float(group.number))
-    assert serving.oldest_arrival(evaluation=False) == 0.0
-    assert serving.oldest_arrival(evaluation=True) == 1.0
-    batch = _act(serving, evaluation=True)
-    assert (batch.slots.tolist(), batch.evaluation) == ([2, 3], True)
+    assert _lane(serving).oldest_arrival == 0.0
+    assert _lane(serving, "evaluation").oldest_arrival == 1.0
+    batch = _act(serving, "evaluation")
+    assert (batch.slots.tolist(), batch.role) == ([2, 3], "evaluation")
     batch = _act(serving)
-    assert (batch.slots.tolist(), batch.evaluation) == ([0, 1], False)
+    assert (batch.slots.tolist(), batch.role) == ([0, 1], "training")
 
 
 def _one_group() -> tuple[Serving, Lease, Group]:
@@ -298,7 +306,7 @@ def test_a_second_step_in_flight_is_refused_while_the_first_is_queued_or_compute
     match = "group 0 of host:7: expected to wait for actions, got a second step in flight"
     with pytest.raises(ProtocolError, match=match):
         _step(serving, group, MID)
-    batch = serving.take(evaluation=False)
+    batch = serving.take(_lane(serving))
     with pytest.raises(ProtocolError, match=match):
         _step(serving, group, MID)
     serving.answered(batch)
@@ -351,7 +359,7 @@ def test_first_comes_after_last_and_at_the_start_and_nowhere_else(
         serving.step(Pending(group, group.sequence, _timestep(np.array(types, np.uint8)), 0.0))
     assert serving.ledger["rejected"] == 2
     assert serving.ledger["accepted"] == 2 * len(before)
-    assert serving.seconds_until_due(0.0, evaluation=False) is None
+    assert _lane(serving).seconds_until_due(0.0) is None
 
 
 def test_a_step_of_an_ended_lease_is_fenced() -> None:

@@ -7,11 +7,13 @@ import time
 import numpy as np
 import pytest
 
+from learner.serving.batch_rules import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
-from learner.serving.verdict import EndError
+from learner.serving.peer import EndError
+from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -27,16 +29,16 @@ _SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
 @pytest.fixture
 def hub() -> Hub:
     slots = SlotTable(training=4, evaluation=2, seed=3)
-    serving = Serving(slots, page_steps=2, deadline_seconds=0.005)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.005))
     return Hub(serving, EnvironmentConfig(id="Some-v0"))
 
 
 def test_a_wake_before_the_wait_is_not_lost(hub: Hub) -> None:
     hub.wake()
-    arguments = {"is_training_allowed": True, "is_evaluation_allowed": True}
-    assert hub.next_batch(**arguments, timeout=1e6) is None
+    roles: list[Role] = ["training", "evaluation"]
+    assert hub.next_batch(roles, timeout=1e6) is None
     start = time.monotonic()
-    assert hub.next_batch(**arguments, timeout=0.02) is None
+    assert hub.next_batch(roles, timeout=0.02) is None
     assert time.monotonic() - start >= 0.02  # it counted once
 
 
@@ -44,7 +46,7 @@ def test_a_wake_ends_a_wait(hub: Hub) -> None:
     done = threading.Event()
 
     def wait() -> None:
-        hub.next_batch(is_training_allowed=False, is_evaluation_allowed=False, timeout=1e6)
+        hub.next_batch([], timeout=1e6)
         done.set()
 
     threading.Thread(target=wait, daemon=True).start()
@@ -102,10 +104,8 @@ def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> N
     first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(_SPEC))))
     for group in (0, 1):
         _step(hub, first, group)
-    batches = [
-        hub.next_batch(is_training_allowed=not role, is_evaluation_allowed=role, timeout=_SECONDS)
-        for role in (False, True)
-    ]
+    roles: tuple[Role, ...] = ("training", "evaluation")
+    batches = [hub.next_batch([role], timeout=_SECONDS) for role in roles]
     _assigned(second)
     first.close()
     assert second.outbox.empty()

@@ -1,9 +1,11 @@
 from itertools import chain
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from learner.serving.leases import Lease, NoFreeSlotError, SlotTable, environment_seed, session_seed
+from learner.serving.slot_deal import Role
 from seedrl.types import StepType
 
 
@@ -15,40 +17,52 @@ def _slots(lease: Lease) -> list[list[int]]:
     return [group.slots.tolist() for group in lease.groups]
 
 
+def _counts(lease: Lease) -> list[int]:
+    """Training and evaluation slots."""
+    return [
+        sum(len(group.slots) for group in lease.groups if group.role == role)
+        for role in get_args(Role)
+    ]
+
+
+def test_training_slots_are_leased_first_and_evaluation_is_not_forgotten() -> None:
+    table = _table(32, 100)
+    assert [_counts(table.lease(32, 1, "peer")) for _ in range(3)] == [[31, 1], [1, 31], [0, 32]]
+
+
 @pytest.mark.parametrize(("num_servers", "training", "evaluation"), [(2, 32, 12), (4, 8, 4)])
-def test_each_env_server_gets_its_share_of_evaluation_slots(
+def test_env_servers_that_share_all_slots_get_the_same_of_each_role(
     num_servers: int, training: int, evaluation: int
 ) -> None:
-    table = _table(training, evaluation)
-    for _ in range(num_servers):
-        lease = table.lease((training + evaluation) // num_servers, 1, "peer")
-        counts = [sum(len(g.slots) for g in lease.groups if g.evaluation == e) for e in (0, 1)]
-        assert counts == [training // num_servers, evaluation // num_servers]
+    table = SlotTable(training=training, evaluation=evaluation, seed=0, num_env_servers=num_servers)
+    leases = [
+        table.lease((training + evaluation) // num_servers, 1, "peer") for _ in range(num_servers)
+    ]
+    for lease in leases:
+        assert _counts(lease) == [training // num_servers, evaluation // num_servers]
     assert table.num_free == 0
-
-
-def test_a_small_env_server_gets_training_slots_in_proportion() -> None:
-    lease = _table(9, 3).lease(4, 1, "peer")
-    assert [len(group.slots) for group in lease.groups] == [3, 1]
+    # One that returns has its share again, whoever else is there.
+    table.end(leases[1])
+    assert _counts(table.lease(100, 1, "peer")) == _counts(leases[1])
 
 
 def test_training_slots_are_split_into_the_groups_asked_for() -> None:
     lease = _table(7, 0).lease(7, 3, "peer")
     assert _slots(lease) == [[0, 1, 2], [3, 4], [5, 6]]
     assert [group.number for group in lease.groups] == [0, 1, 2]
-    assert [group.evaluation for group in lease.groups] == [False] * 3
+    assert [group.role for group in lease.groups] == ["training"] * 3
 
 
 def test_evaluation_slots_form_one_group_after_the_training_groups() -> None:
     lease = _table(4, 2).lease(6, 2, "peer")
     assert _slots(lease) == [[0, 1], [2, 3], [4, 5]]
-    assert [group.evaluation for group in lease.groups] == [False, False, True]
+    assert [group.role for group in lease.groups] == ["training", "training", "evaluation"]
 
 
 def test_a_lease_of_evaluation_slots_only_is_one_group() -> None:
     lease = _table(0, 3).lease(3, 2, "peer")
     assert _slots(lease) == [[0, 1, 2]]
-    assert lease.groups[0].evaluation
+    assert lease.groups[0].role == "evaluation"
 
 
 @pytest.mark.parametrize("num_groups", [0, 1, 5, 2**32 - 1])
@@ -115,13 +129,19 @@ def test_the_return_of_a_group_whose_lease_is_open_frees_nothing() -> None:
     assert not lease.groups[0].dispatched
 
 
-def test_the_share_of_evaluation_slots_is_the_same_after_any_order_of_leaving() -> None:
+def test_the_lowest_free_slots_are_leased_whatever_the_order_of_leaving() -> None:
     table = _table(8, 4)
     leases = [table.lease(3, 1, "peer") for _ in range(4)]
-    for lease in [leases[2], leases[0], leases[3], leases[1]]:
+    assert [_slots(lease) for lease in leases] == [
+        [[0, 1], [8]],
+        [[2, 3], [9]],
+        [[4, 5], [10]],
+        [[6, 7], [11]],
+    ]
+    for lease in [leases[2], leases[0], leases[3]]:
         table.end(lease)
-    for _ in range(4):
-        assert [len(group.slots) for group in table.lease(3, 1, "peer").groups] == [2, 1]
+    assert _slots(table.lease(4, 1, "peer")) == [[0, 1, 4], [8]]
+    assert _slots(table.lease(5, 1, "peer")) == [[5, 6, 7], [10, 11]]
 
 
 def _lease_and_end(table: SlotTable) -> tuple[list[int], list[int]]:

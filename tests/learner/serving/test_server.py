@@ -8,6 +8,7 @@ import pytest
 
 from learner.serving.address_lock import AddressLock
 from learner.serving.server import Service
+from learner.serving.slot_deal import Role
 from seedrl.errors import AddressInUseError
 from seedrl.specs import DiscreteSpec
 from seedrl.wire.framing import ActionsPayload
@@ -49,8 +50,8 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
             expected = [100 * sequence + slot for slot in range(4)]
             assert answers == {0: expected[:2], 1: expected[2:]}
         client.step(0, FIRST, group=2)
-        batch = next_batch(service, evaluation=True)
-        assert (batch.evaluation, batch.slots.tolist()) == (True, [4, 5])
+        batch = next_batch(service, "evaluation")
+        assert (batch.role, batch.slots.tolist()) == ("evaluation", [4, 5])
         service.hub.answer(batch, np.zeros(2, np.int32))
         assert isinstance(client.receive(), ActionsPayload)
     ledger = service.hub.ledger()
@@ -75,7 +76,7 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
     assert service.hub.take_ended() == []
     ledger = service.hub.ledger()
     assert (ledger["struck"], ledger["discarded"], ledger["partial"]) == (4, 4, 0)
-    assert service.hub.live_slots(evaluation=False).tolist() == []
+    assert service.hub.live_slots("training").tolist() == []
     with Client(service.address) as second:
         second.shake_hands(num_envs=6)
         assert not {s for group in seeds for s in group} & {
@@ -162,8 +163,9 @@ def test_a_role_that_is_not_allowed_waits(unix_service: Service, waits: bool) ->
     with Client(service.address) as client:
         client.shake_hands(num_envs=6)
         _step_in_order(service, client, groups=[int(waits), int(not waits)])
-        for evaluation in (not waits, waits):  # the one that waits came first
-            assert next_batch(service, evaluation=evaluation).evaluation == evaluation
+        roles: tuple[Role, ...] = ("training", "evaluation")
+        for role in (roles[not waits], roles[waits]):  # the one that waits came first
+            assert next_batch(service, role).role == role
 
 
 def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
@@ -182,9 +184,7 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
         _step_in_order(service, client, groups=[1, 0])  # the evaluation group first
         roles = []
         for _ in range(2):
-            batch = service.hub.next_batch(
-                is_training_allowed=True, is_evaluation_allowed=True, timeout=SECONDS
-            )
+            batch = service.hub.next_batch(["training", "evaluation"], timeout=SECONDS)
             assert batch is not None
-            roles.append(batch.evaluation)
-        assert roles == [True, False]
+            roles.append(batch.role)
+        assert roles == ["evaluation", "training"]

@@ -29,7 +29,7 @@ def _garbage(client: Client) -> None:
 
 def _wrong_group(client: Client) -> None:
     client.groups = [*client.groups, client.groups[0]]
-    client.step(0, FIRST, group=1)
+    client.step(0, FIRST, group=2)
 
 
 def _wrong_sequence(client: Client) -> None:
@@ -56,8 +56,8 @@ def _hello_again(client: Client) -> None:
 @pytest.mark.parametrize(
     ("break_a_rule", "message"),
     [
-        (_garbage, "expected group < 1, got"),
-        (_wrong_group, "expected group < 1, got 1"),
+        (_garbage, "expected group < 2, got"),
+        (_wrong_group, "expected group < 2, got 2"),
         (_wrong_sequence, "expected sequence 0, got 5"),
         (_not_first, "expected FIRST, got MID"),
         (_two_in_flight, "got a second step in flight"),

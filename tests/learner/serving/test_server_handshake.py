@@ -36,8 +36,8 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         assert service.hub.wait_for_spec(0.0) is None
         client.send(ready())
         assert service.hub.wait_for_spec(SECONDS) == SPEC
-        assert service.hub.live_slots(evaluation=False).tolist() == [0, 1, 2, 3]
-        assert service.hub.live_slots(evaluation=True).tolist() == [4, 5]
+        assert service.hub.live_slots("training").tolist() == [0, 1, 2, 3]
+        assert service.hub.live_slots("evaluation").tolist() == [4, 5]
 
 
 def test_another_major_version_is_told_to_upgrade(service: Service) -> None:

@@ -90,7 +90,7 @@ def test_a_false_report_ends_its_own_connection_and_is_counted(
         assert details.startswith("expected a true report of sent steps; lease of h:7: group 0: ")
         _play(service, bystander, num_steps=2)
         ledger = service.hub.ledger()
-        assert ledger["disputed"] == 3 * 2
+        assert ledger["disputed"] == 3 * len(liar.groups[0].slots)
         assert residues(ledger, ALWAYS) == []
         # What was disputed is done with: the connection after that is admitted.
         with Client(service.address) as reformed:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from learner.reporting.metrics import Metrics
+from learner.serving.batch_rules import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
+from learner.serving.slot_deal import Role
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
 from learner.threads.exchange import FilledPages
@@ -51,9 +53,9 @@ class AskedHub(Hub):
         super().__init__(*arguments, **named)
         self.has_been_asked = threading.Event()
 
-    def next_batch(self, **allowed: Any) -> Batch | None:
+    def next_batch(self, roles: Collection[Role], timeout: float) -> Batch | None:
         self.has_been_asked.set()
-        return super().next_batch(**allowed)
+        return super().next_batch(roles, timeout)
 
 
 @pytest.fixture(params=[1])
@@ -63,7 +65,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
     config = dataclasses.replace(CONFIG, learning=learning)
     geometry, metrics = plan_geometry(config), Metrics(tmp_path)
     slots = SlotTable(training=SLOTS, evaluation=0, seed=0)
-    serving = Serving(slots, page_steps=geometry.page_steps, deadline_seconds=0.0)
+    serving = Serving(slots, page_steps=geometry.page_steps, rule=free_running(0.0))
     hub = AskedHub(serving, config.environment, spec=SPEC)
     yield Session(config, geometry, hub, SPEC, metrics, None)
     metrics.close()

@@ -1,0 +1,57 @@
+"""When a batch is due, and how its rows lie: free running, or in lock step."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class BatchRule(NamedTuple):
+    """How steps become batches; a run has one, chosen once.
+
+    Attributes:
+      deadline_seconds: how long a step waits for others at most.
+      target_rows: of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due.
+      rows: of the slots of each of a batch's steps: which of its rows are theirs.
+      is_complete: whether every batch has all slots, so that a stream's row is a batch's number.
+    """
+
+    deadline_seconds: float
+    target_rows: Callable[[int, int, int], int]
+    rows: Callable[[Sequence[np.ndarray]], list[slice | np.ndarray]]
+    is_complete: bool
+
+
+def free_running(deadline_seconds: float) -> BatchRule:
+    """Whoever is there is acted on, in order of arrival; nobody waits longer than the deadline.
+
+    A batch is due at a part of the live environments: with a look-ahead of 2, one half steps while
+    the other is acted on.
+    """
+    return BatchRule(
+        deadline_seconds=deadline_seconds,
+        target_rows=lambda num_live, _, lookahead: max(1, -(-num_live // lookahead)),
+        rows=_by_arrival,
+        is_complete=False,
+    )
+
+
+def lock_step() -> BatchRule:
+    """A batch has the rows of all slots, in their order, and waits for them as long as it takes."""
+    return BatchRule(
+        deadline_seconds=math.inf,
+        target_rows=lambda _, num_slots, __: max(1, num_slots),
+        rows=_by_slot,
+        is_complete=True,
+    )
+
+
+def _by_arrival(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
+    ends = itertools.accumulate(map(len, slots))
+    return [slice(end - len(own), end) for own, end in zip(slots, ends, strict=True)]
+
+
+def _by_slot(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
+    return list(slots)

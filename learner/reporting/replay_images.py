@@ -1,21 +1,9 @@
-"""Sampled sequences of a saved replay as an image: `python -m learner.reporting.replay_images RUN`.
+"""Sampled sequences of a saved replay as a picture, for looking at what is learned from."""
 
-For looking at what is learned from with one's own eyes: each row of the picture is one sequence,
-observations `[H, W]`.
-"""
-
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
-
-from seedrl import checkpoints
-from seedrl.config import Config
-from seedrl.config_json import from_json
-from seedrl.errors import CheckpointError
 
 _SHARD = 0  # one device's experience is enough to look at
 
@@ -41,34 +29,10 @@ def sampled_frames(
     return np.stack(strips)
 
 
-def main(
-    workdir: Annotated[Path, tyro.conf.Positional],
-    out: Path = Path("replay_strip.png"),
-    sequences: int = 4,
-    frames: int = 12,
-    seed: int = 0,
-) -> None:
-    """Writes `sequences` sampled sequences of the newest checkpoint's replay, `frames` of each."""
+def draw(strips: np.ndarray, png: Path) -> None:
+    """Writes `strips`, `[sequences, frames, H, W]`, as a picture with a sequence a row."""
+    # Slow to import.
     from matplotlib import image
 
-    found = checkpoints.latest(workdir / "checkpoints")
-    saved = {} if found is None else checkpoints.restore_extra(found)
-    if found is None or not saved:
-        raise CheckpointError(
-            f"expected a checkpoint with its replay in {workdir}; train with --checkpoint-replay"
-        )
-    config: Config = from_json(found.meta["config"])
-    strips = sampled_frames(
-        saved, length=config.agent.window.length, sequences=sequences, seed=seed
-    )
-    # `[sequences, frames, H, W]` -> one picture, a sequence a row.
-    picture = np.concatenate([np.concatenate(list(row[:frames]), axis=1) for row in strips])
-    image.imsave(out, picture, cmap="gray", vmin=0, vmax=255)
-    print(f"{out}: {sequences} sequences of {frames} frames")
-
-
-if __name__ == "__main__":
-    try:
-        tyro.cli(main)
-    except CheckpointError as error:
-        sys.exit(str(error))
+    picture = np.concatenate([np.concatenate(list(row), axis=1) for row in strips])
+    image.imsave(png, picture, cmap="gray", vmin=0, vmax=255)

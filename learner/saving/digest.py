@@ -1,16 +1,12 @@
-"""SHA-256 over what a checkpoint holds: `python -m learner.saving.digest WORKDIR`.
+"""SHA-256 over what a checkpoint holds; `seedrl digest` prints it.
 
 Two runs whose digests are equal have learned the same, to the last bit.
 """
 
 import hashlib
-import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import tyro
 
 from seedrl import array_store, checkpoints
 from seedrl.errors import CheckpointError
@@ -43,20 +39,3 @@ def stored(checkpoint: checkpoints.Checkpoint) -> dict[str, np.ndarray]:
     root = checkpoint.path / "state"
     tree: dict[str, np.ndarray] = array_store.read_tree(root, array_store.stored_tree(root))
     return tree | checkpoints.restore_extra(checkpoint)
-
-
-def main(workdir: Annotated[Path, tyro.conf.Positional]) -> None:
-    """Prints the SHA-256 of each part of a run's newest checkpoint, and of all of it."""
-    found = checkpoints.latest(workdir / "checkpoints")
-    if found is None:
-        raise CheckpointError(f"expected a checkpoint in {workdir / 'checkpoints'}, found none")
-    print(f"{found.path}")
-    for part, digest in digests(stored(found)).items():
-        print(f"{part:<10} {digest}")
-
-
-if __name__ == "__main__":
-    try:
-        tyro.cli(main)
-    except CheckpointError as error:
-        sys.exit(str(error))

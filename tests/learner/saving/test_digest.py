@@ -1,10 +1,7 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from learner.saving.digest import digests, main, stored
-from seedrl import checkpoints
+from learner.saving.digest import digests
 from seedrl.errors import CheckpointError
 
 ARRAYS = {
@@ -49,22 +46,3 @@ def test_whatever_differs_changes_the_digest_of_its_part(
 def test_nothing_is_left_out() -> None:
     with pytest.raises(CheckpointError, match="expected an array of params, .*, got surprise/x"):
         digests({**ARRAYS, "surprise/x": np.zeros(1)})
-
-
-def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tree = {"params": {"core": {"bias": np.zeros((3, 0))}}, "target": (), "updates": np.int32(3)}
-    extra = {"replay.mass": ARRAYS["replay.mass"]}
-    path = checkpoints.save(tmp_path / "checkpoints", 3, tree, {}, keep=2, extra=extra)
-    found = checkpoints.latest(tmp_path / "checkpoints")
-    assert found is not None
-    arrays = stored(found)
-    assert set(arrays) == {"params/core/bias", "updates", "replay.mass"}
-    main(tmp_path)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == str(path)
-    assert [tuple(line.split()) for line in lines[1:]] == list(digests(arrays).items())
-
-
-def test_a_folder_without_checkpoint_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="expected a checkpoint in .*, found none"):
-        main(tmp_path)

@@ -1,4 +1,4 @@
-"""Keeps an env server attached to its learner: connects, serves, comes back."""
+"""Keeps an env server attached to its learner: connects, serves, returns."""
 
 import contextlib
 import logging
@@ -27,7 +27,7 @@ from seedrl.wire.seedrl_pb2 import FromLearner
 
 _log = logging.getLogger("envs_server")
 
-# The learner will answer the same next time: it would be in vain to come back.
+# The learner will answer the same next time: it would be in vain to return.
 _FATAL_CODES = frozenset(
     {
         grpc.StatusCode.FAILED_PRECONDITION,

@@ -14,7 +14,7 @@ class Options:
     """Step environments on this machine's CPUs for a learner.
 
     Which environment, and with which seeds, the learner says; this side only decides which
-    factories may be built. It comes back for ever if the learner goes away, and ends when training
+    factories may be built. It returns for ever if the learner goes away, and ends when training
     is over. A token for the learner is taken from the environment variable SEEDRL_TOKEN.
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused

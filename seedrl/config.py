@@ -111,7 +111,7 @@ class LearningConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
-    """Measuring frozen parameters on the evaluation slots while training goes on.
+    """Measuring frozen parameters on the evaluation slots during training.
 
     A round freezes the parameters and plays `episodes`, the same number on every evaluation slot,
     so that short episodes are not over-represented.
@@ -166,7 +166,7 @@ class LaunchConfig:
     Attributes:
       env_servers: number of env-server processes.
       envs_per_server: environments of each; 0 shares the slots out evenly.
-      groups: groups that an env server steps in turn.
+      groups: groups that an env server steps interleaved.
       restarts: how many times a dead env server is started again, per env server and minute.
       local_link: whether steps take a socket of the kernel instead of gRPC.
     """
@@ -188,7 +188,7 @@ class Config:
       serving: central inference.
       replay: paged prioritized replay on the device.
       learning: the learning step and its pace.
-      evaluation: measuring frozen parameters while training goes on.
+      evaluation: measuring frozen parameters during training.
       checkpoint: saving.
       logging: reporting.
       launch: what `seedrl train` starts on this machine.

@@ -65,7 +65,7 @@ def raised(error: BaseException) -> str:
 
 
 def show(value: object) -> str:
-    """A value's type, and what else tells it apart, in a few words."""
+    """A value's type, and what else distinguishes it, in a few words."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is not None and shape is not None:
         return f"{type(value).__name__} {dtype}{list(shape)}"

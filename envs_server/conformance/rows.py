@@ -37,7 +37,7 @@ class Episode(NamedTuple):
 def digest(spec: EnvSpec, leaves: Sequence[Tree]) -> bytes:
     """Of an observation's `leaves`, in wire order and converted to the dtypes of `spec`."""
     state = hashlib.blake2b(digest_size=16)
-    with np.errstate(all="ignore"):  # values that do not fit are told elsewhere
+    with np.errstate(all="ignore"):  # values that do not fit are reported elsewhere
         for (_, leaf_spec), leaf in zip(spec.leaves(), leaves, strict=True):
             state.update(np.ascontiguousarray(leaf, leaf_spec.dtype).data)
     return state.digest()

@@ -1,6 +1,6 @@
 """An environment in which nothing happens: for measuring everything but environments.
 
-Its observation never changes and its episode never ends. A step can be told to take its time, by
+Its observation never changes and its episode never ends. A step can take its time, by
 sleeping: then many of them simulate a fleet of slow environments on few cores.
 """
 

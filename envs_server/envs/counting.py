@@ -54,7 +54,7 @@ class Counting(gymnasium.Env[np.ndarray, Any]):
     """Counts episodes and steps.
 
     Args:
-      lengths: steps of the episodes, used in turn, at least 1 each. Episodes 0, 2, 4... terminate,
+      lengths: steps of the episodes, in order, at least 1 each. Episodes 0, 2, 4... terminate,
         the others are truncated.
       num_actions: number of actions; all of them only matter to the reward.
       box: instead of these, real actions between bounds: (low, high) of each number.

@@ -25,7 +25,7 @@ class Score(NamedTuple):
 class Round:
     """`episodes` of frozen parameters, shared out evenly over `slots`.
 
-    How many each slot plays is settled beforehand: taking the first ones to finish would prefer
+    How many each slot plays is fixed beforehand: taking the first ones to finish would prefer
     short ones. Episodes that had begun before the round do not count.
     """
 

@@ -106,7 +106,7 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
 
 
 def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "Evaluation | int":
-    """The evaluation, or the exit code if the env servers cannot go on (and said why)."""
+    """The evaluation, or the exit code if the env servers cannot continue (and said why)."""
     ended: list[int] = []
 
     def watch() -> None:

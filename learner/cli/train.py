@@ -37,7 +37,7 @@ class TrainOptions(RunOptions):
       env_servers: number of env-server processes; by default `--launch.env-servers`.
       envs_per_server: environments of each; all but the evaluation slots then train; by default as
         `--launch.envs-per-server`.
-      groups: groups of environments that an env server steps in turn; by default as
+      groups: groups of environments that an env server steps interleaved; by default as
         `--launch.groups`.
     """
 

@@ -49,7 +49,7 @@ def plan(
       config: the run; its `launch` holds for what is None.
       env_servers: number of env-server processes.
       envs_per_server: environments of each; 0 shares the slots out evenly.
-      groups: groups that an env server steps in turn.
+      groups: groups that an env server steps interleaved.
 
     Returns:
       The configuration with its training slots and `launch` set accordingly, and the fleet.

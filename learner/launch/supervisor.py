@@ -15,8 +15,8 @@ from seedrl.errors import ExitCode
 
 _MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
-# The learner, which hears of a refusal too, is let tell it and end by itself. Of a session whose
-# replay was allocated the end took more than 3 seconds on a busy machine.
+# The learner, which hears of a refusal too, is allowed to report it and end by itself. The end of a
+# session whose replay was allocated took more than 3 seconds on a busy machine.
 _PATIENCE_SECONDS = 10.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
 
@@ -38,7 +38,7 @@ class Supervisor:
     """Owns a learner (or none, if it is this process) and its env servers; used by one thread.
 
     Entering starts them. An env server that dies is started again, at most `restarts` times a
-    minute each; one that ends with 0 was told that the run is over; one that ends with 2 refuses
+    minute each; one that ends with 0 has heard that the run is over; one that ends with 2 refuses
     what it is asked for, which ends the run. Leaving ends whatever still runs. If this process is
     killed, the kernel ends them.
     """

@@ -60,7 +60,7 @@ class Metrics:
     """Collects from any thread; `flush` and `close` are called by one.
 
     Owns `workdir/metrics.jsonl` and the TensorBoard files in `workdir/tb`. A disk that refuses a
-    line is reported as an error, and the run goes on.
+    line is reported as an error, and the run continues.
 
     Args:
       workdir: the run's folder.

@@ -1,4 +1,4 @@
-"""Standard output and standard error that may vanish while a run goes on."""
+"""Standard output and standard error that may vanish during a run."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from typing import Any, TextIO, cast
 class TolerantStream:
     """A text stream that never raises: what cannot be written is dropped, and warned of once.
 
-    A full disk may be freed, so every write is tried. A reader that is gone does not come back:
+    A full disk may be freed, so every write is tried. A reader that is gone does not return:
     from then on the stream's descriptor leads nowhere.
     """
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes on, and at its end."""
+"""What a person sees of a run, live and at its end."""
 
 import math
 import sys
@@ -150,14 +150,14 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
 
 
 def _console(stream: TextIO) -> Console:
-    # rich ends the process when it cannot write: a run goes on without its reader.
+    # rich ends the process when it cannot write: a run continues without its reader.
     return Console(file=cast(TextIO, TolerantStream(stream)))
 
 
 def _format(metrics: Mapping[str, float], name: str, form: str) -> str:
     value = metrics.get(name)
     if value is None or not math.isfinite(value):
-        # The words around the number stay, so that a dash tells what is missing.
+        # The words around the number stay, so that a dash shows what is missing.
         opening, closing = form.index("{"), form.index("}")
         return f"{form[:opening]}{_DASH}{form[closing + 1 :]}"
     return form.format(value)

@@ -88,7 +88,7 @@ class Recorder:
         os.ftruncate(self._file.fileno(), place)
         _logger.warning(
             "the recording %s ends before batch %d: an env server was lost, or the run resumed "
-            "with environments that began anew; what follows cannot be played back",
+            "with environments that began again; what follows cannot be played back",
             self._path,
             number,
         )
@@ -103,7 +103,7 @@ def open_recorder(config: Config, workdir: Path, spec: EnvSpec, position: int) -
 
 
 def _header(path: Path, spec: EnvSpec, num_slots: int, position: int) -> RecordingHeader | None:
-    """The header of the recording to go on with; None to begin a new one."""
+    """The header of the recording to continue; None to begin a new one."""
     try:
         with Recording(path) as recording:
             fits = recording.header.spec == spec and recording.num_slots == num_slots
@@ -115,7 +115,7 @@ def _header(path: Path, spec: EnvSpec, num_slots: int, position: int) -> Recordi
     if position:
         raise CheckpointError(
             f"{path}: expected a recording of {position} batches of {num_slots} slots, which the "
-            f"checkpoint goes on from, {problem}; resume without learning.record, or start a new "
+            f"checkpoint resumes from, {problem}; resume without learning.record, or start a new "
             "workdir"
         )
     return None

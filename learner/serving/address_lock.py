@@ -13,8 +13,8 @@ from seedrl.errors import AddressInUseError
 class AddressLock:
     """Holds `<socket path>.lock` for a `unix:` address; for others the port itself is the lock.
 
-    A port is only looked at, so that one that is taken is told in one line: gRPC, which takes it,
-    would tell it a second time in its own words.
+    A port is only looked at, so that one that is taken is reported in one line: gRPC, which
+    takes it, would report it a second time in its own words.
 
     Raises AddressInUseError if another process holds it.
     """

@@ -26,7 +26,7 @@ class Hub:
     a simulator runs this same code.
 
     Attributes:
-      environment: what env servers are told to build.
+      environment: what env servers have to build.
       clock: seconds, monotonic.
     """
 
@@ -53,7 +53,7 @@ class Hub:
     def admit(self, connection: HubConnection, offer: Offer) -> Admission:
         """Leases slots to an env server that has said what it offers.
 
-        Raises what the env server is to be told: EndError if the learner stops, ProtocolError for a
+        Raises what the env server has to hear: EndError if the learner stops, ProtocolError for a
         report that cannot be true, and what `first_row` and `Serving.lease` raise.
         """
         # Outside of the lock: an env server may report as much as it likes.

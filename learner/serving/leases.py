@@ -17,7 +17,7 @@ _STATE = ("epochs", "rows", "acted_step_type")
 
 
 class NoFreeSlotError(Exception):
-    """Every slot is leased: the env server should come back later."""
+    """Every slot is leased: the env server should return later."""
 
 
 class CutStreamError(Exception):

@@ -25,7 +25,7 @@ from seedrl.wire.link import connect_link
 # From opening a connection to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0
 
-# For connections to end once they have been told to.
+# For connections to end on request.
 _END_SECONDS = 1.0
 
 _Item = channel.Answer | EndError | None
@@ -114,7 +114,7 @@ class Service:
         self._stop(None, grace_seconds)
 
     def stop(self, *, grace_seconds: float = 1.0) -> None:
-        """Stops serving; env servers keep trying to come back."""
+        """Stops serving; env servers keep trying to return."""
         reason = "the learner is stopping; come back later"
         error = EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True)
         self._stop(error, grace_seconds)

@@ -11,7 +11,7 @@ def keep_freed_memory() -> None:
     """Lets what is freed, up to 2 GiB at once, be used again instead of going back to the kernel.
 
     On CPUs XLA takes every result and all of a program's scratch memory from malloc, and by default
-    glibc maps blocks above 32 MiB anew each time: the kernel then clears every page of every
+    glibc maps blocks above 32 MiB again each time: the kernel then clears every page of every
     update. One arena, because those of other threads than the main one always map large blocks.
     That has a price: all threads take turns in it, and it gets fragmented. What computes in less
     than a millisecond takes up to a third longer.

@@ -34,7 +34,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
       mean, standard_error, minimum, maximum: of the returns.
-      episodes: how many were played; how many by each slot is settled beforehand.
+      episodes: how many were played; how many by each slot is fixed beforehand.
       updates: the version of the parameters.
       returns: each episode's.
     """

@@ -1,4 +1,4 @@
-"""The main thread's work while a run goes on: reports, saves, and the decision that it is over."""
+"""The main thread's work during a run: reports, saves, and the decision that it is over."""
 
 import faulthandler
 import os

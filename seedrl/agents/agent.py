@@ -66,7 +66,7 @@ class Passes(NamedTuple):
 
     Attributes:
       epochs: how often.
-      minibatches: into how many parts of equal size it is dealt anew, at random, for each epoch.
+      minibatches: into how many parts of equal size it is dealt, at random, again for each epoch.
     """
 
     epochs: int = 1

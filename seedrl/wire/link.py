@@ -147,7 +147,7 @@ class Listener:
 
     Attributes:
       name: for Hello: that of the socket, which anybody on this host can see, and a secret, which
-        only the learner can know that it was told to.
+        only the learner can know why.
     """
 
     def __init__(self) -> None:

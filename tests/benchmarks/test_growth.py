@@ -36,7 +36,7 @@ def test_environments_bring_their_own_memory(pace: Pace) -> None:
     }
     time, memory = growth_of_fleet.of_systems("environments", configs, pace)
     assert time.ratio.lowest > 0 and time.details["CPU µs of 8"] >= 0
-    # 80 frames in replay, 20 in the page under writing, and a share of an env server's process.
+    # 80 frames in replay, 20 in the open page, and a share of an env server's process.
     assert 100 * 84 * 84 < memory.ours[0] < 100 * 84 * 84 + 100e6 / 8
 
 

@@ -1,4 +1,4 @@
-"""The log of sent steps: what it counts outlives the process, and is told until it is heard."""
+"""The log of sent steps: what it counts outlives the process, and is reported until it is heard."""
 
 import os
 import signal

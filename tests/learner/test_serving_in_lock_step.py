@@ -1,4 +1,4 @@
-"""The serving core in lock step: whole batches in slot order, and streams that go on."""
+"""The serving core in lock step: whole batches in slot order, and streams that resume."""
 
 import json
 import math

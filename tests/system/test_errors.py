@@ -197,7 +197,7 @@ def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on
     difference = "observation: expected float32[4], got float32[5]"
     assert second.stderr.splitlines()[-1].endswith(difference)
     assert "Traceback" not in second.stderr
-    # It was a server among others: the run goes on, and says who was turned away.
+    # It was a server among others: the run continues, and says who was turned away.
     processes.wait_for(lambda: ": this environment differs from " in learner.stderr, learner)
     assert difference in learner.stderr
     assert first.process.poll() is None

@@ -1,4 +1,4 @@
-"""Killed processes: the run goes on, or ends as documented, and nothing is left behind.
+"""Killed processes: the run continues, or ends as documented, and nothing is left behind.
 
 Everything is started through the programs that a user calls.
 """

@@ -1,4 +1,4 @@
-"""Runs that are stopped and go on: what is kept, what is refused, and what can be done with it."""
+"""Runs that are stopped and resumed: what is kept, what is refused, what can be done with it."""
 
 import json
 import signal
@@ -130,7 +130,7 @@ def refuse_other_shapes_and_other_environments(programs: Programs, workdir: Path
         "has another environment than the checkpoint: observation: expected float32[4], got"
     )
     assert line.startswith("python -m learner: error: env server ") and difference in line
-    assert "compiling" not in run.stderr  # it is told before that
+    assert "compiling" not in run.stderr  # it is reported before that
     assert processes.descendants(run.pid) == set()
 
 
@@ -147,7 +147,7 @@ def give_up_if_nothing_is_intact(programs: Programs, workdir: Path) -> None:
     assert code == UNREADABLE_CHECKPOINT
     assert "error: expected an intact checkpoint in " in line
     assert f"got {len(found)} damaged; the newest: " in line
-    # A run that starts anew does not look at them.
+    # A run that starts again does not look at them.
     fresh = programs(*learner, "--resume", "never")
     processes.wait_for(lambda: ", serving " in fresh.stderr, fresh)
     fresh.signal(signal.SIGTERM)

@@ -96,7 +96,7 @@ class BareLearner:
         return num_pages
 
     def plan(self, num_pages: int) -> InsertPlan:
-        """Where the next pages go, one of each of as many streams, to each device in turn."""
+        """Where the next pages go, one of each of as many streams, dealt to the devices."""
         plans = [
             index.plan(
                 [page if page % len(self._indices) == shard else -1 for page in range(num_pages)]

@@ -1,4 +1,4 @@
-"""A peer's program in its own virtual environment, which does as it is told line by line."""
+"""A peer's program in its own virtual environment, which follows orders line by line."""
 
 import contextlib
 import json

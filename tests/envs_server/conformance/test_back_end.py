@@ -1,4 +1,4 @@
-"""What a back end does wrong is noticed, and told with its step."""
+"""What a back end does wrong is noticed, and reported with its step."""
 
 from collections.abc import Sequence
 

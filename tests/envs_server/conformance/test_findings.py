@@ -5,7 +5,7 @@ import numpy as np
 from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.rules import Rule
 
-BAD = Rule("bad", "mend it")
+BAD = Rule("bad", "fix it")
 ODD = Rule("odd", "look at it", is_error=False)
 
 
@@ -16,8 +16,8 @@ def test_each_breach_is_one_line_with_how_often_it_came() -> None:
     findings.add(BAD, "step 1: worse", subject="b")
     findings.add(BAD, "step 2: bad", subject="a")
     assert [finding.line() for finding in findings.errors] == [
-        "error  bad: step 1: bad (2 times); mend it",
-        "error  bad: step 1: worse; mend it",
+        "error  bad: step 1: bad (2 times); fix it",
+        "error  bad: step 1: worse; fix it",
     ]
     assert [finding.line() for finding in findings.notes] == ["note   odd: step 1: odd; look at it"]
 

@@ -1,4 +1,4 @@
-"""The still environment keeps the contract, does nothing, and takes the time that it is told to."""
+"""The constant environment keeps the contract, does nothing, and takes as long as it should."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Command lines: what they set, what their help says, and how mistakes are told."""
+"""Command lines: what they set, what their help says, and how mistakes are reported."""
 
 import dataclasses
 from dataclasses import dataclass

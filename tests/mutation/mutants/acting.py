@@ -174,7 +174,7 @@ MUTANTS = (
         _EVALUATION,
         "            latest = self._round.frozen\n",
         "            latest = latest._replace(version=latest.version)\n",
-        "A round that starts anew goes on with newer parameters.",
+        "A round that starts again continues with newer parameters.",
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
 )

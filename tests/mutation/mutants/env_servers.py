@@ -28,7 +28,7 @@ MUTANTS = (
         _ADAPTER,
         "np.logical_or(terminated, truncated)",
         "np.array(terminated, np.bool_)",
-        "A truncated episode goes on as if nothing had happened.",
+        "A truncated episode continues as if nothing had happened.",
         "the true last observation is always sent (DESIGN 4)",
     ),
     Mutant(

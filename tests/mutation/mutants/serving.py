@@ -47,7 +47,7 @@ MUTANTS = (
         _SERVING,
         "        if sequence != group.sequence:\n",
         "        if sequence < group.sequence:\n",
-        "A stream goes on after one of its steps was lost.",
+        "A stream continues after one of its steps was lost.",
         "a step that is lost cuts the stream (DESIGN 9.1)",
     ),
     Mutant(
@@ -63,7 +63,7 @@ MUTANTS = (
         _SERVING,
         "        if is_first != is_due:\n",
         "        if len(is_first) != len(is_due):\n",
-        "A stream may go from LAST to MID, or begin anew in an episode.",
+        "A stream may go from LAST to MID, or begin again in an episode.",
         "LAST is followed by FIRST (DESIGN 4)",
     ),
     Mutant(
@@ -108,7 +108,7 @@ MUTANTS = (
         _SLOTS,
         "        self.rows[slots] = 0\n",
         "",
-        "A new lease goes on with the page of the one before.",
+        "A new lease continues the page of the one before.",
         "a new lease starts a new page (DESIGN 5)",
     ),
     Mutant(

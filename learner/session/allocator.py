@@ -13,8 +13,8 @@ def keep_freed_memory() -> None:
     On CPUs XLA takes every result and all of a program's scratch memory from malloc, and by default
     glibc maps blocks above 32 MiB again each time: the kernel then clears every page of every
     update. One arena, because those of other threads than the main one always map large blocks.
-    That has a price: all threads take turns in it, and it gets fragmented. What computes in less
-    than a millisecond takes up to a third longer.
+    That has a price: threads wait for each other there, and it gets fragmented. What computes
+    in less than a millisecond takes up to a third longer.
 
     To be called by the main thread before others allocate. Elsewhere than on glibc it does nothing.
     """

@@ -15,8 +15,8 @@ from seedrl.errors import ExitCode
 def stop_on_signals(stop: threading.Event) -> None:
     """Sets `stop` at the first SIGTERM or SIGINT; the second ends the process, with 143.
 
-    SIGUSR1 comes from the kernel when `seedrl train` has died, once for each of its threads that
-    was this process's parent for a moment: it sets `stop` however often it comes.
+    The kernel sends SIGUSR1 when `seedrl train` has died, once for each of its threads that
+    was this process's parent for a moment: it sets `stop` however often it arrives.
 
     Does nothing outside the main thread, which alone may handle signals.
     """

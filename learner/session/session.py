@@ -43,7 +43,7 @@ class Regime(Protocol):
 
     @property
     def is_compiling(self) -> bool:
-        """Whether something still is being compiled; that may take as long as it likes."""
+        """Whether something is being compiled yet; that may take as long as it likes."""
         ...
 
     def warm_up(self) -> None:
@@ -140,7 +140,7 @@ class Session:
         return dict.fromkeys(ACCOUNTS, 0) | accounts
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
-        """What does not come out in the ledger, one a line; see `learner.serving.ledger`.
+        """What the ledger does not explain, one a line; see `learner.serving.ledger`.
 
         Args:
           at_rest: the session has stopped: nothing is on its way any more.

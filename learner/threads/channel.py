@@ -1,4 +1,4 @@
-"""The two ways in which threads talk: a bounded channel of values, and a latest-wins mailbox."""
+"""How threads exchange values: a bounded channel of values, and a latest-wins mailbox."""
 
 import threading
 from collections import deque
@@ -34,7 +34,7 @@ class Channel(Generic[T]):
             return room
 
     def take_all(self, timeout: float) -> list[T]:
-        """Everything that waits, in order; waits for a first item; empty if none came in time."""
+        """Everything that waits, in order; waits for a first item; else empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._items, timeout)
             items = list(self._items)

@@ -104,7 +104,7 @@ def test_batches_are_numbered_through_a_resume() -> None:
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 4])
-def test_streams_go_on_under_a_recording_where_the_checkpoint_has_them(num_rows: int) -> None:
+def test_streams_resume_under_a_recording_where_the_checkpoint_has_them(num_rows: int) -> None:
     serving = _serving()
     lease = _play(serving)
     assert lease.resumed_at == 0

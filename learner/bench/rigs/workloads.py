@@ -8,7 +8,7 @@ from seedrl.config import Config, LaunchConfig
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
-# Steps of a run that no measurement comes to the end of.
+# Steps of a run whose end no measurement reaches.
 ENDLESS = 10**15
 
 

@@ -95,6 +95,10 @@ def evaluate(
         service.stop(grace_seconds=0.0)
         raise
     service.finish("the evaluation is over", grace_seconds=1.0)
+    return _statistics(score)
+
+
+def _statistics(score: Score) -> Evaluation:
     returns = np.asarray(score.returns)
     return Evaluation(
         mean=float(returns.mean()),

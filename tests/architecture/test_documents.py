@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,7 @@ def _literals(keys: list[ast.expr | None]) -> list[str]:
     return [key.value for key in keys if isinstance(key, ast.Constant)]
 
 
+@functools.cache
 def trees() -> dict[str, ast.AST]:
     """Modules of learner and library, no benchmarks: path from the root -> syntax tree."""
     return {
@@ -181,11 +183,10 @@ CODE_SPANS = set(re.findall(r"`([^`\n]+)`", ARCHITECTURE))
 def product_classes() -> dict[str, set[str]]:
     """The names of classes of the product, and of what stands in their bodies."""
     found: dict[str, set[str]] = {}
-    for package in ("learner", "seedrl", "envs_server"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(), str(path))):
-                if isinstance(node, ast.ClassDef):
-                    found.setdefault(node.name, set()).update(_members(node))
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).update(_members(node))
     return found
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _BATCH = 4
+_EVALUATION = EvaluationConfig(interval_seconds=0.01, episodes=3)
 _EXPONENT = 0.9
 
 
@@ -149,13 +150,12 @@ class ProgramLearner:
             # One thread does both: the channel must never be what acting waits for.
             capacity=100_000,
         )
-        evaluation = EvaluationConfig(interval_seconds=0.01, episodes=3)
         acting_state = programs.act.init(jax.random.fold_in(key, session))
         self._acting = Acting(
             hub=self.hub,
             actor=Actor(programs.act, programs.shapes, acting_state),
             exchange=exchange,
-            evaluator=Evaluator(evaluation, world.timeline.now),
+            evaluator=Evaluator(_EVALUATION, world.timeline.now),
             metrics=metrics,
             poll_seconds=0.0,
         )

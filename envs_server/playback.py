@@ -1,4 +1,4 @@
-"""A group whose steps come from a recording instead of environments."""
+"""A group whose steps are read from a recording instead of environments."""
 
 import logging
 from collections.abc import Sequence

@@ -65,7 +65,7 @@ class SentLog:
             self._rows[group, _STEPS] += np.uint64(1)
 
     def answered(self, group: int) -> None:
-        """Actions for `group` have come."""
+        """Actions for `group` have arrived."""
         if group < len(self._open):
             self._rows[group, _ANSWERED] += np.uint64(1)
 

@@ -17,7 +17,7 @@ from envs_server.conformance.rows import (
     other_actions,
 )
 from envs_server.conformance.single import LARGEST_SEED, Alone
-from envs_server.conformance.vector_player import BrokenError, Stage
+from envs_server.conformance.vector_player import BrokenError, VectorPlayer
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType
@@ -73,8 +73,8 @@ def check_back_end(
     Raises BuildError if `build` does.
     """
     try:
-        with Stage(build, findings) as stage:
-            spec = stage.spec()
+        with VectorPlayer(build, findings) as player:
+            spec = player.spec()
         actions = action_rows(spec.action, num_steps, len(seeds), seeds[0])
         play = _play(build, spec, actions, findings, seeds=seeds)
         _check_repeat(build, play, actions, findings, seeds=seeds)
@@ -106,10 +106,10 @@ def check_against_single(alone: Alone, play: Play, findings: Findings, *, same_s
 def _play(
     build: Build, spec: EnvSpec, actions: np.ndarray, findings: Findings, *, seeds: list[int]
 ) -> Play:
-    with Stage(build, findings) as stage:
-        rows = [stage.reset(seeds), *(stage.step(row) for row in actions)]
+    with VectorPlayer(build, findings) as player:
+        rows = [player.reset(seeds), *(player.step(row) for row in actions)]
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return Play(spec, columns, stage.seconds, stage.message_bytes)
+        return Play(spec, columns, player.seconds, player.message_bytes)
 
 
 def _check_repeat(
@@ -129,7 +129,7 @@ def _check_repeat(
         text = f"the same seeds and actions did not play the same on the back end: {chance}"
         findings.add(rules.SEEDING, text)
     else:
-        text = f"the action on a last observation changed what came after it: {difference}"
+        text = f"the action on a last observation changed what followed: {difference}"
         findings.add(rules.AUTORESET, text)
 
 

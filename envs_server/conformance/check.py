@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of it.
+    """What the checks found.
 
     Attributes:
       findings: what was wrong.

@@ -45,8 +45,8 @@ def _check(path: str, space: spaces.Space[Any], value: Tree, report: _Report) ->
 
 def _check_dict(path: str, space: spaces.Dict, value: Tree, report: _Report) -> bool:
     if not isinstance(value, Mapping) or value.keys() != space.spaces.keys():
-        came = f"keys {sorted(map(str, value))}" if isinstance(value, Mapping) else show(value)
-        text = f"expected a dict with keys {sorted(space.spaces)} for {path}, got {came}"
+        found = f"keys {sorted(map(str, value))}" if isinstance(value, Mapping) else show(value)
+        text = f"expected a dict with keys {sorted(space.spaces)} for {path}, got {found}"
         report(rules.OBSERVATION_STRUCTURE, path, text)
         return False
     # A list: every item is to be looked at, even after one that is unreadable.

@@ -13,7 +13,7 @@ from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.gymnasium_checks import check_by_gymnasium
 from envs_server.conformance.rows import Row, action_rows, first_difference
 from envs_server.conformance.single_player import (
-    Player,
+    SinglePlayer,
     UnplayableError,
     check_reset_result,
     check_step_result,
@@ -118,9 +118,9 @@ def _play_twice(
 ) -> tuple[list[Row], list[Row]]:
     """The first play and, after another reset of the same environment, the beginning of one."""
     with _built(build, findings) as env:
-        player = Player(env, spec, findings)
+        player = SinglePlayer(env, spec, findings)
         rows = [player.first(seed), *(player.next(action) for action in actions)]
-        player = Player(env, spec, findings, "after another reset, ")
+        player = SinglePlayer(env, spec, findings, "after another reset, ")
         replayed = actions[:_REPLAYED_STEPS]
         return rows, [player.first(seed), *(player.next(action) for action in replayed)]
 
@@ -139,8 +139,8 @@ def _check_repeats(
     """Plays two fresh environments, interleaved: one as before, one from another seed."""
     other_seed = LARGEST_SEED - seed
     with _built(build, findings) as env, _built(build, findings) as other_env:
-        player = Player(env, alone.spec, findings, "second play, ")
-        other = Player(other_env, alone.spec, findings, f"with seed {other_seed}, ")
+        player = SinglePlayer(env, alone.spec, findings, "second play, ")
+        other = SinglePlayer(other_env, alone.spec, findings, f"with seed {other_seed}, ")
         again, others = [player.first(seed)], [other.first(other_seed)]
         for action in actions:
             again.append(player.next(action))
@@ -175,7 +175,7 @@ def _tell_chance_from_neighbours(
     at: str,
 ) -> None:
     with _built(build, findings) as env:
-        player = Player(env, alone.spec, findings, "third play, ")
+        player = SinglePlayer(env, alone.spec, findings, "third play, ")
         again = [player.first(seed), *(player.next(action) for action in actions)]
     if difference := first_difference(alone.rows, again):
         text = f"the same seed and actions did not play the same: {difference}"

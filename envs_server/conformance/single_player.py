@@ -18,7 +18,7 @@ class UnplayableError(Exception):
     """The environment cannot be played on; the finding that says why was added."""
 
 
-class Player:
+class SinglePlayer:
     """Plays an environment that somebody else owns; used by one thread.
 
     Rows come as an env server's would: the one after LAST is FIRST, and its action is ignored.
@@ -139,11 +139,11 @@ class Player:
         if is_terminated and is_truncated:
             self._findings.add(rules.BOTH_FLAGS, f"{where}: terminated and truncated at once")
         elif self._max_steps and self._length >= self._max_steps and not is_truncated:
-            came = "only terminated" if is_terminated else "neither flag"
+            found = "only terminated" if is_terminated else "neither flag"
             self._findings.add(
                 rules.TIME_LIMIT,
                 f"{where}: expected truncated at step {self._max_steps} of an episode, the limit "
-                f"in the environment's spec, got {came} at step {self._length}",
+                f"in the environment's spec, got {found} at step {self._length}",
             )
 
     def _end(self, rule: rules.Rule, text: str) -> UnplayableError:

@@ -23,7 +23,7 @@ class BrokenError(Exception):
     """The play cannot continue; the finding that says why was added."""
 
 
-class Stage:
+class VectorPlayer:
     """Owns environments from entering to leaving; used by one thread.
 
     Args:
@@ -86,8 +86,8 @@ class Stage:
         self.seconds += time.perf_counter() - start
         rewards = self._reward[step.step_type == StepType.FIRST]
         if rewards.any():
-            came = rewards[rewards != 0][0]
-            text = f"step {self._number}: expected reward 0 with a first observation, got {came}"
+            found = rewards[rewards != 0][0]
+            text = f"step {self._number}: expected reward 0 with a first observation, got {found}"
             self._findings.add(rules.AUTORESET, text)
         return self._rows(step, payload)
 

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 9ec246f545f478e2410a518830a0ea8509600b1260ac6d5f91d6016ef6fcf696
+# seedrl/wire/seedrl.proto sha256 dcb113ce62cf7d0c97e41a3effdf1722b85b1d5dc88216d7f8c3c208c2d8b488
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -9,7 +9,7 @@ from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.peer import EndError
-from seedrl.specs import MOST_ACTIONS, DiscreteSpec
+from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -22,6 +22,7 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.payload import ActionLayout
 from seedrl.wire.seedrl_pb2 import Assign
+from tests.system.oracle import BOX
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -162,7 +163,9 @@ class SimulatedConnection:
         group = int.from_bytes(bytes(message.data[:4]), "little")
         if group >= len(self.seeds):
             return  # the lease refuses it
-        layout = ActionLayout(DiscreteSpec(MOST_ACTIONS), len(self.seeds[group]))
+        box = BoxSpec((2,), (0.0, 0.0), (1.0, 1.0))
+        spec = DiscreteSpec(MOST_ACTIONS) if self._world.num_actions else box
+        layout = ActionLayout(spec, len(self.seeds[group]))
         header, actions = layout.unpack(message.data)
         for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
             self._world.oracle.check_action(seed, header.sequence, action)
@@ -248,5 +251,6 @@ class Process:
 
 
 def counting(lengths: tuple[int, ...], num_actions: int) -> str:
-    """Arguments of the counting environment."""
-    return json.dumps({"lengths": lengths, "num_actions": num_actions})
+    """Arguments of the counting environment, with the real actions of BOX if there are 0."""
+    actions = {"num_actions": num_actions} if num_actions else {"box": BOX}
+    return json.dumps({"lengths": lengths, **actions})

@@ -17,8 +17,7 @@ from seedrl.config import EnvironmentConfig
 from seedrl.replay.index import PageIndex, pages_per_sequence
 from seedrl.types import StepType
 from tests.simulation.env_server import counting
-from tests.simulation.oracle import NUM_ACTIONS
-from tests.system.oracle import START, mix
+from tests.system.oracle import START, choose, mix
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -63,7 +62,7 @@ def open_hub(world: "World", session: int) -> Hub:
         seed=session_seed(world.seed, f"session {session}"),
     )
     environment = EnvironmentConfig(
-        id="envs_server.envs.counting:make", arguments=counting(LENGTHS, NUM_ACTIONS)
+        id="envs_server.envs.counting:make", arguments=counting(LENGTHS, world.num_actions)
     )
     serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.004))
     return Hub(serving, environment, clock=lambda: world.timeline.now)
@@ -193,8 +192,8 @@ class CoreLearner:
                 mixed = START if self._resets(slot, step_type) else carry
                 for field in (*observation, int(reward), step_type, int(discount)):
                     mixed = mix(mixed, field)
-                action = mixed % NUM_ACTIONS
-                self._carry[slot] = mix(mixed, action)
+                action, _, remembered = choose(mixed, self._world.num_actions)
+                self._carry[slot] = mix(mixed, remembered)
                 stored = (observation, reward, step_type, discount, action, mixed)
                 if slot < TRAINING_SLOTS:
                     page = _Page((), carry) if position == 0 else self._open[slot]
@@ -204,7 +203,7 @@ class CoreLearner:
                     self._open[slot] = page._replace(rows=(*page.rows, stored))
                 actions.append(action)
                 row += 1
-        return np.array(actions, np.int32)
+        return np.array(actions, np.int32 if self._world.num_actions else np.float32)
 
     def _resets(self, slot: int, step_type: int) -> bool:
         previous, self._last_step_type[slot] = self._last_step_type[slot], StepType(step_type)

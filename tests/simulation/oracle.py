@@ -17,7 +17,7 @@ class Row(NamedTuple):
     reward: int
     step_type: int
     discount: int
-    action: int
+    action: int | list[float]
     hash: int
     carry: int
 
@@ -37,8 +37,10 @@ class Oracle:
       num_checked: rows that were compared, by what held them.
     """
 
-    def __init__(self, lengths: tuple[int, ...]):
+    def __init__(self, lengths: tuple[int, ...], num_actions: int = NUM_ACTIONS):
+        """`num_actions` is as in `rows_of`."""
         self._lengths = lengths
+        self._num_actions = num_actions
         self._started: dict[int, _Started] = {}
         self.broken: list[str] = []
         self.num_checked = {"action": 0, "page": 0, "sequence": 0}
@@ -47,7 +49,7 @@ class Oracle:
         """An environment begins. No seed may ever come twice, also not in another session."""
         if seed in self._started:
             self.broken.append(f"seed {seed} was given to slot {slot} for a second time")
-        rows = rows_of(seed, self._lengths, NUM_ACTIONS)
+        rows = rows_of(seed, self._lengths, self._num_actions)
         self._started[seed] = _Started(slot, is_evaluation, [], rows)
 
     def row(self, seed: int, number: int) -> Row:
@@ -57,7 +59,7 @@ class Oracle:
             stream.rows.append(Row(*next(stream.more)))
         return stream.rows[number]
 
-    def check_action(self, seed: int, number: int, action: int) -> None:
+    def check_action(self, seed: int, number: int, action: int | list[float]) -> None:
         """The answer to row `number`."""
         self.num_checked["action"] += 1
         expected = self.row(seed, number).action
@@ -97,7 +99,7 @@ class Oracle:
             self.broken += [
                 f"{where}: row {first + offset} of seed {seed}: {name} {column[offset]}"
                 for name, column in columns.items()
-                if column[offset] != getattr(expected, name)
+                if not np.array_equal(column[offset], getattr(expected, name))
             ]
         # Before its first row a stream has no past: FIRST resets whatever the slot held.
         if first and carry is not None and carry != self.row(seed, first).carry:

@@ -30,14 +30,15 @@ def sweep(
     build: Callable[[World, int, Any], Learner],
     *,
     report: Callable[[int], None] = lambda seed: None,
+    **options: Any,
 ) -> Sweep:
-    """Runs the history of every seed."""
+    """Runs the history of every seed; `options` are those of `World`."""
     start = time.perf_counter()
     broken: dict[int, list[str]] = {}
     seen: Counter[str] = Counter()
     num_seeds = 0
     for seed in seeds:
-        world = World(seed, build)
+        world = World(seed, build, **options)
         rules = world.run()
         if rules:
             broken[seed] = rules[:3]

@@ -23,6 +23,12 @@ def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
     assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 10_000
 
 
+def test_real_actions_are_not_mixed_up_either() -> None:
+    found = sweep(range(40), CoreLearner, num_actions=0)
+    assert found.broken == {}
+    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 2_000
+
+
 def test_a_seed_is_a_history() -> None:
     def trace(seed: int) -> str:
         world = World(seed, CoreLearner)

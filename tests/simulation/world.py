@@ -19,7 +19,7 @@ from tests.simulation.learner import (
     check_ledger,
     settle,
 )
-from tests.simulation.oracle import Oracle
+from tests.simulation.oracle import NUM_ACTIONS, Oracle
 from tests.simulation.timeline import Timeline
 
 _ACT_SECONDS = 0.0005
@@ -38,6 +38,7 @@ class World:
       random: decides everything.
       faults: what strikes now.
       learner: the one that lives.
+      num_actions: of the environments; 0 for a box of real numbers.
       oracle: knows what must have happened; `broken` is the result.
     """
 
@@ -47,12 +48,14 @@ class World:
         build: Callable[["World", int, Any], Learner],
         *,
         seconds: float = 0.08,
+        num_actions: int = NUM_ACTIONS,
         drawn: faults.Faults | None = None,
     ):
         self.seed = seed
         self.random = random.Random(seed)
         self.timeline = Timeline(self.random)
-        self.oracle = Oracle(LENGTHS)
+        self.num_actions = num_actions
+        self.oracle = Oracle(LENGTHS, num_actions)
         self.faults = faults.draw(self.random) if drawn is None else drawn
         self.drawn = self.faults
         self.connections: list[SimulatedConnection] = []

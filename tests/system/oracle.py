@@ -173,19 +173,30 @@ def rows_of(seed: int, lengths: tuple[int, ...], num_actions: int) -> Iterator[t
         mixed = carry if step else START
         for field in (*observation, reward, int(step_type), discount):
             mixed = mix(mixed, field)
-        if num_actions:
-            action: Any = mixed % num_actions
-            received = remembered = action
-        else:
-            action = [(mixed & 0xFF) / 128 - 1, (mixed >> 8 & 0xFF) / 128 - 1]
-            rescaled = [
-                low + (number + 1) / 2 * (high - low)
-                for number, (low, high) in zip(action, BOX, strict=True)
-            ]
-            received, remembered = code_of(rescaled), mixed & 0xFFFF
+        action, received, remembered = choose(mixed, num_actions)
         yield observation, reward, int(step_type), discount, action, mixed, carry
         carry = mix(mixed, remembered)
         episode, step = (episode + 1, 0) if step == length else (episode, step + 1)
+
+
+class Choice(NamedTuple):
+    """An action as it is stored, as its environment hashes it, and as the carry does."""
+
+    action: Any
+    received: int
+    remembered: int
+
+
+def choose(mixed: int, num_actions: int) -> Choice:
+    """What `_choose` does on the device, or `_choose_in_box` if there are 0 actions."""
+    if num_actions:
+        return Choice(*[mixed % num_actions] * 3)
+    action = [(mixed & 0xFF) / 128 - 1, (mixed >> 8 & 0xFF) / 128 - 1]
+    rescaled = [
+        low + (number + 1) / 2 * (high - low)
+        for number, (low, high) in zip(action, BOX, strict=True)
+    ]
+    return Choice(action, code_of(rescaled), mixed & 0xFFFF)
 
 
 def mix(mixed: int, field: int) -> int:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
+
 Vectorization = Literal["auto", "seeded", "sync", "native", "atari"]
 Regime = Literal["asynchronous", "lock_step"]
 
@@ -55,29 +57,6 @@ class ServingConfig:
     batch_deadline_seconds: float = 0.001
     max_message_bytes: int = 64 * 2**20
     insecure: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayConfig:
-    """Paged prioritized replay on the device.
-
-    Attributes:
-      capacity_steps: stored environment steps, over all devices.
-      min_steps: environment steps in replay before learning starts.
-      page_steps: steps of a page; divides the agent's stride. 0 takes the stride.
-      priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016).
-      importance_exponent: beta in w_i = (N P(i))^-beta / max w.
-      ratio: trained (non-burn-in) steps per training environment step.
-      tolerance_updates: how many updates acting may run ahead of learning before it waits.
-    """
-
-    capacity_steps: int = 100_000
-    min_steps: int = 1_000
-    page_steps: int = 0
-    priority_exponent: float = 0.9
-    importance_exponent: float = 0.6
-    ratio: float = 1.0
-    tolerance_updates: float = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +165,8 @@ class Config:
       environment: what env servers build.
       agent: any frozen dataclass that offers `window` and `build(spec)` (AgentConfig).
       serving: central inference.
-      replay: paged prioritized replay on the device.
+      replay: any frozen dataclass that offers `steps_of_page`, `check` and `build`
+        (ExperienceConfig); prioritized replay unless another is given.
       learning: the learning step and its pace.
       evaluation: measuring frozen parameters during training.
       checkpoint: saving.
@@ -198,7 +178,7 @@ class Config:
     environment: EnvironmentConfig
     agent: Any
     serving: ServingConfig = field(default_factory=ServingConfig)
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    replay: Any = field(default_factory=ReplayConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

@@ -21,14 +21,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "serving.evaluation_slots": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),
     "serving.max_message_bytes": (1024, 2**31 - 1),
-    "replay.capacity_steps": (1, math.inf),
-    "replay.min_steps": (1, math.inf),
-    "replay.page_steps": (0, math.inf),
-    "replay.priority_exponent": (0, 1),
-    "replay.importance_exponent": (0, 1),
-    # Learning takes one whole update at a time: with less, acting would wait for an update that
-    # waits for acting.
-    "replay.tolerance_updates": (1, math.inf),
     "learning.batch_sequences": (1, math.inf),
     "learning.publish_every_updates": (1, math.inf),
     "learning.total_steps": (1, math.inf),
@@ -43,7 +35,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "launch.restarts": (0, math.inf),
     "seed": (0, 2**31 - 1),
 }
-_POSITIVE = ("replay.ratio", "checkpoint.interval_seconds", "logging.interval_seconds")
+_POSITIVE = ("checkpoint.interval_seconds", "logging.interval_seconds")
 
 
 def check(config: Config) -> None:
@@ -64,8 +56,9 @@ def check(config: Config) -> None:
 
 
 def page_steps(config: Config) -> int:
-    """Steps of a page: `replay.page_steps`, or the agent's stride if that is 0."""
-    return config.replay.page_steps or config.agent.window.stride
+    """K, the steps of a page."""
+    steps: int = config.replay.steps_of_page(config.agent.window)
+    return steps
 
 
 def check_bind(bind: str, *, insecure: bool) -> None:
@@ -169,43 +162,25 @@ def _check_agent(config: Config) -> WindowSpec:
 
 
 def _check_replay(config: Config, window: WindowSpec) -> None:
-    replay, slots, page = config.replay, config.serving.training_slots, page_steps(config)
-    if window.stride % page:
+    replay = config.replay
+    if not dataclasses.is_dataclass(config.replay) or isinstance(config.replay, type):
+        raise ConfigError(f"replay: expected an instance of a frozen dataclass, got {replay!r}")
+    offered = ("steps_of_page", "check", "build")
+    if missing := [name for name in offered if not callable(getattr(replay, name, None))]:
         raise ConfigError(
-            f"replay.page_steps: a stride of {window.stride} steps is not a whole number of pages "
-            f"of {page}; choose a divisor of the stride, or 0 for the stride itself"
+            f"replay: expected a config with {', '.join(offered)} (see "
+            f"seedrl.replay.experience.ExperienceConfig), got a {type(replay).__name__} without "
+            f"{', '.join(missing)}"
         )
-    pages = math.ceil(window.length / page)
-    needed = slots * pages * page
-    reason = (
-        f"{slots} training slots times {pages} pages of {page} steps, which one sequence of "
-        f"{window.length} steps takes"
+    replay.check(
+        window,
+        training_slots=config.serving.training_slots,
+        total_steps=config.learning.total_steps,
     )
-    if replay.capacity_steps < needed:
-        raise ConfigError(
-            f"replay.capacity_steps: expected at least {needed} ({reason}), else every sequence is "
-            f"overwritten before it is complete; got {replay.capacity_steps}"
-        )
-    if replay.min_steps < needed:
-        raise ConfigError(
-            f"replay.min_steps: expected at least {needed} ({reason}), else learning may start "
-            f"without a complete sequence and wait for ever; got {replay.min_steps}"
-        )
-    if replay.min_steps > replay.capacity_steps:
-        raise ConfigError(
-            f"replay.min_steps: expected at most replay.capacity_steps ({replay.capacity_steps}), "
-            f"else learning never starts; got {replay.min_steps}"
-        )
 
 
 def _check_learning(config: Config) -> None:
     learning = config.learning
-    if learning.total_steps < config.replay.min_steps:
-        raise ConfigError(
-            "learning.total_steps: expected at least replay.min_steps "
-            f"({config.replay.min_steps}), else the run ends before learning starts; got "
-            f"{learning.total_steps}"
-        )
     if learning.num_devices and learning.batch_sequences % learning.num_devices:
         raise ConfigError(
             f"learning.batch_sequences: expected a multiple of learning.num_devices "

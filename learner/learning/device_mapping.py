@@ -16,8 +16,8 @@ class MappedPrograms(NamedTuple):
     Attributes:
       insert: `(replay [n, ...], pages [I, ...], plan [n, I]) -> replay`. Consumes `replay`. Every
         device sees all pages and keeps those that its plan names.
-      learn: `(state, replay [n, ...], is_enabled) -> (state, replay, metrics)`. Consumes `state`
-        and `replay`. State and metrics are replicated.
+      learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, metrics)`.
+        Consumes `state` and `replay`. State and metrics are replicated.
       behaviour: `params -> behaviour`, what of them acting needs; see `Agent`.
     """
 
@@ -43,7 +43,7 @@ def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> Mapp
         learn=jax.pmap(
             programs.learn,
             axis_name=AXIS,
-            in_axes=(None, 0, None),
+            in_axes=(None, 0, 0, None),
             out_axes=(None, 0, None),
             devices=devices,
             donate_argnums=(0, 1),

@@ -11,8 +11,7 @@ from learner.learning.passes import run_passes
 from learner.learning.scalars import Scalars
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.errors import ConfigError
-from seedrl.replay.replay import InsertPlan, Replay, ReplayState
-from seedrl.rl.importance import importance_weights, shard_probability
+from seedrl.replay.experience import Memory
 from seedrl.types import Array, Page, Tree
 
 AXIS = "device"
@@ -44,26 +43,19 @@ class LearnPrograms(NamedTuple):
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan [I]) -> replay`.
       behaviour: see `Agent`.
-      learn: `(state, replay, is_enabled) -> (state, replay, metrics)`. An update that is not finite
-        is skipped: the key moves on, and the sequences of its batch are drawn last from then on.
-        With `is_enabled` False nothing changes: that compiles
-        and warms up the program without learning from it.
+      learn: `(state, replay, draw, is_enabled) -> (state, replay, metrics)`, `draw` as `Index.draw`
+        gives it. An update that is not finite is skipped: the key moves on, and the sequences of
+        its batch are drawn last from then on. With `is_enabled` False nothing changes: that
+        compiles and warms up the program without learning from it.
     """
 
     init: Callable[[Array], LearnerState]
-    insert: Callable[[ReplayState, Page, InsertPlan], ReplayState]
-    learn: Callable[[LearnerState, ReplayState, Array], tuple[LearnerState, ReplayState, Scalars]]
+    insert: Callable[[Tree, Page, Tree], Tree]
+    learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Scalars]]
     behaviour: Callable[[Tree], Tree]
 
 
-def build_learn_programs(
-    agent: Agent,
-    replay: Replay,
-    *,
-    batch_per_device: int,
-    num_devices: int,
-    importance_exponent: float,
-) -> LearnPrograms:
+def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int) -> LearnPrograms:
     """Builds the per-device functions; `learn` runs under a mapped axis called AXIS.
 
     Raises ConfigError if the agent's minibatches cannot be of equal size.
@@ -73,21 +65,18 @@ def build_learn_programs(
             f"learning.batch_sequences: expected a multiple of the agent's "
             f"{agent.passes.minibatches} minibatches on each device, got {batch_per_device}"
         )
-
     update = functools.partial(agent.update, mean=functools.partial(jax.lax.pmean, axis_name=AXIS))
+    largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
     def learn(
-        state: LearnerState, memory: ReplayState, is_enabled: Array
-    ) -> tuple[LearnerState, ReplayState, Scalars]:
+        state: LearnerState, stored: Tree, draw: Tree, is_enabled: Array
+    ) -> tuple[LearnerState, Tree, Scalars]:
         # The stored key stays equal on all devices; what each device draws differs by its index.
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
-        sample = replay.sample(memory, sample_key, batch_per_device)
-        weights = importance_weights(
-            shard_probability(sample.probability, num_devices), importance_exponent, AXIS
-        )
+        batch = memory.sample(stored, draw, sample_key, largest)
         new, output = run_passes(
-            update, agent.passes, state.agent, sample.sequence, weights, update_key
+            update, agent.passes, state.agent, batch.sequence, batch.weights, update_key
         )
         is_finite = _is_finite_everywhere(output.guarded)
         is_applied = is_finite & is_enabled
@@ -96,18 +85,18 @@ def build_learn_programs(
         # With the key of a skipped update the same batch would be drawn again, for ever.
         key = jnp.where(is_enabled, next_key, state.key)
         new_state = LearnerState._make((*new, key))
-        written = _written_priorities(output, weights, is_applied, is_enabled)
-        new_memory = replay.update_priorities(memory, sample.index, written)
+        written = _written_priorities(output, batch.weights, is_applied, is_enabled)
+        new_stored = memory.write_back(stored, batch.places, written)
         metrics = Scalars.of(
             {
                 **_over_devices(output.metrics),
-                **_lag(agent, state.updates, sample.sequence.steps.version),
+                **_lag(agent, state.updates, batch.sequence.steps.version),
                 "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
             }
         )
-        return new_state, new_memory, metrics
+        return new_state, new_stored, metrics
 
-    return LearnPrograms(functools.partial(_init, agent), replay.insert, learn, agent.behaviour)
+    return LearnPrograms(functools.partial(_init, agent), memory.insert, learn, agent.behaviour)
 
 
 def _init(agent: Agent, key: Array) -> LearnerState:

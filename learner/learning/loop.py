@@ -13,8 +13,7 @@ from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.snapshot_requests import Snapshots
-from seedrl.replay.index import InsertPlan, PageIndex
-from seedrl.replay.replay import ReplayState
+from seedrl.replay.experience import Index
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
@@ -27,11 +26,15 @@ class ShardedReplay(NamedTuple):
       memory: on the devices, leaves `[n, ...]`.
       indices: what the host knows of each shard.
       page_steps: K.
+      most_pages: that may arrive at once.
+      example_draw: see `Experience`.
     """
 
-    memory: ReplayState
-    indices: list[PageIndex]
+    memory: Tree
+    indices: Sequence[Index]
     page_steps: int
+    most_pages: int
+    example_draw: Tree = ()
 
 
 class _Update(NamedTuple):
@@ -54,6 +57,7 @@ class Learning:
     Attributes:
       snapshots: taken between two updates.
       updates: applied updates.
+      abandoned_rows: rows that replay had no room for when the session ended.
     """
 
     def __init__(
@@ -73,6 +77,11 @@ class Learning:
         self._replay = replay.memory
         self._indices = replay.indices
         self._page_steps = replay.page_steps
+        self._most_pages = replay.most_pages
+        self._example_draw = jax.tree.map(
+            lambda leaf: np.stack([leaf] * len(replay.indices)), replay.example_draw
+        )
+        self.abandoned_rows = 0
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
         self._exchange = exchange
         self._limiter = exchange.limiter
@@ -115,7 +124,7 @@ class Learning:
         """
         self.compile_insertion(page, page_rows)
         self._state, self._replay, metrics = self._programs.learn(
-            self._state, self._replay, np.bool_(False)
+            self._state, self._replay, self._example_draw, np.bool_(False)
         )
         jax.block_until_ready((metrics, self._publish()))
 
@@ -135,7 +144,7 @@ class Learning:
     def compile_update(self) -> None:
         """Compiles the update without running it, on any thread."""
         learn: Any = self._programs.learn
-        learn.lower(*self._shapes, np.bool_(True)).compile()
+        learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
 
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; whether it did."""
@@ -158,9 +167,21 @@ class Learning:
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
-        """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
-        for item in self._exchange.pages.take_all(timeout):
-            self._insert(item)
+        """Puts into replay what acting has sent. For the owning thread, or after it has ended.
+
+        What there is no room for stays in the channel, and acting waits once that is full.
+        """
+        # Not more than wait now: acting could go on sending for ever.
+        for _ in range(max(1, len(self._exchange.pages))):
+            if not all(index.has_room(self._most_pages) for index in self._indices):
+                return
+            for item in self._exchange.pages.take(timeout):
+                self._insert(item)
+
+    def abandon_pages(self) -> None:
+        """Counts what there was no room for. After both threads have ended."""
+        for item in self._exchange.pages.take_all(0.0):
+            self.abandoned_rows += len(item.streams) * self._page_steps
 
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
@@ -171,7 +192,7 @@ class Learning:
             for index in self._indices:
                 index.end_stream(stream)
 
-    def _plan(self, streams: Sequence[int], slots: Sequence[int], rows: int) -> InsertPlan:
+    def _plan(self, streams: Sequence[int], slots: Sequence[int], rows: int) -> Tree:
         """A plan per shard, `[n, I]`, for I = `rows` pages of which the last may be padding."""
         num_shards = len(self._indices)
         padding = [-1] * (rows - len(streams))
@@ -186,11 +207,13 @@ class Learning:
             )
             for shard, index in enumerate(self._indices)
         ]
-        return InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
+        return jax.tree.map(lambda *shards: np.stack(shards), *plans)
 
     def _learn(self) -> None:
+        draws = [index.draw() for index in self._indices]
+        draw = jax.tree.map(lambda *shards: np.stack(shards), *draws)
         self._state, self._replay, numbers = self._programs.learn(
-            self._state, self._replay, np.bool_(True)
+            self._state, self._replay, draw, np.bool_(True)
         )
         self.updates += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.

@@ -24,16 +24,14 @@ from learner.saving.restoring import (
     streams_can_resume,
 )
 from learner.serving.hub import Hub
-from learner.session.geometry import Geometry, check_memory
+from learner.session.geometry import Geometry, scale
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
-from seedrl.replay.index import PageIndex
-from seedrl.replay.limiter import ratio_limiter
-from seedrl.replay.replay import Replay, paged_replay
+from seedrl.replay.experience import Experience
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Page, Tree
 
@@ -77,17 +75,23 @@ def assemble(
     """
     agent: Agent = config.agent.build(spec)
     page = example_page(agent, spec, geometry.page_steps)
-    replay_bytes = check_memory(page, geometry)
-    replay = _replay(config, geometry, agent)
-    shards = _sharded_replay(config, geometry, replay, page, checkpoint)
-    learn_programs = _learn_programs(config, geometry, agent, replay)
+    experience: Experience = config.replay.build(
+        agent.window,
+        page=page,
+        initial_priorities=agent.initial_priorities,
+        scale=scale(config, geometry),
+    )
+    shards = _sharded_replay(config, geometry, experience, page, checkpoint)
+    learn_programs = build_learn_programs(
+        agent, experience.memory, batch_per_device=geometry.batch_per_device
+    )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
     state = _learner_state(config, geometry, learn_programs, learning_key, checkpoint)
     if checkpoint is not None:
         # The acting key of the checkpoint's session must not be used again.
         acting_key = jax.random.fold_in(acting_key, int(state.updates))
     exchange = open_exchange(
-        _limiter(config, geometry, agent),
+        RateLimiter(experience.limiter),
         FrozenParams(
             publish(agent.behaviour(state.params), geometry.devices[0]), int(state.updates)
         ),
@@ -117,8 +121,16 @@ def assemble(
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
     )
+    replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     return Parts(
-        acting, learning, evaluator, exchange, page, actor.page_rows, replay_bytes, agent.behaviour
+        acting=acting,
+        learning=learning,
+        evaluator=evaluator,
+        exchange=exchange,
+        page=page,
+        page_rows=actor.page_rows,
+        replay_bytes=replay_bytes // len(geometry.devices),
+        behaviour=agent.behaviour,
     )
 
 
@@ -156,16 +168,6 @@ def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config
         acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
 
 
-def _limiter(config: Config, geometry: Geometry, agent: Agent) -> RateLimiter:
-    limiter = ratio_limiter(
-        replay_ratio=config.replay.ratio,
-        batch_steps=config.learning.batch_sequences * agent.window.unroll,
-        tolerance_updates=config.replay.tolerance_updates,
-        min_sequences=geometry.min_sequences,
-    )
-    return RateLimiter(limiter)
-
-
 def _actor(
     config: Config, agent: Agent, spec: EnvSpec, page: Page, key: Array, device: jax.Device
 ) -> Actor:
@@ -179,28 +181,6 @@ def _actor(
         rungs=1 if config.learning.regime == "lock_step" else 3,
     )
     return Actor(programs, shapes, jax.device_put(programs.init(key), device))
-
-
-def _replay(config: Config, geometry: Geometry, agent: Agent) -> Replay:
-    return paged_replay(
-        window=agent.window,
-        page_steps=geometry.page_steps,
-        capacity_pages=geometry.capacity_pages,
-        priority_exponent=config.replay.priority_exponent,
-        initial_priorities=agent.initial_priorities,
-    )
-
-
-def _learn_programs(
-    config: Config, geometry: Geometry, agent: Agent, replay: Replay
-) -> LearnPrograms:
-    return build_learn_programs(
-        agent,
-        replay,
-        batch_per_device=geometry.batch_per_device,
-        num_devices=len(geometry.devices),
-        importance_exponent=config.replay.importance_exponent,
-    )
 
 
 def _act_programs(config: Config, agent: Agent, page: Page) -> ActPrograms:
@@ -222,21 +202,20 @@ def _act_programs(config: Config, agent: Agent, page: Page) -> ActPrograms:
 def _sharded_replay(
     config: Config,
     geometry: Geometry,
-    replay: Replay,
+    experience: Experience,
     page: Page,
     checkpoint: Checkpoint | None,
 ) -> ShardedReplay:
     """The replay on its devices and its indices: empty, or the checkpoint's if it has one."""
-    memory = stack_shards(lambda: replay.init(page), geometry.devices)
-    indices = [
-        PageIndex(
-            capacity_pages=geometry.capacity_pages,
-            window=config.agent.window,
-            page_steps=geometry.page_steps,
-        )
-        for _ in geometry.devices
-    ]
-    shards = ShardedReplay(memory, indices, geometry.page_steps)
+    memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
+    indices = [experience.index() for _ in geometry.devices]
+    shards = ShardedReplay(
+        memory,
+        indices,
+        geometry.page_steps,
+        most_pages=config.serving.training_slots,
+        example_draw=experience.example_draw,
+    )
     if checkpoint is None:
         return shards
     try:

@@ -87,7 +87,7 @@ def _train(
             service.stop()
             return _summary(session, {}, start, folder.path)
         folder.record_config(config)
-        progress.log(_replay_size(config, session))
+        progress.log(_replay_size(session))
         session.start()
         supervision = Supervision(
             config,
@@ -110,9 +110,8 @@ def _devices(geometry: Geometry) -> str:
     return f"{len(geometry.devices)} x {geometry.devices[0].device_kind}"
 
 
-def _replay_size(config: Config, session: Session) -> str:
-    steps, bytes_ = config.replay.capacity_steps, session.replay_bytes
-    return f"replay: {steps} steps, {bytes_ / 2**20:.0f} MiB on each device; compiling"
+def _replay_size(session: Session) -> str:
+    return f"replay: {session.replay_bytes / 2**20:.0f} MiB on each device; compiling"
 
 
 @contextlib.contextmanager

@@ -136,7 +136,8 @@ class Session:
         """Rows in every account of the ledger; see `learner.serving.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
-        accounts = {**self._hub.ledger(), "stored": stored, "abandoned": self.acting.abandoned_rows}
+        abandoned = self.acting.abandoned_rows + self.learning.abandoned_rows
+        accounts = {**self._hub.ledger(), "stored": stored, "abandoned": abandoned}
         return dict.fromkeys(ACCOUNTS, 0) | accounts
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
@@ -177,6 +178,7 @@ class Session:
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         if has_stopped and not self.failed.is_set():
             self.learning.insert_pages()
+            self.learning.abandon_pages()
         return has_stopped
 
     def final_snapshot(self) -> Snapshot:

@@ -42,6 +42,19 @@ class Channel(Generic[T]):
             self._changed.notify_all()
             return items
 
+    def take(self, timeout: float) -> list[T]:
+        """The first item that waits, waiting for it; empty if none arrived in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._items, timeout)
+            items = [self._items.popleft()] if self._items else []
+            self._changed.notify_all()
+            return items
+
+    def __len__(self) -> int:
+        """Items that wait now."""
+        with self._changed:
+            return len(self._items)
+
     def close(self) -> None:
         """Wakes both sides; what is queued can still be taken."""
         with self._changed:

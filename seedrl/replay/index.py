@@ -6,14 +6,12 @@ Numpy only: the index never touches a device.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from seedrl.agents.window import WindowSpec
 from seedrl.types import Array, Tree
-
-if TYPE_CHECKING:  # the agent's module imports jax
-    from seedrl.agents.agent import WindowSpec
 
 
 class InsertPlan(NamedTuple):
@@ -30,12 +28,12 @@ class InsertPlan(NamedTuple):
     completed: Array
 
 
-def pages_per_sequence(window: "WindowSpec", page_steps: int) -> int:
+def pages_per_sequence(window: WindowSpec, page_steps: int) -> int:
     """How many pages a sequence that starts on a page boundary reaches into."""
     return -(-window.length // page_steps)
 
 
-def check_geometry(window: "WindowSpec", page_steps: int, capacity_pages: int) -> None:
+def check_geometry(window: WindowSpec, page_steps: int, capacity_pages: int) -> None:
     """Raises ValueError if windows do not start on page boundaries or outgrow the ring."""
     if min(page_steps, window.unroll, window.stride) < 1 or min(window) < 0:
         raise ValueError(
@@ -91,7 +89,7 @@ class PageIndex:
     invalidates exactly the sequence that starts in it.
     """
 
-    def __init__(self, *, capacity_pages: int, window: "WindowSpec", page_steps: int) -> None:
+    def __init__(self, *, capacity_pages: int, window: WindowSpec, page_steps: int) -> None:
         """Raises ValueError for a geometry that cannot work, see `check_geometry`."""
         check_geometry(window, page_steps, capacity_pages)
         self._capacity = capacity_pages
@@ -116,6 +114,15 @@ class PageIndex:
     def num_inserted(self) -> int:
         """Pages inserted so far, evicted ones included."""
         return self._num_inserted
+
+    def has_room(self, num_pages: int) -> bool:
+        """Whether pages can be inserted: always, for the oldest make room."""
+        del num_pages
+        return True
+
+    def draw(self) -> tuple[()]:
+        """Nothing: the device draws, by priority."""
+        return ()
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> InsertPlan:
         """Decides where pages go, in order, and takes that as done.

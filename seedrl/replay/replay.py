@@ -11,9 +11,11 @@ import jax.numpy as jnp
 from seedrl.agents.window import WindowSpec
 
 # The plan is defined beside the index because that must not import jax.
+from seedrl.replay.experience import Batch, Memory
 from seedrl.replay.index import InsertPlan as InsertPlan
 from seedrl.replay.index import check_geometry
 from seedrl.replay.sampling import stratified_draw
+from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.rl.priorities import stored_mass
 from seedrl.types import Array, Page, Sequence, StoredStep
 
@@ -113,6 +115,30 @@ def paged_replay(
             _update_priorities, priority_exponent=priority_exponent
         ),
     )
+
+
+def prioritized_memory(
+    replay: Replay, *, batch_per_device: int, num_devices: int, importance_exponent: float
+) -> Memory:
+    """A replay whose draws are weighted for their bias. The device draws: `draw` is `()`.
+
+    Args:
+      replay: of each device.
+      batch_per_device: B/n.
+      num_devices: n.
+      importance_exponent: beta, see `importance_weights`.
+    """
+
+    def sample(
+        state: ReplayState, draw: tuple[()], key: Array, largest: Callable[[Array], Array]
+    ) -> Batch:
+        del draw
+        drawn = replay.sample(state, key, batch_per_device)
+        probability = shard_probability(drawn.probability, num_devices)
+        weights = importance_weights(probability, importance_exponent, largest)
+        return Batch(drawn.sequence, weights, drawn.index)
+
+    return Memory(replay.init, replay.insert, sample, replay.update_priorities)
 
 
 def _init(page: Page, *, capacity_pages: int, page_steps: int) -> ReplayState:

@@ -4,8 +4,9 @@ Source: Schaul et al. 2016, "Prioritized Experience Replay", section 3.4,
 https://arxiv.org/abs/1511.05952.
 """
 
+from collections.abc import Callable
+
 import chex
-import jax
 import jax.numpy as jnp
 
 from seedrl.types import Array
@@ -28,7 +29,9 @@ def shard_probability(probability_in_shard: Array, num_shards: int) -> Array:
     return probability_in_shard / num_shards
 
 
-def importance_weights(probability: Array, exponent: float, axis_name: str | None = None) -> Array:
+def importance_weights(
+    probability: Array, exponent: float, largest: Callable[[Array], Array] | None = None
+) -> Array:
     """Weights that undo the bias of prioritized sampling, scaled so that the largest is 1.
 
     w_i = P(i)^-β / max_j P(j)^-β; the factor N^-β of the paper cancels. Computed through
@@ -39,8 +42,8 @@ def importance_weights(probability: Array, exponent: float, axis_name: str | Non
       probability: `[B] float32`, probability of each draw, over all shards (see
         `shard_probability`).
       exponent: β in [0, 1]; 1 corrects the bias entirely.
-      axis_name: the mapped axis over which the batch is spread: the maximum is taken over all of
-        it.
+      largest: gives the maximum of a scalar over all devices that the batch is spread over; None
+        for one device.
 
     Returns:
       `[B] float32` in [0, 1].
@@ -54,7 +57,7 @@ def importance_weights(probability: Array, exponent: float, axis_name: str | Non
     log_weight = jnp.where(
         is_drawn, -exponent * jnp.log(jnp.where(is_drawn, probability, 1.0)), -jnp.inf
     )
-    largest = jnp.max(log_weight)
-    if axis_name is not None:
-        largest = jax.lax.pmax(largest, axis_name)
-    return jnp.where(is_drawn, jnp.exp(log_weight - largest), 0.0)
+    highest = jnp.max(log_weight)
+    if largest is not None:
+        highest = largest(highest)
+    return jnp.where(is_drawn, jnp.exp(log_weight - highest), 0.0)

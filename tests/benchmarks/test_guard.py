@@ -80,7 +80,7 @@ def test_neither_insertion_nor_learning_copies_the_replay(learner: BareLearner) 
     num_pages = jax.tree.leaves(learner.pages)[0].shape[0]
     plan = learner.plan(num_pages)
     insert = learner.programs.insert.lower(learner.memory, learner.pages, plan)
-    learn = learner.programs.learn.lower(learner.state, learner.memory, np.bool_(True))
+    learn = learner.programs.learn.lower(learner.state, learner.memory, (), np.bool_(True))
     for program in (insert, learn):
         compiled = program.compile()
         assert "callback" not in compiled.as_text()  # nor waits for the host

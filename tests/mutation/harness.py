@@ -14,6 +14,7 @@ TESTS = (
     "tests/learner/acting/test_batch_shapes.py",
     "tests/learner/threads/test_rate_limiter.py",
     "tests/seedrl/replay/test_limiter.py",
+    "tests/seedrl/replay/test_prioritized.py",
     "tests/learner/acting/test_episodes.py",
     "tests/learner/acting/test_evaluator.py",
     "tests/learner/learning/test_loop.py",

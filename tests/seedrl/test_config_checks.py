@@ -268,6 +268,27 @@ def test_a_regime_that_this_version_does_not_have_is_refused_by_name() -> None:
         check(config)
 
 
+@dataclass(frozen=True)
+class Half:
+    def steps_of_page(self, window: WindowSpec) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("replay", "message"),
+    [
+        (ReplayConfig, "replay: expected an instance of a frozen dataclass, got <class"),
+        (
+            Half(),
+            "replay: expected a config with steps_of_page, check, build .* a Half without chec",
+        ),
+    ],
+)
+def test_a_replay_is_any_config_that_offers_what_is_needed(replay: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(dataclasses.replace(VALID, replay=replay))
+
+
 def test_only_a_run_in_lock_step_can_be_recorded() -> None:
     with pytest.raises(ConfigError, match=r"learning\.record: only a run in lock step can be"):
         check(changed("learning.record", True))

@@ -27,7 +27,7 @@ from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.config import EvaluationConfig
 from seedrl.replay.limiter import ratio_limiter
-from seedrl.replay.replay import ReplayState, paged_replay
+from seedrl.replay.replay import ReplayState, paged_replay, prioritized_memory
 from seedrl.types import Page, StoredStep
 from tests.simulation.learner import (
     CAPACITY_PAGES,
@@ -90,9 +90,10 @@ def _programs() -> _Programs:
             [exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)]
         ),
     )
-    learn = build_learn_programs(
-        agent, replay, batch_per_device=_BATCH, num_devices=1, importance_exponent=0.6
+    memory = prioritized_memory(
+        replay, batch_per_device=_BATCH, num_devices=1, importance_exponent=0.6
     )
+    learn = build_learn_programs(agent, memory, batch_per_device=_BATCH)
     return _Programs(
         agent=agent,
         page=page,
@@ -162,7 +163,7 @@ class ProgramLearner:
         self._learning = Learning(
             programs=programs.mapped,
             state=state,
-            replay=ShardedReplay(memory, [index], PAGE_STEPS),
+            replay=ShardedReplay(memory, [index], PAGE_STEPS, TRAINING_SLOTS),
             exchange=exchange,
             metrics=metrics,
             acting_device=device,

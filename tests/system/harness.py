@@ -110,6 +110,12 @@ class LearnerRun:
         sys.setswitchinterval(0.0005)  # as in learner.run: the default is most of a step's latency
         self.service.start()
 
+    @property
+    def _capacity_pages(self) -> int:
+        window, devices = self.config.agent.window, self.geometry.devices
+        pages: int = self.config.replay.capacity_pages(window, len(devices))
+        return pages
+
     def add_env_server(self, num_envs: int, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts an env server with two groups; every other one sends over gRPC alone."""
         command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
@@ -237,14 +243,14 @@ class LearnerRun:
         starts = np.flatnonzero(state.mass > 0)
         # The host's index and the device agree on what can be sampled.
         assert starts.tolist() == index["sampleable"]
-        num_pages = min(index["num_inserted"], self.geometry.capacity_pages)
+        num_pages = min(index["num_inserted"], self._capacity_pages)
         return Shard(state, num_pages, starts, self._sequences(state, starts))
 
     def _sequences(self, state: ReplayState, starts: np.ndarray) -> Experience:
         replay = paged_replay(
             window=self.config.agent.window,
             page_steps=self.geometry.page_steps,
-            capacity_pages=self.geometry.capacity_pages,
+            capacity_pages=self._capacity_pages,
             priority_exponent=self.config.replay.priority_exponent,
             initial_priorities=self.agent.initial_priorities,
         )

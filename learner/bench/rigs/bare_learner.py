@@ -13,7 +13,7 @@ from learner.learning.device_mapping import map_programs, replicate, stack_shard
 from learner.learning.learn_step import build_learn_programs
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import InsertPlan, PageIndex
-from seedrl.replay.replay import paged_replay
+from seedrl.replay.replay import paged_replay, prioritized_memory
 from seedrl.types import Array, Page
 
 
@@ -51,13 +51,14 @@ class BareLearner:
             )
             for _ in self._devices
         ]
-        programs = build_learn_programs(
-            self.agent,
+        batch = config.learning.batch_sequences
+        memory = prioritized_memory(
             self.replay,
-            batch_per_device=config.learning.batch_sequences,
+            batch_per_device=batch,
             num_devices=len(self._devices),
             importance_exponent=config.replay.importance_exponent,
         )
+        programs = build_learn_programs(self.agent, memory, batch_per_device=batch)
         self.programs = map_programs(programs, self._devices)
         page = example_page(self.agent, workload.spec, self.page_steps)
         self.memory = stack_shards(lambda: self.replay.init(page), self._devices)
@@ -79,13 +80,13 @@ class BareLearner:
     def flops_per_update(self) -> int:
         """Operations of the products in an update."""
         is_enabled = np.bool_(True)
-        return count_flops(self.programs.learn, self.state, self.memory, is_enabled)
+        return count_flops(self.programs.learn, self.state, self.memory, (), is_enabled)
 
     @property
     def update_bytes(self) -> int:
         """Memory that an update needs for a while, on each device, beside state and replay."""
         learn: Any = self.programs.learn
-        lowered = learn.lower(self.state, self.memory, np.bool_(True))
+        lowered = learn.lower(self.state, self.memory, (), np.bool_(True))
         return int(lowered.compile().memory_analysis().temp_size_in_bytes)
 
     def insert(self) -> int:
@@ -113,7 +114,7 @@ class BareLearner:
     def learn(self) -> Mapping[str, Array]:
         """One update; returns its metrics, once they are there."""
         self.state, self.memory, metrics = self.programs.learn(
-            self.state, self.memory, np.bool_(True)
+            self.state, self.memory, (), np.bool_(True)
         )
         done: Mapping[str, Array] = jax.block_until_ready(metrics)
         return done

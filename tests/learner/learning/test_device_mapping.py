@@ -15,7 +15,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import InsertPlan, PageIndex
-from seedrl.replay.replay import ReplayState, paged_replay
+from seedrl.replay.replay import ReplayState, paged_replay, prioritized_memory
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
 
 K, P = 2, 4  # steps of a page, pages of a shard
@@ -69,10 +69,10 @@ def programs(request: pytest.FixtureRequest) -> tuple[list[jax.Device], Any, Map
     )
     per_device = build_learn_programs(
         AGENT,
-        replay,
+        prioritized_memory(
+            replay, batch_per_device=2, num_devices=len(devices), importance_exponent=0.5
+        ),
         batch_per_device=2,
-        num_devices=len(devices),
-        importance_exponent=0.5,
     )
     return devices, (replay, per_device), map_programs(per_device, devices)
 
@@ -165,9 +165,10 @@ def test_no_shape_of_a_step_makes_insertion_copy_the_replay(
         priority_exponent=1.0,
         initial_priorities=agent.initial_priorities,
     )
-    per_device = build_learn_programs(
-        agent, replay, batch_per_device=2, num_devices=1, importance_exponent=0.5
+    weighted = prioritized_memory(
+        replay, batch_per_device=2, num_devices=1, importance_exponent=0.5
     )
+    per_device = build_learn_programs(agent, weighted, batch_per_device=2)
     scalars = [jnp.zeros((8, page_steps), dtype) for dtype in ("uint8", "float32", "float32")]
     timestep = TimeStep(*scalars, jnp.zeros((8, page_steps, *shape)))
     numbers = jnp.zeros((8, page_steps), jnp.int32)
@@ -183,9 +184,9 @@ def test_no_shape_of_a_step_makes_insertion_copy_the_replay(
 
 def test_learning_leaves_the_replay_and_the_parameters_where_they_are(setting: Setting) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
-    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     before = _pointers(replay.pages), _pointers((state.params, state.optimizer))
-    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     assert _pointers(replay.pages) == before[0]
     after = _pointers((state.params, state.optimizer))
     assert sorted(chain(*after)) == sorted(chain(*before[1]))
@@ -195,7 +196,7 @@ def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -
     replay = setting.replay
     for base in (10.0, 20.0):
         replay = _insert(setting, replay, _marks(setting, base))
-    state, replay, metrics = setting.programs.learn(setting.state, replay, np.bool_(True))
+    state, replay, metrics = setting.programs.learn(setting.state, replay, (), np.bool_(True))
     # Two draws from two equal masses, one from each half: each page once, on every shard.
     for shard, mass in enumerate(np.asarray(replay.mass)):
         expected = [K * 64 * (10.0 + shard), K * 64 * (20.0 + shard), 0.0, 0.0]
@@ -207,7 +208,7 @@ def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -
 def test_parameters_are_the_same_on_all_devices(setting: Setting) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
     for _ in range(3):
-        state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+        state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     for leaf in jax.tree.leaves(state):
         copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
         assert len(copies) == len(setting.devices)
@@ -219,12 +220,12 @@ def test_published_parameters_outlive_the_update_that_consumes_the_original(
     setting: Setting,
 ) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
-    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     expected = np.array(state.params.addressable_data(0))
     published = publish(state.params, setting.devices[-1])
     assert published.devices() == {setting.devices[-1]}
     assert published.unsafe_buffer_pointer() not in _pointers(state.params)[0]
-    state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+    state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     np.testing.assert_array_equal(published, expected)
     assert (np.asarray(state.params) != expected).any()
 
@@ -235,13 +236,13 @@ def test_nothing_is_compiled_after_the_first_updates(
     state, replay = setting.state, setting.replay
     for base in (1.0, 2.0):
         replay = _insert(setting, replay, _marks(setting, base))
-        state, replay, _ = setting.programs.learn(state, replay, np.bool_(True))
+        state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     pages = [_pages(_marks(setting, base)) for base in (3.0, 4.0, 5.0)]
     plan = InsertPlan(*np.full((3, len(setting.devices), len(setting.devices)), P, np.int32))
     with jax.log_compiles():
         for number, some in enumerate(pages):
             replay = setting.programs.insert(replay, some, plan)
-            state, replay, _ = setting.programs.learn(state, replay, np.bool_(number == 1))
+            state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(number == 1))
         jax.jit(lambda x: x + number)(1)
     compiled = [text for text in caplog.messages if text.startswith("Compiling")]
     assert len(compiled) == 1, compiled  # the last line of the block, which shows that they count

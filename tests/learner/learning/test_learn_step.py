@@ -18,7 +18,7 @@ from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import PageIndex
-from seedrl.replay.replay import Replay, Sample, paged_replay
+from seedrl.replay.replay import Replay, Sample, paged_replay, prioritized_memory
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
 
@@ -116,13 +116,11 @@ class Setting(NamedTuple):
 
 
 def _setting(agent: Agent, num_devices: int) -> Setting:
-    programs = build_learn_programs(
-        agent,
-        FIXED,
-        batch_per_device=B // num_devices,
-        num_devices=num_devices,
-        importance_exponent=0.6,
+    batch = B // num_devices
+    memory = prioritized_memory(
+        FIXED, batch_per_device=batch, num_devices=num_devices, importance_exponent=0.6
     )
+    programs = build_learn_programs(agent, memory, batch_per_device=batch)
     mapped = map_programs(programs, jax.local_devices()[:num_devices])
     return Setting(agent, num_devices, mapped, _on_host(programs.init(jax.random.PRNGKey(1))))
 
@@ -141,7 +139,7 @@ def _learn(
     setting: Setting, state: LearnerState, memory: Fixed, *, is_enabled: bool = True
 ) -> tuple[LearnerState, Fixed, dict[str, float]]:
     """One update; takes and gives values on the host, so that nothing donated is looked at."""
-    state, memory, metrics = setting.programs.learn(state, memory, np.bool_(is_enabled))
+    state, memory, metrics = setting.programs.learn(state, memory, (), np.bool_(is_enabled))
     values = {name: float(value) for name, value in jax.device_get(metrics).items()}
     return _on_host(state), _on_host(memory), values
 
@@ -404,9 +402,10 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
         priority_exponent=0.9,
         initial_priorities=R2D2.initial_priorities,
     )
-    programs = build_learn_programs(
-        R2D2, memory, batch_per_device=B, num_devices=1, importance_exponent=0.6
+    weighted = prioritized_memory(
+        memory, batch_per_device=B, num_devices=1, importance_exponent=0.6
     )
+    programs = build_learn_programs(R2D2, weighted, batch_per_device=B)
     mapped = map_programs(programs, jax.local_devices()[:1])
     random = np.random.default_rng(0)
     reward = random.normal(size=rows).astype(np.float32)
@@ -425,7 +424,7 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
     state, skipped = programs.init(jax.random.PRNGKey(1)), []
     for _ in range(12):
-        state, stored, metrics = mapped.learn(state, stored, np.bool_(True))
+        state, stored, metrics = mapped.learn(state, stored, (), np.bool_(True))
         skipped.append(float(metrics["skipped_updates"]))
     # Row 40 is in the burn-in, the trained rows or the bootstrap of at most three sequences.
     assert skipped[0] == 1.0

@@ -47,7 +47,7 @@ def _learning(
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
-    def learn(state: LearnerState, replay: Any, is_enabled: Any) -> Any:
+    def learn(state: LearnerState, replay: Any, draw: Any, is_enabled: Any) -> Any:
         is_skipped = next(pending)
         state = state._replace(updates=state.updates + 1 - int(is_skipped))
         return (
@@ -66,12 +66,16 @@ def _learning(
     limiter.acted(50)
     exchange = open_exchange(limiter, FrozenParams((), 7), wake_acting=lambda: None)
     metrics: Any = Metrics()
-    indices: Any = [SimpleNamespace(num_sequences=9, num_inserted=0)]
+    indices: Any = [
+        SimpleNamespace(
+            num_sequences=9, num_inserted=0, has_room=lambda pages: True, draw=lambda: ()
+        )
+    ]
     memory: Any = ()
     learning = Learning(
         programs=MappedPrograms(lambda *_: None, learn, behaviour=lambda params: params),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
-        replay=ShardedReplay(memory, indices, page_steps=1),
+        replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
         exchange=exchange,
         metrics=metrics,
         acting_device=jax.local_devices()[0],

@@ -14,8 +14,8 @@ from learner.learning.learn_step import LearnerState
 from learner.learning.loop import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
-from learner.session.components import _act_programs, _replay, _sharded_replay
-from learner.session.geometry import plan_geometry
+from learner.session.components import _act_programs, _sharded_replay
+from learner.session.geometry import plan_geometry, scale
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -48,8 +48,13 @@ CONFIG = Config(
 def _build(config: Config, checkpoint: Checkpoint | None) -> ShardedReplay:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     page = example_page(agent, SPEC, geometry.page_steps)
-    replay = _replay(config, geometry, agent)
-    return _sharded_replay(config, geometry, replay, page, checkpoint)
+    experience = config.replay.build(
+        agent.window,
+        page=page,
+        initial_priorities=agent.initial_priorities,
+        scale=scale(config, geometry),
+    )
+    return _sharded_replay(config, geometry, experience, page, checkpoint)
 
 
 def _saved(directory: Path) -> Checkpoint:

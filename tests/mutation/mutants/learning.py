@@ -187,9 +187,9 @@ MUTANTS = (
     ),
     Mutant(
         "burn_in_counted_as_trained",
-        _ASSEMBLY,
-        "batch_steps=config.learning.batch_sequences * agent.window.unroll",
-        "batch_steps=config.learning.batch_sequences * agent.window.length",
+        "seedrl/replay/prioritized.py",
+        "batch_steps=scale.num_devices * scale.batch_per_device * window.unroll",
+        "batch_steps=scale.num_devices * scale.batch_per_device * window.length",
         "Burn-in and bootstrap rows count as trained.",
         "the replay ratio is of trained (non-burn-in) steps (DESIGN 7)",
     ),

@@ -163,8 +163,8 @@ MUTANTS = (
     Mutant(
         "weights_normalised_per_device",
         _IMPORTANCE,
-        "        largest = jax.lax.pmax(largest, axis_name)\n",
-        "        largest = largest * 1.0\n",
+        "        highest = largest(highest)\n",
+        "        highest = highest * 1.0\n",
         "Each device divides by its own largest weight.",
         "weights are normalised over all shards (DESIGN 6)",
     ),

@@ -16,6 +16,10 @@ from seedrl.types import Array
 BATCH = 8
 
 
+def largest(axis_name: str) -> Callable[[Array], Array]:
+    return functools.partial(jax.lax.pmax, axis_name=axis_name)
+
+
 def test_weights_of_a_worked_example() -> None:
     # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
     weights = importance_weights(jnp.asarray([0.1, 0.2, 0.4], jnp.float32), 0.5)
@@ -41,7 +45,9 @@ def test_draws_of_an_empty_shard_weigh_nothing() -> None:
 
 def test_the_maximum_is_taken_over_all_shards() -> None:
     probability = jnp.asarray([[0.1, 0.2], [0.4, 0.8]], jnp.float32)
-    sharded = jax.vmap(lambda p: importance_weights(p, 1.0, "core"), axis_name="core")(probability)
+    sharded = jax.vmap(lambda p: importance_weights(p, 1.0, largest("core")), axis_name="core")(
+        probability
+    )
     whole = importance_weights(probability.reshape(-1), 1.0)
     np.testing.assert_allclose(sharded.reshape(-1), whole, rtol=1e-6)
     np.testing.assert_allclose(whole, [1.0, 0.5, 0.25, 0.125], rtol=1e-6)
@@ -61,7 +67,7 @@ def weights_over(num_devices: int) -> Callable[[np.ndarray, float], Array]:
 
     def weights(probability_in_shard: Array, exponent: float) -> Array:
         probability = shard_probability(probability_in_shard, num_devices)
-        return importance_weights(probability, exponent, "device")
+        return importance_weights(probability, exponent, largest("device"))
 
     devices = jax.local_devices()[:num_devices]
     return jax.pmap(weights, axis_name="device", in_axes=(0, None), devices=devices)

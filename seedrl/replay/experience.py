@@ -1,0 +1,152 @@
+"""What stands between acting and learning: experience as any replay or queue keeps it.
+
+A configuration's `replay` builds an `Experience`: what the device does (`Memory`, pure functions),
+what the host knows (`Index`, one per shard), and when either side waits (`Limiter`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from seedrl.agents.window import WindowSpec
+from seedrl.replay.limiter import Limiter
+from seedrl.types import Array, Page, StoredStep, Tree
+from seedrl.types import Sequence as Unroll
+
+
+class Batch(NamedTuple):
+    """What one device trains on.
+
+    Attributes:
+      sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
+      weights: `[B] float32`, how much each sequence counts.
+      places: what `Memory.write_back` wants back, to know where each sequence came from.
+    """
+
+    sequence: Unroll
+    weights: Array
+    places: Tree
+
+
+class Memory(NamedTuple):
+    """The experience of one device: pure, jittable functions with static shapes.
+
+    Attributes:
+      init: `page -> state`, empty, from one example page (leaves `[K, ...]`, carry leaves `[...]`).
+      insert: `(state, pages, plan) -> state`; leaves `[I, ...]`, `plan` from `Index.plan`. Consumes
+        `state`.
+      sample: `(state, draw, key, largest) -> Batch`; `draw` from `Index.draw`. `largest` gives the
+        maximum of a scalar over all devices.
+      write_back: `(state, places, priorities [B] float32) -> state`. A priority of NaN is none:
+        nothing changes. One of 0 says that nothing can be learned from the sequence.
+    """
+
+    init: Callable[[Page], Tree]
+    insert: Callable[[Tree, Page, Tree], Tree]
+    sample: Callable[[Tree, Tree, Array, Callable[[Array], Array]], Batch]
+    write_back: Callable[[Tree, Tree, Array], Tree]
+
+
+class Index(Protocol):
+    """The host's side of one shard. Owned by the thread that learns."""
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that can be drawn once the last plan has been carried out."""
+        ...
+
+    @property
+    def num_inserted(self) -> int:
+        """Pages inserted so far."""
+        ...
+
+    def has_room(self, num_pages: int) -> bool:
+        """Whether so many pages can be inserted now. Until they can, acting waits."""
+        ...
+
+    def plan(self, streams: Sequence[int] | np.ndarray) -> Tree:
+        """Where pages go, leaves `[I]`; takes it as done. See `PageIndex.plan`."""
+        ...
+
+    def end_stream(self, stream: int) -> None:
+        """The stream was cut: nothing more arrives of it."""
+        ...
+
+    def draw(self) -> Tree:
+        """What the next update trains on, leaves `[B]`; `()` if the device decides."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to resume, as plain JSON-able values."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`. Raises ValueError if that was written with another geometry."""
+        ...
+
+
+class Experience(NamedTuple):
+    """What a replay is made of.
+
+    Attributes:
+      memory: on each device.
+      index: makes the empty index of a shard.
+      limiter: as at the start of a run.
+      example_draw: shapes and dtypes of `Index.draw`, as numpy arrays.
+    """
+
+    memory: Memory
+    index: Callable[[], Index]  # type: ignore[assignment]  # a tuple has an index(), too
+    limiter: Limiter
+    example_draw: Tree = ()
+
+
+class Scale(NamedTuple):
+    """The sizes of a run, which its replay must fit.
+
+    Attributes:
+      num_devices: n, that learn.
+      batch_per_device: B/n.
+      training_slots: of all devices.
+      device_bytes: memory of each device.
+      device_name: for messages.
+    """
+
+    num_devices: int
+    batch_per_device: int
+    training_slots: int
+    device_bytes: int
+    device_name: str
+
+
+class ExperienceConfig(Protocol):
+    """What a configuration's `replay` must offer: a frozen dataclass that builds an Experience."""
+
+    def steps_of_page(self, window: WindowSpec) -> int:
+        """K, the steps of a page."""
+        ...
+
+    def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
+        """Raises ConfigError, before anything starts, for what cannot work."""
+        ...
+
+    def build(
+        self,
+        window: WindowSpec,
+        *,
+        page: Page,
+        initial_priorities: Callable[[StoredStep], Array],
+        scale: Scale,
+    ) -> Experience:
+        """The experience of a run.
+
+        Args:
+          window: which sequences there are.
+          page: shapes and dtypes of a page.
+          initial_priorities: see `Agent`.
+          scale: sizes of the run.
+
+        Raises ConfigError if the devices cannot hold it.
+        """
+        ...

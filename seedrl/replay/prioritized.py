@@ -1,0 +1,167 @@
+"""The configuration of prioritized replay."""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.replay.limiter import ratio_limiter
+from seedrl.types import Array, Page, StoredStep
+
+if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
+    from seedrl.replay.experience import Experience, Scale
+
+_RANGES = {
+    "capacity_steps": (1, math.inf),
+    "min_steps": (1, math.inf),
+    "page_steps": (0, math.inf),
+    "priority_exponent": (0, 1),
+    "importance_exponent": (0, 1),
+    # Learning takes one whole update at a time: with less, acting would wait for an update that
+    # waits for acting.
+    "tolerance_updates": (1, math.inf),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """Paged prioritized replay on the device.
+
+    Attributes:
+      capacity_steps: stored environment steps, over all devices.
+      min_steps: environment steps in replay before learning starts.
+      page_steps: steps of a page; divides the agent's stride. 0 takes the stride.
+      priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016).
+      importance_exponent: beta in w_i = (N P(i))^-beta / max w.
+      ratio: trained (non-burn-in) steps per training environment step.
+      tolerance_updates: how many updates acting may run ahead of learning before it waits.
+    """
+
+    capacity_steps: int = 100_000
+    min_steps: int = 1_000
+    page_steps: int = 0
+    priority_exponent: float = 0.9
+    importance_exponent: float = 0.6
+    ratio: float = 1.0
+    tolerance_updates: float = 2.0
+
+    def steps_of_page(self, window: WindowSpec) -> int:
+        """K: `page_steps`, or the agent's stride if that is 0."""
+        return self.page_steps or window.stride
+
+    def capacity_pages(self, window: WindowSpec, num_devices: int) -> int:
+        """P, the pages of one shard."""
+        return self.capacity_steps // self.steps_of_page(window) // num_devices
+
+    def min_sequences(self, window: WindowSpec, *, training_slots: int, num_devices: int) -> int:
+        """The sequences that each shard must hold before learning starts."""
+        page = self.steps_of_page(window)
+        # While `min_steps` steps fill up, each training slot has one sequence that is not complete.
+        incomplete = training_slots * (-(-window.length // page) - 1) * page
+        return max(1, (self.min_steps - incomplete) // window.stride // num_devices)
+
+    def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
+        """See ExperienceConfig."""
+        for name, (low, high) in _RANGES.items():
+            if not low <= getattr(self, name) <= high:
+                expected = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+                raise ConfigError(f"replay.{name}: expected {expected}, got {getattr(self, name)}")
+        if not self.ratio > 0:
+            raise ConfigError(f"replay.ratio: expected more than 0, got {self.ratio}")
+        self._check_pages(window, training_slots)
+        if self.min_steps > self.capacity_steps:
+            raise ConfigError(
+                f"replay.min_steps: expected at most replay.capacity_steps ({self.capacity_steps}),"
+                f" else learning never starts; got {self.min_steps}"
+            )
+        if total_steps < self.min_steps:
+            raise ConfigError(
+                f"learning.total_steps: expected at least replay.min_steps ({self.min_steps}), "
+                f"else the run ends before learning starts; got {total_steps}"
+            )
+
+    def _check_pages(self, window: WindowSpec, training_slots: int) -> None:
+        page = self.steps_of_page(window)
+        if window.stride % page:
+            raise ConfigError(
+                f"replay.page_steps: a stride of {window.stride} steps is not a whole number of "
+                f"pages of {page}; choose a divisor of the stride, or 0 for the stride itself"
+            )
+        pages = math.ceil(window.length / page)
+        needed = training_slots * pages * page
+        reason = (
+            f"{training_slots} training slots times {pages} pages of {page} steps, which one "
+            f"sequence of {window.length} steps takes"
+        )
+        if self.capacity_steps < needed:
+            raise ConfigError(
+                f"replay.capacity_steps: expected at least {needed} ({reason}), else every "
+                f"sequence is overwritten before it is complete; got {self.capacity_steps}"
+            )
+        if self.min_steps < needed:
+            raise ConfigError(
+                f"replay.min_steps: expected at least {needed} ({reason}), else learning may start "
+                f"without a complete sequence and wait for ever; got {self.min_steps}"
+            )
+
+    def build(
+        self,
+        window: WindowSpec,
+        *,
+        page: Page,
+        initial_priorities: Callable[[StoredStep], Array],
+        scale: "Scale",
+    ) -> "Experience":
+        """See ExperienceConfig."""
+        from seedrl.replay.experience import Experience
+        from seedrl.replay.index import PageIndex
+        from seedrl.replay.replay import paged_replay, prioritized_memory
+
+        page_steps = self.steps_of_page(window)
+        capacity_pages = self.capacity_pages(window, scale.num_devices)
+        self._check_memory(page, page_steps, capacity_pages, scale)
+        replay = paged_replay(
+            window=window,
+            page_steps=page_steps,
+            capacity_pages=capacity_pages,
+            priority_exponent=self.priority_exponent,
+            initial_priorities=initial_priorities,
+        )
+        return Experience(
+            memory=prioritized_memory(
+                replay,
+                batch_per_device=scale.batch_per_device,
+                num_devices=scale.num_devices,
+                importance_exponent=self.importance_exponent,
+            ),
+            index=functools.partial(
+                PageIndex, capacity_pages=capacity_pages, window=window, page_steps=page_steps
+            ),
+            limiter=ratio_limiter(
+                replay_ratio=self.ratio,
+                batch_steps=scale.num_devices * scale.batch_per_device * window.unroll,
+                tolerance_updates=self.tolerance_updates,
+                min_sequences=self.min_sequences(
+                    window, training_slots=scale.training_slots, num_devices=scale.num_devices
+                ),
+            ),
+        )
+
+    def _check_memory(
+        self, page: Page, page_steps: int, capacity_pages: int, scale: "Scale"
+    ) -> None:
+        from seedrl.replay.index import replay_bytes
+
+        wanted = replay_bytes(page, capacity_pages)
+        if wanted <= scale.device_bytes:
+            return
+        per_step = replay_bytes(page, 1) / page_steps
+        fitting = int(scale.device_bytes / per_step) * scale.num_devices
+        raise ConfigError(
+            f"replay.capacity_steps: the replay needs {wanted / 2**30:.1f} GiB on each device, but "
+            f"{scale.device_name} has {scale.device_bytes / 2**30:.1f} GiB; at most {fitting} "
+            "steps would fit, with nothing else beside them"
+        )

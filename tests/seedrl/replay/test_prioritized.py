@@ -1,0 +1,88 @@
+"""Sizes of a prioritized replay, and what it refuses."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.replay.experience import Experience, Scale
+from seedrl.replay.limiter import RatioLimiter
+from seedrl.replay.prioritized import ReplayConfig
+from seedrl.types import Array, Page, StoredStep, TimeStep
+
+CONFIG = ReplayConfig(capacity_steps=1000, min_steps=400, ratio=0.5, tolerance_updates=3.0)
+WINDOW = WindowSpec(burn_in=10, unroll=20, bootstrap=5, stride=10)
+SCALE = Scale(
+    num_devices=2, batch_per_device=6, training_slots=8, device_bytes=2**30, device_name="a device"
+)
+
+
+def _page(observation_bytes: int, page_steps: int = 10) -> Page:
+    def leaf(dtype: str, *shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((page_steps, *shape), dtype)
+
+    timestep = TimeStep(
+        leaf("uint8"), leaf("float32"), leaf("float32"), leaf("uint8", observation_bytes)
+    )
+    step = StoredStep(timestep, leaf("int32"), leaf("int32"), ())
+    return Page(step, jax.ShapeDtypeStruct((3,), "float32"))
+
+
+def _ones(steps: StoredStep) -> Array:
+    return jnp.ones(steps.action.shape[1])
+
+
+def _build(config: ReplayConfig = CONFIG, *, page: Page | None = None) -> Experience:
+    page = page or _page(7, config.steps_of_page(WINDOW))
+    return config.build(WINDOW, page=page, initial_priorities=_ones, scale=SCALE)
+
+
+def test_the_replay_is_shared_out_among_the_devices() -> None:
+    experience = _build()
+    index = experience.index()
+    # 1000 steps in pages of the stride, 10, half on each device.
+    assert index.state()["capacity_pages"] == CONFIG.capacity_pages(WINDOW, 2) == 50
+    state = jax.eval_shape(lambda: experience.memory.init(_page(7)))
+    num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    # 10 rows of 1 + 4 + 4 + 7 + 4 + 4 bytes, a carry of 12, a link and a mass.
+    assert num_bytes == 50 * (10 * 24 + 12 + 8)
+    assert index.draw() == experience.example_draw == ()
+    assert index.has_room(10**9)  # the oldest make room
+
+
+def test_the_limiter_counts_trained_rows_of_all_devices() -> None:
+    limiter = _build().limiter
+    assert isinstance(limiter, RatioLimiter)
+    assert limiter.batch_steps == 2 * 6 * 20
+    assert (limiter.replay_ratio, limiter.tolerance_updates) == (0.5, 3.0)
+    # A sequence of 35 rows reaches into 4 pages: of 400 steps 8 * 3 * 10 are not yet in a complete
+    # one. The other 160 are the starts of 16 sequences, half of them on each device.
+    assert limiter.min_sequences == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_devices", "expected"),
+    [({"page_steps": 5}, 1, 16), ({"min_steps": 1}, 1, 1), ({}, 4, 4)],
+)
+def test_learning_waits_for_complete_sequences(
+    changes: dict[str, int], num_devices: int, expected: int
+) -> None:
+    # With pages of 5 a sequence reaches into 7: (400 - 8 * 6 * 5) / 10.
+    config = dataclasses.replace(CONFIG, **changes)
+    found = config.min_sequences(WINDOW, training_slots=8, num_devices=num_devices)
+    assert found == expected
+
+
+def test_a_replay_that_no_device_can_hold_is_refused_with_what_would_fit() -> None:
+    page = _page(2**22)
+    with pytest.raises(
+        ConfigError,
+        match="replay.capacity_steps: the replay needs 2.* a device has 1.0 GiB; at most",
+    ) as caught:
+        _build(page=page)
+    fitting = int(str(caught.value).split("at most ")[1].split(" steps")[0])
+    assert fitting == pytest.approx(2 * 256, rel=0.01)
+    _build(dataclasses.replace(CONFIG, capacity_steps=fitting - 20), page=page)

@@ -1,12 +1,16 @@
-"""What every test runs under: four CPU devices, strict broadcasting, a cache of compiled programs.
+"""What every test runs under: four CPU devices, strict broadcasting, programs compiled in a hurry.
 
 The settings are made while pytest loads this file, before any test module imports jax. Programs
 for one device still run on device 0, as fast as with a single device (measured: 10 microseconds to
 dispatch either way; a 256 x 256 product within 15 per cent). Devices and broadcasting hold for this
 process only: a learner that a test starts sees the one device that it would see elsewhere.
 
-The cache is for both: it brought the tests of networks, replay and rl from 70 to 23 seconds of CPU
-when they ran again. The folder may be deleted at any time.
+Programs are compiled without optimization, here and in the processes that tests start: an update
+of R2D2 takes a quarter of the CPU time (1.3 instead of 5.4 seconds), and half of the suite's time
+was the compiler's. Tests of speed have a process without these flags, see test_guard.py.
+`XLA_FLAGS= make test` runs what users run.
+
+The cache of compiled programs is for both. The folder may be deleted at any time.
 """
 
 import os
@@ -14,19 +18,35 @@ from collections.abc import MutableSequence
 from pathlib import Path
 
 # With fewer threads than twice the devices, un-awaited collectives can block each other for ever.
-os.environ.setdefault("PJRT_NPROC", "32")
+os.environ.setdefault("PJRT_NPROC", "8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".compile_cache")
 )
 # By default only what takes a second is kept, and hardly any of our programs does.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
 
+import hypothesis
 import jax
 import pytest
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Neither the time of an example nor chance decides about a test.
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: MutableSequence[pytest.Item]) -> None:

@@ -240,7 +240,7 @@ def test_a_typing_error_in_a_slurm_directive_is_found(line: str) -> None:
 
 
 def test_slurm_script_is_valid_shell() -> None:
-    subprocess.run(["bash", "-n", JOBS / "slurm.sbatch"], check=True, timeout=10)
+    subprocess.run(["bash", "-n", JOBS / "slurm.sbatch"], check=True, timeout=60)
 
 
 def jobset_commands(name: str) -> list[list[str]]:

@@ -23,6 +23,7 @@ from seedrl.wire.link import Link, connect_link
 from seedrl.wire.payload import StepLayout, pack_actions, read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.version import MAJOR
+from tests.patience import SECONDS
 
 _COUNTING = Environment(id="envs_server.envs.counting:make", arguments='{"lengths": [3, 2]}')
 _FINISH = FromLearner(finish=Finish(reason="enough"))
@@ -52,8 +53,8 @@ class Run:
         self._thread.start()
 
     def wait(self) -> ExitCode | None:
-        """How it ended, or None if it did not within 20 seconds."""
-        self._thread.join(20)
+        """How it ended, or None if it hangs."""
+        self._thread.join(SECONDS)
         return self._code
 
     def _run(self) -> None:
@@ -97,7 +98,7 @@ class ScriptedLearner:
     def close(self) -> None:
         """Kills the learner that is running, if any."""
         if self._server:
-            self._server.stop(None).wait(10)
+            self._server.stop(None).wait(SECONDS)
             self._server = None
 
     def run(self, num_envs: int, num_groups: int = 1) -> Run:

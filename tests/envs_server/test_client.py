@@ -17,6 +17,7 @@ from envs_server.connection import Offer
 from envs_server.stop import Stop
 from seedrl.errors import ExitCode
 from seedrl.wire.seedrl_pb2 import Environment
+from tests.patience import SECONDS
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INTERNAL])
@@ -113,7 +114,7 @@ def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:
 
     learner.serve(hang)
     run = learner.run(1, 1)
-    assert attached.wait(10)
+    assert attached.wait(SECONDS)
     learner.close()
     learner.serve(learner.play(learner.assign([8]), 3))
     assert run.wait() is ExitCode.OK
@@ -134,7 +135,7 @@ def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
 
     learner.serve(hang)
     run = learner.run(1, 1)
-    assert attached.wait(10)
+    assert attached.wait(SECONDS)
     run.stop.request()
     assert run.wait() is ExitCode.OK
 

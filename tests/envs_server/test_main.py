@@ -4,13 +4,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from seedrl.wire.seedrl_pb2 import Environment
+from tests.patience import SECONDS
 
 
 def _spawn(address: str, *arguments: str) -> subprocess.Popen[str]:
@@ -29,12 +29,10 @@ def test_a_signal_ends_the_process_cleanly(learner: Any, number: signal.Signals)
 
     learner.serve(endless)
     process = _spawn(learner.address, "--num-envs", "2")
-    assert ready.wait(20)
-    started = time.monotonic()
+    assert ready.wait(SECONDS)
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
-    assert time.monotonic() - started < 5
     assert "Traceback" not in stderr
     assert stderr.splitlines()[-1].endswith("stopped")
 
@@ -44,7 +42,7 @@ def test_a_signal_ends_the_wait_for_a_learner(learner: Any) -> None:
     assert process.stderr
     assert "waiting for the learner" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0 and "Traceback" not in stderr
 
 
@@ -52,7 +50,7 @@ def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
     environment = Environment(id="CartPole-v1", vectorization="native")
     learner.serve(learner.play(learner.assign([1, 2], [3, 4], environment=environment), 50))
     process = _spawn(learner.address, "--num-envs", "4", "--groups", "2")
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     assert "connected: 4 x CartPole-v1 in 2 groups" in stderr
     assert stderr.splitlines()[-1].endswith("finished: enough")

@@ -34,6 +34,7 @@ from seedrl.wire.seedrl_pb2 import (
     Group,
     Refusal,
 )
+from tests.patience import SECONDS
 
 SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, DiscreteSpec(999))
 NUM_SLOTS, NUM_RECORDS = 4, 6
@@ -187,7 +188,7 @@ def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Pat
 
     learner.serve(script)
     process = _spawn(learner.address, _write(tmp_path / "recording"))
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=SECONDS)
     assert (process.returncode, hellos[0].plays_recording) == (0, True), stderr
     assert sorted(steps) == [StepHeader(g, n, s) for g, n in ((0, 2), (1, 1)) for s in (0, 1)]
     assert stderr.count("the recording ends after 6 batches; waiting") == 2
@@ -208,14 +209,14 @@ def test_the_process_ends_with_an_error_when_the_run_is_not_repeated(
 
     learner.serve(script)
     process = _spawn(learner.address, _write(tmp_path / "recording"))
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     assert "expected action 0 for slot 0 in batch 0, as recorded, got 1" in stderr
 
 
 def test_a_file_that_is_no_recording_is_a_wrong_argument(tmp_path: Path) -> None:
     process = _spawn("unix:/nobody", tmp_path / "missing")
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     assert stderr.rstrip().endswith(f"No such file or directory: '{tmp_path}/missing'")
 

@@ -76,6 +76,8 @@ class Copy:
             # Python takes a file of the same size and second for unchanged.
             "PYTHONDONTWRITEBYTECODE": "1",
             "JAX_COMPILATION_CACHE_DIR": str(self.cache),
+            # A mutant that makes a test wait for ever is to be found out soon.
+            "SEEDRL_PATIENCE_SECONDS": "20",
         }
         start, start_of_files = time.monotonic(), time.time()
         # A group of its own, so that what the tests have started ends with them.

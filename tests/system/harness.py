@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -21,7 +21,7 @@ from envs_server.sent_log import SentLog
 from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
 from learner.serving.batch_rules import free_running
-from learner.serving.core import Serving
+from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.reconciliation import SentSteps
@@ -34,11 +34,22 @@ from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
 from seedrl.replay.replay import ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
+from tests.patience import SECONDS
 from tests.system.sequences import sequence_reader
 
 _ROOT = Path(__file__).parents[2]
-_POLL_SECONDS = 0.01
-_DEADLINE_SECONDS = 90.0
+_POLL_SECONDS = 0.002
+
+
+class PausableHub(Hub):
+    """A hub whose training slots wait while `is_paused`."""
+
+    is_paused = False
+
+    def next_batch(self, roles: Collection[Role], timeout: float) -> Batch | None:
+        """See Hub."""
+        allowed = [role for role in roles if not (self.is_paused and role == "training")]
+        return super().next_batch(allowed, timeout)
 
 
 class RecordingMetrics(Metrics):
@@ -104,7 +115,7 @@ class LearnerRun:
             page_steps=page_steps(config),
             rule=free_running(config.serving.batch_deadline_seconds),
         )
-        self.hub = Hub(serving, config.environment)
+        self.hub = PausableHub(serving, config.environment)
         self.service = Service(self.hub, config.serving)
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(0.0005)  # as in learner.run: the default is most of a step's latency
@@ -150,7 +161,7 @@ class LearnerRun:
 
     def start(self) -> None:
         """Waits for an env server, and starts acting and learning; see `Session.start`."""
-        spec = self.hub.wait_for_spec(_DEADLINE_SECONDS)
+        spec = self.hub.wait_for_spec(SECONDS)
         assert spec is not None, self.hub.refusal or self.logs()
         self.agent: Agent = self.config.agent.build(spec)
         self.session = Session(
@@ -160,14 +171,14 @@ class LearnerRun:
 
     def run_until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits for `condition`; fails if a thread dies or it takes too long."""
-        deadline = time.monotonic() + _DEADLINE_SECONDS
+        deadline = time.monotonic() + SECONDS
         while not condition():
             assert time.monotonic() < deadline, f"no {what} in time; {self.logs()}"
             self.session.failed.wait(_POLL_SECONDS)
             self.session.raise_failure()
 
     def run_for(self, env_steps: int, updates: int = 0) -> None:
-        """Waits for so many more training environment steps and so many more updates."""
+        """Waits for `env_steps` more training environment steps and `updates` more updates."""
         env_steps += self.session.acting.training_steps
         updates += self.session.learning.updates
         self.run_until(
@@ -182,13 +193,19 @@ class LearnerRun:
         """SIGKILL, and waits until the learner has noticed."""
         before = self.live_slots()
         process.send_signal(signal.SIGKILL)
-        process.wait(_DEADLINE_SECONDS)
+        process.wait(SECONDS)
         self.env_servers.remove(process)
         self.run_until(lambda: self.live_slots() < before, "slot that became free")
 
     def wait_for_slots(self, count: int) -> None:
-        """Waits until so many slots are leased."""
+        """Waits until `count` slots are leased; training pauses meanwhile.
+
+        Otherwise the speed of acting and the start of an env server would decide on what replay
+        holds in the end.
+        """
+        self.hub.is_paused = True
         self.run_until(lambda: self.live_slots() == count, f"{count} leased slots")
+        self.hub.is_paused = False
 
     def live_slots(self) -> int:
         """Leased slots of both roles."""
@@ -200,9 +217,10 @@ class LearnerRun:
 
     def finish(self) -> Outcome:
         """Ends the env servers, lets learning catch up, stops the threads, and looks inside."""
+        self.hub.is_paused = True
         for process in self.env_servers:
             process.terminate()
-        assert [process.wait(_DEADLINE_SECONDS) for process in self.env_servers] == [
+        assert [process.wait(SECONDS) for process in self.env_servers] == [
             0 for _ in self.env_servers
         ]
         session, learning = self.session, self.config.learning
@@ -216,7 +234,7 @@ class LearnerRun:
             ),
             "end of what was owed",
         )
-        assert session.stop(_DEADLINE_SECONDS)
+        assert session.stop(SECONDS)
         self._settle()
         assert session.residues(at_rest=True) == []
         session.raise_failure()
@@ -264,9 +282,9 @@ class LearnerRun:
         """Ends whatever still runs."""
         for process in self.env_servers:
             process.kill()
-            process.wait(_DEADLINE_SECONDS)
+            process.wait(SECONDS)
         if hasattr(self, "session"):
-            self.session.stop(_DEADLINE_SECONDS)
+            self.session.stop(SECONDS)
         self.service.stop(grace_seconds=0.0)
         self.metrics.close()
         sys.setswitchinterval(self._switch_interval)

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from tests.patience import SECONDS, wait_until
+
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "tests" / "plugin"
 TRAIN = ("learner.cli.main", "train")
-PATIENCE_SECONDS = 240.0
 
 # A network and a replay that compile and learn in no time. Learning needs 64 steps; pages have 16
 # rows, so that hardly any stream ends with a full one. All tests take the same shapes, which are
@@ -65,6 +66,10 @@ class Program:
         return self.process.pid
 
     @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    @property
     def stdout(self) -> str:
         return self.stdout_path.read_text()
 
@@ -75,13 +80,13 @@ class Program:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = PATIENCE_SECONDS) -> int:
+    def end(self) -> int:
         """Waits for its end; its exit code, that of signal n being -n."""
-        return self.process.wait(seconds)
+        return self.process.wait(SECONDS)
 
-    def error(self, seconds: float = 120.0) -> tuple[int, str]:
+    def error(self) -> tuple[int, str]:
         """Waits for its end; its exit code, and the one line that it told beside its progress."""
-        code = self.end(seconds)
+        code = self.end()
         lines = [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]
         assert len(lines) == 1, self.stderr
         assert "Traceback" not in self.stdout
@@ -113,23 +118,18 @@ class Programs:
         return program
 
 
-def wait_for(
-    what: Callable[[], Found | None], program: Program, seconds: float = PATIENCE_SECONDS
-) -> Found:
+def wait_for(what: Callable[[], Found | None], program: Program) -> Found:
     """The first value of `what()` that is true, while `program` runs."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SECONDS
     while not (found := what()):
         assert program.process.poll() is None, f"it ended: {program.stderr}"
-        assert time.monotonic() < deadline, f"not within {seconds} s: {program.stderr}"
+        assert time.monotonic() < deadline, f"it never happened: {program.stderr}"
         time.sleep(0.02)
     return found
 
 
-def wait_until_gone(pids: set[int], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while left := {pid for pid in pids if is_running(pid)}:
-        assert time.monotonic() < deadline, f"{left} of {pids} still run after {seconds} s"
-        time.sleep(0.02)
+def wait_until_gone(pids: set[int]) -> None:
+    wait_until(lambda: not any(map(is_running, pids)), f"some of {pids} never end")
 
 
 def records(workdir: Path, kind: str = "metrics") -> list[dict[str, Any]]:

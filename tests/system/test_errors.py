@@ -1,19 +1,17 @@
 """What a user gets wrong ends in one clear line and a documented exit code, and everything ends."""
 
+import re
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from learner.launch.env_servers import socket_address
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import processes
-from processes import TINY, TRAIN, Program, Programs
+from tests.patience import wait_until
+from tests.system import processes
+from tests.system.processes import TINY, TRAIN, Program, Programs
 
 USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
@@ -98,6 +96,11 @@ def serving(learner: Program) -> Program:
     return learner
 
 
+def has_line(program: Program, end: str) -> bool:
+    """Whether a line on stderr ends so. gRPC may write of a connection's end behind it."""
+    return any(line.endswith(end) for line in program.stderr.splitlines())
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
@@ -146,13 +149,14 @@ def test_what_only_a_learner_can_know_ends_the_whole_run(
 ) -> None:
     workdir = tmp_path / "run"
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags)
-    processes.wait_for(lambda: len(processes.descendants(run.pid)) == 3, run)
-    children = processes.descendants(run.pid)
+    children: set[int] = set()
+    wait_until(lambda: children.update(processes.descendants(run.pid)) or run.has_ended)
     code, line = run.error()
     assert code == USAGE
     assert line.startswith("python -m learner: error: ")
     assert expected in line
-    processes.wait_until_gone(children, seconds=1.0)
+    assert children
+    processes.wait_until_gone(children)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ def test_a_refusal_is_told_on_both_sides(
     assert line.startswith("python -m learner: error: env server ")
     assert line.endswith(f"refuses: {expected}")
     assert env_server.end() == 2
-    assert env_server.stderr.endswith(f"{expected}\n")
+    assert has_line(env_server, expected)
     assert "Traceback" not in env_server.stderr
 
 
@@ -195,7 +199,7 @@ def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on
     second = programs(*command, SIZE="5", PYTHONWARNINGS="error")
     assert second.end() == 2
     difference = "observation: expected float32[4], got float32[5]"
-    assert second.stderr.splitlines()[-1].endswith(difference)
+    assert has_line(second, difference)
     assert "Traceback" not in second.stderr
     # It was a server among others: the run continues, and says who was turned away.
     processes.wait_for(lambda: ": this environment differs from " in learner.stderr, learner)
@@ -228,7 +232,7 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
     # The one that was there first did not notice, and a learner without env servers can be stopped.
     assert first.process.poll() is None
     first.signal(signal.SIGTERM)
-    assert first.end(seconds=30) == 0
+    assert first.end() == 0
 
 
 def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path: Path) -> None:
@@ -247,7 +251,9 @@ def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path
 def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path) -> None:
     path = tmp_path / "hanging.py"
     path.write_text(HANGING)
-    run = programs(*TRAIN, path, "--workdir", tmp_path / "run", *TINY, "--logging.stuck-seconds=2")
+    run = programs(*TRAIN, path, "--workdir", tmp_path / "run", *TINY, "--logging.stuck-seconds=5")
     assert run.end() == STUCK
-    assert "acting finished nothing for 2 seconds (logging.stuck_seconds)" in run.stderr
+    # On few cores learning waits behind it.
+    expected = r"acting (and learning )?finished nothing for 5 seconds \(logging.stuck_seconds\)"
+    assert re.search(expected, run.stderr)
     assert "in hang" in run.stderr  # the stacks

@@ -14,11 +14,8 @@ import pytest
 
 from learner.launch.env_servers import socket_address
 from seedrl.checkpoints import Checkpoint, latest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import processes
-from processes import TINY, TRAIN, Program, Programs
+from tests.system import processes
+from tests.system.processes import TINY, TRAIN, Program, Programs
 
 pytestmark = [
     pytest.mark.slow,
@@ -119,7 +116,7 @@ def test_a_killed_learner_ends_a_supervised_run_with_its_exit_code(
     os.kill(learner, signal.SIGKILL)
     assert run.end() == 128 + signal.SIGKILL
     assert len(left) == 3
-    processes.wait_until_gone(left, seconds=1.0)
+    processes.wait_until_gone(left)
 
 
 def test_a_learner_that_comes_back_resumes_and_gets_its_env_servers_back(
@@ -153,7 +150,7 @@ def test_a_learner_that_comes_back_resumes_and_gets_its_env_servers_back(
     assert env_server.stderr.count("disconnected from the learner") == 1
 
     learner.signal(signal.SIGTERM)
-    assert learner.end(seconds=30) == 0
+    assert learner.end() == 0
     assert all(map(processes.PROGRESS.match, learner.stderr.splitlines())), learner.stderr
     # Saved between the last line of metrics and the end.
     assert saved(workdir).step >= processes.records(workdir)[-1]["updates"]
@@ -161,4 +158,4 @@ def test_a_learner_that_comes_back_resumes_and_gets_its_env_servers_back(
         lambda: env_server.stderr.count("disconnected from the learner") == 2, env_server
     )
     env_server.signal(signal.SIGTERM)
-    assert env_server.end(seconds=10) == 0
+    assert env_server.end() == 0

@@ -6,10 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +21,9 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
+from tests.patience import SECONDS, wait_until
 from tests.system.processes import ROOT
 
-_SECONDS = 30.0  # far longer than the 4 that it takes
 _ENVIRONMENT = EnvironmentConfig(
     id="envs_server.envs.constant:make", arguments='{"shape": [4], "dtype": "float32"}'
 )
@@ -57,26 +55,19 @@ def _process(*command: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-def _await(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_frozen_env_server_loses_its_lease_and_comes_back(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/learner"
     service = _serve(address)
     hub = service.hub
     with _process("-m", "envs_server", "--learner", address, "--num-envs", "2") as env_server:
-        _await(lambda: _answer(hub))
+        wait_until(lambda: _answer(hub))
         assert all(connection.link for connection in hub.connections())
         os.kill(env_server.pid, signal.SIGSTOP)
-        _await(lambda: not hub.connections())
+        wait_until(lambda: not hub.connections())
         while _answer(hub):
             pass
         os.kill(env_server.pid, signal.SIGCONT)
-        _await(lambda: _answer(hub))
+        wait_until(lambda: _answer(hub))
     service.stop(grace_seconds=0.0)
 
 
@@ -90,15 +81,15 @@ def test_a_frozen_learner_is_left_and_found_again(
         thread = threading.Thread(target=client.run)
         thread.start()
         try:
-            _await(lambda: _says(caplog, "connected:"))
+            wait_until(lambda: _says(caplog, "connected:"))
             os.kill(learner.pid, signal.SIGSTOP)
-            _await(lambda: _says(caplog, "disconnected from the learner"))
+            wait_until(lambda: _says(caplog, "disconnected from the learner"))
             caplog.clear()
             os.kill(learner.pid, signal.SIGCONT)
-            _await(lambda: _says(caplog, "connected:"))
+            wait_until(lambda: _says(caplog, "connected:"))
         finally:
             stop.request()
-            thread.join(_SECONDS)
+            thread.join(SECONDS)
     assert not thread.is_alive()
 
 

@@ -9,7 +9,6 @@ SEEDRL_KILL_POINTS=10 also runs ten runs that are killed once each (about three 
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,11 +21,9 @@ from learner.saving.digest import digests, stored
 from seedrl.checkpoints import latest
 from seedrl.types import StepType
 from seedrl.wire.recording import Recording, RecordLayout
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import processes
-from processes import TINY, TRAIN, Program, Programs
+from tests.patience import wait_until
+from tests.system import processes
+from tests.system.processes import TINY, TRAIN, Program, Programs
 
 pytestmark = [
     pytest.mark.slow,
@@ -180,11 +177,9 @@ def test_a_run_that_is_killed_and_played_its_input_equals_the_uninterrupted_one(
         assert kill.saved <= saved.batches <= kill.saved + kill.ahead
     played.write_bytes(reference.recording.read_bytes())
     learner = programs("learner", "cartpole_r2d2", *flags, "--resume", "must")
-    while learner.process.poll() is None and all_play(players):
-        with suppress(subprocess.TimeoutExpired):
-            learner.end(seconds=0.1)
+    wait_until(lambda: all_play(players) and learner.has_ended, learner.stderr)
     assert learner.end() == 0, learner.stderr
-    assert [player.end(seconds=30) for player in players] == [0, 0]
+    assert [player.end() for player in players] == [0, 0]
     print(f"digest: {digests_of(workdir)['all']}")
     assert digests_of(workdir) == reference.digests
     # It recorded what it was played, over all of its sessions.

@@ -2,17 +2,14 @@
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import processes
-from processes import TINY, TRAIN, Programs
+from tests.system import processes
+from tests.system.processes import TINY, TRAIN, Programs
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,8 @@ import pytest
 import seedrl.policy
 from seedrl import manifest
 from seedrl.checkpoints import latest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import processes
-from processes import TINY, TRAIN, Programs
+from tests.system import processes
+from tests.system.processes import TINY, TRAIN, Programs
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,9 +54,9 @@ def start_a_run(programs: Programs, workdir: Path) -> None:
     )
     left = processes.descendants(run.pid)
     run.signal(signal.SIGTERM)
-    assert run.end(seconds=60) == 0
+    assert run.end() == 0
     assert len(left) == 3
-    processes.wait_until_gone(left, seconds=1.0)
+    processes.wait_until_gone(left)
     assert len(steps(workdir)) == 2
     # The last one was saved on SIGTERM.
     assert steps(workdir)[-1] >= processes.records(workdir)[-1]["updates"]
@@ -151,7 +148,7 @@ def give_up_if_nothing_is_intact(programs: Programs, workdir: Path) -> None:
     fresh = programs(*learner, "--resume", "never")
     processes.wait_for(lambda: ", serving " in fresh.stderr, fresh)
     fresh.signal(signal.SIGTERM)
-    assert fresh.end(seconds=30) == 0
+    assert fresh.end() == 0
 
 
 def test_a_run_through_stop_damage_resume_evaluation_and_refusal(

@@ -70,7 +70,8 @@ def growth(
 
     Raises RuntimeError if it has not grown after a minute.
     """
-    before, start = count(), clock()
+    # The clock first and last: a pause between the two never makes the rate higher.
+    start, before = clock(), count()
     sleep(seconds)
     while (after := count()) == before:
         if clock() - start > seconds + _PATIENCE_SECONDS:

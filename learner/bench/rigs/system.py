@@ -24,7 +24,7 @@ _DEADLINE_SECONDS = 120.0
 
 
 class Interval(NamedTuple):
-    """What the system did while it was let.
+    """What the system did while it was allowed to run.
 
     Attributes:
       steps: environment steps.
@@ -88,12 +88,15 @@ class System:
         by a few updates, which would count for much of a short interval.
         """
         with self._running():
+            first, _ = self._counts()
             self._failed.wait(_RAMP_SECONDS)
+            self._await(lambda: self._counts()[0] > first)
             if by_updates:
                 self._await_update()
             self._flush()
             cpu_start = tree_seconds(os.getpid())
-            before, start = self._counts(), time.perf_counter()
+            # The clock first and last: a pause between the two never makes the system faster.
+            start, before = time.perf_counter(), self._counts()
             self._failed.wait(seconds)
             self._await(lambda: self._counts()[0] > before[0])
             if by_updates:

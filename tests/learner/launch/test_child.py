@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from learner.launch.child import Child, Command
+from tests.patience import SECONDS
 
 CODES = pytest.mark.parametrize(
     ("code", "expected"),
@@ -30,7 +31,7 @@ def python(code: str, log: Path | None = None, **environment: str) -> Command:
 def run(command: Command) -> tuple[Child, int]:
     exits: queue.SimpleQueue[tuple[Child, int]] = queue.SimpleQueue()
     child = Child(command, lambda child, code: exits.put((child, code)))
-    ended, code = exits.get(timeout=30)
+    ended, code = exits.get(timeout=SECONDS)
     assert ended is child
     return child, code
 

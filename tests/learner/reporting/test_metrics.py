@@ -341,13 +341,25 @@ def test_a_call_costs_microseconds(tmp_path: Path) -> None:
         lambda: metrics.observe("x", 1.0),
         lambda: metrics.waited("acting", 0.0),
     ]
+    counts, lock = {"x": 0}, threading.Lock()
+
+    def bare() -> None:
+        with lock:
+            counts["x"] = counts.get("x", 0) + 1
+
     for call in calls:
         best = math.inf
-        for _ in range(10):
-            started = time.perf_counter()
-            for _ in range(1000):
-                call()
-            best = min(best, (time.perf_counter() - started) / 1000)
-        # 0.5 to 0.8 microseconds on an idle core; the best of ten, for a machine that is busy.
-        assert best < 5e-6
+        for _ in range(100):
+            best = min(best, _thread_seconds(call) / _thread_seconds(bare))
+            if best < 5:
+                break
+        # About 1 on an idle core. What a machine does beside it hits both.
+        assert best < 5
     metrics.close()
+
+
+def _thread_seconds(call: Callable[[], None]) -> float:
+    started = time.thread_time()
+    for _ in range(1000):
+        call()
+    return time.thread_time() - started

@@ -12,6 +12,7 @@ from learner.saving.saver import Saver
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
 from tests.learner.saving.snapshots import META, replay, state
+from tests.patience import SECONDS
 
 
 def test_one_save_waits_for_the_one_before_it(
@@ -22,7 +23,7 @@ def test_one_save_waits_for_the_one_before_it(
     def save(directory: Path, step: int, *_: Any, **__: Any) -> Path:
         order.append(("begin", step))
         entered.set()
-        assert release.wait(60.0)
+        assert release.wait(SECONDS)
         order.append(("end", step))
         return directory
 
@@ -30,7 +31,7 @@ def test_one_save_waits_for_the_one_before_it(
     saver = Saver(tmp_path, keep=2)
     assert not saver.is_busy
     saver.start(Snapshot(state(updates=1), [], ()), META)
-    assert entered.wait(60.0)
+    assert entered.wait(SECONDS)
     assert saver.is_busy
     release.set()
     saver.start(Snapshot(state(updates=2), [], ()), META)

@@ -27,13 +27,13 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.link import Link, listen
 from seedrl.wire.payload import StepLayout
+from tests.patience import SECONDS
 
 FIRST, MID, LAST = StepType
 SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, DiscreteSpec(3))
 ENVIRONMENT = EnvironmentConfig(
     id="Some-v0", arguments='{"x": 1}', wrappers=("m:w",), vectorization="sync"
 )
-SECONDS = 60.0  # only a hang takes longer
 
 
 def hello(

@@ -21,8 +21,8 @@ from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout
+from tests.patience import SECONDS
 
-_SECONDS = 60.0  # only a hang takes longer
 _SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
 
 
@@ -51,7 +51,7 @@ def test_a_wake_ends_a_wait(hub: Hub) -> None:
 
     threading.Thread(target=wait, daemon=True).start()
     hub.wake()
-    assert done.wait(_SECONDS)
+    assert done.wait(SECONDS)
 
 
 def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Connection:
@@ -105,7 +105,7 @@ def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> N
     for group in (0, 1):
         _step(hub, first, group)
     roles: tuple[Role, ...] = ("training", "evaluation")
-    batches = [hub.next_batch([role], timeout=_SECONDS) for role in roles]
+    batches = [hub.next_batch([role], timeout=SECONDS) for role in roles]
     _assigned(second)
     first.close()
     assert second.outbox.empty()

@@ -1,6 +1,5 @@
 """What only a link can do to the service; all else is in test_service*."""
 
-import time
 from typing import Any
 
 import grpc
@@ -13,12 +12,12 @@ from seedrl.wire.framing import StepPayload
 from seedrl.wire.link import Link
 from tests.learner.serving.scripted_env_server import (
     FIRST,
-    SECONDS,
     Client,
     next_batch,
     ready,
     wait_until_free,
 )
+from tests.patience import wait_until
 
 
 def _linked(service: Service, monkeypatch: pytest.MonkeyPatch) -> Client:
@@ -90,8 +89,5 @@ def test_a_defect_that_ends_the_reading_of_links_can_be_seen(
     with _linked(unix_service, monkeypatch) as client, monkeypatch.context() as patch:
         patch.setattr(Connection, "close", close)
         client.leave()
-        deadline = time.monotonic() + SECONDS
-        while unix_service.failure is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: unix_service.failure is not None)
     assert str(unix_service.failure) == "a defect"

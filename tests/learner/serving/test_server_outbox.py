@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from learner.serving.server import LoopOutbox
-
-_SECONDS = 60.0  # only a hang takes longer
+from tests.patience import SECONDS
 
 
 def test_nothing_is_lost_between_threads_and_loop() -> None:
@@ -26,7 +25,7 @@ def test_nothing_is_lost_between_threads_and_loop() -> None:
         return [await outbox.get() for _ in range(num_threads * num_items)]
 
     async def collect_in_time() -> list[tuple[int, int]]:
-        return await asyncio.wait_for(collect(), _SECONDS)
+        return await asyncio.wait_for(collect(), SECONDS)
 
     came = asyncio.run(collect_in_time())
     for index in range(num_threads):
@@ -37,9 +36,9 @@ def test_a_waiting_loop_is_woken_for_each_item() -> None:
     async def take_two() -> list[str]:
         outbox: LoopOutbox[str] = LoopOutbox(asyncio.get_running_loop())
         threading.Timer(0.05, outbox.put, ["one"]).start()
-        first = await asyncio.wait_for(outbox.get(), _SECONDS)
+        first = await asyncio.wait_for(outbox.get(), SECONDS)
         threading.Timer(0.05, outbox.put, ["two"]).start()
-        return [first, await asyncio.wait_for(outbox.get(), _SECONDS)]
+        return [first, await asyncio.wait_for(outbox.get(), SECONDS)]
 
     assert asyncio.run(take_two()) == ["one", "two"]
 
@@ -60,7 +59,7 @@ def test_what_is_put_while_the_loop_falls_asleep_wakes_it(
         outbox = LoopOutbox(asyncio.get_running_loop())
         outbox.put("first")
         await asyncio.sleep(0)  # the loop has heard of it
-        return [await asyncio.wait_for(outbox.get(), _SECONDS) for _ in range(2)]
+        return [await asyncio.wait_for(outbox.get(), SECONDS) for _ in range(2)]
 
     outbox: LoopOutbox[str]
     monkeypatch.setattr(asyncio, "Event", PutWhileClearing)

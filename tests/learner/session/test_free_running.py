@@ -1,7 +1,6 @@
 """What learning does while its programs are being compiled, and what becomes of a failure."""
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 from learner.session.free_running import FreeRunning
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.replay.limiter import ratio_limiter
-
-SECONDS = 20.0  # far longer than anything here takes
+from tests.patience import SECONDS, wait_until
 
 
 class Learning:
@@ -160,6 +158,5 @@ def test_what_nobody_will_need_is_not_compiled() -> None:
     failed.released["insertion"].set()
     with pytest.raises(MemoryError, match="no room"):
         _until(free, failed, "run")
-    while free.is_compiling:
-        time.sleep(0.001)
+    wait_until(lambda: not free.is_compiling)
     assert stopped.begun == failed.begun == ["insertion"]

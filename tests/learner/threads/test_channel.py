@@ -4,8 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from learner.threads.channel import Channel, ClosedError, Mailbox
-
-_SECONDS = 20.0  # far longer than anything here takes
+from tests.patience import SECONDS
 
 
 def _in_thread(call: Callable[[], object]) -> Callable[[], object]:
@@ -15,7 +14,7 @@ def _in_thread(call: Callable[[], object]) -> Callable[[], object]:
     thread.start()
 
     def result() -> object:
-        thread.join(_SECONDS)
+        thread.join(SECONDS)
         assert not thread.is_alive()
         return results[0]
 
@@ -39,7 +38,7 @@ def test_a_full_channel_takes_nothing_more() -> None:
 def test_a_sender_waits_for_room() -> None:
     channel: Channel[int] = Channel(1)
     channel.put(1, timeout=0.0)
-    result = _in_thread(lambda: channel.put(2, timeout=_SECONDS))
+    result = _in_thread(lambda: channel.put(2, timeout=SECONDS))
     assert channel.take_all(timeout=0.0) == [1]
     assert result() is True
     assert channel.take_all(timeout=0.0) == [2]
@@ -47,7 +46,7 @@ def test_a_sender_waits_for_room() -> None:
 
 def test_a_receiver_waits_for_a_first_item() -> None:
     channel: Channel[int] = Channel(1)
-    result = _in_thread(lambda: channel.take_all(timeout=_SECONDS))
+    result = _in_thread(lambda: channel.take_all(timeout=SECONDS))
     channel.put(1, timeout=0.0)
     assert result() == [1]
 
@@ -58,7 +57,7 @@ def test_closing_wakes_a_waiting_sender() -> None:
 
     def put() -> str:
         try:
-            return str(channel.put(2, timeout=_SECONDS))
+            return str(channel.put(2, timeout=SECONDS))
         except ClosedError:
             return "closed"
 
@@ -69,7 +68,7 @@ def test_closing_wakes_a_waiting_sender() -> None:
 
 def test_closing_wakes_a_waiting_receiver() -> None:
     channel: Channel[int] = Channel(1)
-    result = _in_thread(lambda: channel.take_all(timeout=_SECONDS))
+    result = _in_thread(lambda: channel.take_all(timeout=SECONDS))
     channel.close()
     assert result() == []
 

@@ -4,6 +4,7 @@ import pytest
 
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.replay.limiter import RatioLimiter, ratio_limiter
+from tests.patience import SECONDS
 
 
 def _limiter(
@@ -38,19 +39,19 @@ def test_two_threads_continue_at_the_configured_ratio() -> None:
 
     def act() -> None:
         for _ in range(600):
-            assert limiter.wait_to_act(90.0)
+            assert limiter.wait_to_act(SECONDS)
             limiter.acted(1)
         limiter.close()
 
     def learn() -> None:
-        while limiter.wait_to_learn(90.0):
+        while limiter.wait_to_learn(SECONDS):
             limiter.took()
 
     threads = [threading.Thread(target=target, daemon=True) for target in (act, learn)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90.0)
+        thread.join(SECONDS)
         assert not thread.is_alive()
     assert _now(limiter).env_steps == 600
     assert 0 <= _now(limiter).owed_steps < 6 + 2
@@ -63,10 +64,10 @@ def test_closing_ends_a_wait(wait: str) -> None:
         limiter.acted(1000)
     results: list[bool] = []
     thread = threading.Thread(
-        target=lambda: results.append(getattr(limiter, wait)(60.0)), daemon=True
+        target=lambda: results.append(getattr(limiter, wait)(SECONDS)), daemon=True
     )
     thread.start()
     limiter.close()
-    thread.join(90.0)
+    thread.join(SECONDS)
     assert results == [False]
-    assert getattr(limiter, wait)(60.0) is False
+    assert getattr(limiter, wait)(SECONDS) is False

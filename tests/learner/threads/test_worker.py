@@ -2,8 +2,7 @@ import threading
 
 from learner.threads.channel import ClosedError
 from learner.threads.worker import Worker
-
-_SECONDS = 20.0  # far longer than anything here takes
+from tests.patience import SECONDS
 
 
 def test_the_body_is_repeated_until_the_worker_is_stopped() -> None:
@@ -16,8 +15,8 @@ def test_the_body_is_repeated_until_the_worker_is_stopped() -> None:
 
     worker = Worker("acting", body, failed)
     worker.start()
-    assert thrice.wait(_SECONDS)
-    assert worker.stop(_SECONDS)
+    assert thrice.wait(SECONDS)
+    assert worker.stop(SECONDS)
     num_calls = len(calls)
     assert set(calls) == {"acting"}
     assert worker.stop(0.0)
@@ -34,8 +33,8 @@ def test_what_the_body_raises_is_kept_and_told_to_all() -> None:
 
     worker = Worker("learning", body, failed)
     worker.start()
-    assert failed.wait(_SECONDS)
-    assert worker.stop(_SECONDS)
+    assert failed.wait(SECONDS)
+    assert worker.stop(SECONDS)
     assert worker.failure is error
 
 
@@ -52,7 +51,7 @@ def test_a_failure_is_seen_by_whoever_is_told_of_it() -> None:
     failed = Told()
     worker = Worker("acting", body, failed)
     worker.start()
-    assert failed.wait(_SECONDS)
+    assert failed.wait(SECONDS)
     assert isinstance(seen[0], SystemExit)
 
 
@@ -64,7 +63,7 @@ def test_a_closed_neighbour_ends_a_worker_without_failure() -> None:
 
     worker = Worker("acting", body, failed)
     worker.start()
-    worker._thread.join(_SECONDS)
+    worker._thread.join(SECONDS)
     assert worker.stop(0.0)
     assert worker.failure is None
     assert not failed.is_set()
@@ -75,14 +74,14 @@ def test_stopping_says_if_the_present_piece_of_work_goes_on() -> None:
 
     def body() -> None:
         started.set()
-        release.wait(_SECONDS)
+        release.wait(SECONDS)
 
     worker = Worker("learning", body, failed)
     worker.start()
-    assert started.wait(_SECONDS)
+    assert started.wait(SECONDS)
     assert not worker.stop(0.0)
     release.set()
-    assert worker.stop(_SECONDS)
+    assert worker.stop(SECONDS)
 
 
 def test_a_worker_that_never_started_is_stopped() -> None:
@@ -95,14 +94,14 @@ def test_it_says_how_long_its_present_piece_of_work_has_taken() -> None:
 
     def body() -> None:
         started.set()
-        release.wait(_SECONDS)
+        release.wait(SECONDS)
 
     worker = Worker("acting", body, failed, lambda: now[0])
     assert worker.seconds_at_work == 0.0
     worker.start()
-    assert started.wait(_SECONDS)
+    assert started.wait(SECONDS)
     now[0] = 107.5
     assert worker.seconds_at_work == 7.5
     release.set()
-    assert worker.stop(_SECONDS)
+    assert worker.stop(SECONDS)
     assert worker.seconds_at_work == 0.0

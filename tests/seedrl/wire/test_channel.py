@@ -18,6 +18,7 @@ from seedrl.wire.channel import (
 )
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
 from seedrl.wire.seedrl_pb2 import Finish, FromEnvServer, FromLearner, Hello
+from tests.patience import SECONDS
 
 _LIMIT = 2**16
 
@@ -48,7 +49,7 @@ def test_messages_arrive_as_our_own_types(served: tuple[str, "queue.Queue[object
     address, seen = served
     messages = [FromEnvServer(hello=Hello(major=1)), StepPayload(b"12345678")]
     with connect(address, max_message_bytes=_LIMIT) as channel:
-        finish, actions = connect_method(channel)(iter(messages), timeout=10)
+        finish, actions = connect_method(channel)(iter(messages), timeout=SECONDS)
     assert finish == FromLearner(finish=Finish(reason="FromEnvServer"))
     assert bytes(actions.data) == b"12345678"
     assert seen.get() == messages[0]
@@ -61,7 +62,7 @@ def test_the_generated_stub_speaks_the_same_protocol(
     address, _ = served
     with grpc.insecure_channel(address) as channel:
         stub = seedrl_pb2_grpc.LearnerStub(channel)
-        (answer,) = stub.Connect(iter([FromEnvServer(step=b"abc")]), timeout=10)
+        (answer,) = stub.Connect(iter([FromEnvServer(step=b"abc")]), timeout=SECONDS)
     assert answer.actions == b"abc"
 
 
@@ -71,7 +72,7 @@ def test_broken_bytes_arrive_as_a_value_that_says_why(
     address, seen = served
     with connect(address, max_message_bytes=_LIMIT) as channel:
         method = channel.stream_stream(CONNECT)
-        list(method(iter([b"\x1a\x05abc"]), timeout=10))
+        list(method(iter([b"\x1a\x05abc"]), timeout=SECONDS))
     error = seen.get()
     assert isinstance(error, WireError)
     assert "one field of 5 bytes, got 3" in str(error)
@@ -83,10 +84,10 @@ def test_a_message_over_the_limit_is_refused_and_the_learner_lives(
     address, _ = served
     with connect(address, max_message_bytes=4 * _LIMIT) as channel:
         with pytest.raises(grpc.RpcError) as failure:
-            list(connect_method(channel)(iter([StepPayload(bytes(_LIMIT))]), timeout=10))
+            list(connect_method(channel)(iter([StepPayload(bytes(_LIMIT))]), timeout=SECONDS))
         assert failure.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         hello = FromEnvServer(hello=Hello(major=1))
-        (answer,) = connect_method(channel)(iter([hello]), timeout=10)
+        (answer,) = connect_method(channel)(iter([hello]), timeout=SECONDS)
     assert answer.finish.reason == "FromEnvServer"
 
 

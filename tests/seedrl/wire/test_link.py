@@ -13,9 +13,9 @@ import pytest
 
 from seedrl.wire.framing import WireError
 from seedrl.wire.link import Buffer, Link, connect_link, listen
+from tests.patience import SECONDS
 
 _LIMIT = 2**22
-_SECONDS = 20.0  # far longer than anything here takes
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def ends() -> Iterator[tuple[Link, Link]]:
     with contextlib.closing(listener):
         theirs = connect_link(listener.name, _LIMIT)
         assert theirs is not None
-        ours = listener.accept(_SECONDS, _LIMIT)
+        ours = listener.accept(SECONDS, _LIMIT)
         assert ours is not None
         with contextlib.closing(theirs), contextlib.closing(ours):
             yield ours, theirs
@@ -41,7 +41,7 @@ def raw() -> Iterator[tuple[Link, socket.socket]]:
 
 
 def _receive_waiting(link: Link) -> Iterator[Buffer]:
-    while select.select([link], [], [], _SECONDS)[0]:
+    while select.select([link], [], [], SECONDS)[0]:
         messages = link.receive_at_once()
         if messages is None:
             return
@@ -60,7 +60,7 @@ def test_messages_of_all_sizes_arrive_whole_and_in_order(
             came = pool.submit(lambda received=received: [next(received) for _ in messages])
             for message in messages:
                 sender.send(message)
-            assert came.result(_SECONDS) == messages
+            assert came.result(SECONDS) == messages
 
 
 def test_what_is_sent_at_once_arrives_like_anything_else(ends: tuple[Link, Link]) -> None:
@@ -76,7 +76,7 @@ def test_an_end_is_heard_on_both_sides(ends: tuple[Link, Link], side: int) -> No
     with ThreadPoolExecutor() as pool:
         came = [pool.submit(lambda end=end: list(end.receive())) for end in ends]
         ends[side].end()
-        assert [each.result(_SECONDS) for each in came] == [[], []]
+        assert [each.result(SECONDS) for each in came] == [[], []]
 
 
 def test_what_was_sent_before_the_end_still_arrives(ends: tuple[Link, Link]) -> None:
@@ -132,7 +132,7 @@ def test_a_peer_that_does_not_read_delays_nobody(ends: tuple[Link, Link]) -> Non
     ours, theirs = ends
     thread = threading.Thread(target=lambda: [theirs.send_at_once(bytes(2**16)) for _ in range(99)])
     thread.start()
-    thread.join(_SECONDS)
+    thread.join(SECONDS)
     assert not thread.is_alive()
     assert len(list(ours.receive())) < 99
 
@@ -156,7 +156,7 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
         stranger = connect_link(f"{name}/{'0' * len(secret)}", _LIMIT)
         learner = connect_link(listener.name, _LIMIT)
         assert stranger is not None and learner is not None
-        ours = listener.accept(_SECONDS, _LIMIT)
+        ours = listener.accept(SECONDS, _LIMIT)
         assert ours is not None
         with contextlib.closing(stranger), contextlib.closing(learner), contextlib.closing(ours):
             ours.send(b"ready")

@@ -89,8 +89,8 @@ class Policy:
         Args:
           observation: tree of `[*shape]` as in `spec`.
           carry: of the step before, or `initial_carry()`.
-          reward: that came with this observation; a recurrent network was trained to see it. It is
-            ignored on an episode's first observation.
+          reward: that arrived with this observation; a recurrent network was trained to see it. It
+            is ignored on an episode's first observation.
 
         Raises ValueError that names the array whose shape or dtype is not that of `spec`.
         """

@@ -75,9 +75,9 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
             print(f"  {name:<24}{config_file.summary(name)}")
         print(f"\nEvery field of a configuration is an option too: {prog} CONFIG --help\n")
         parse_flags(options, ["--help"], prog=f"{prog} CONFIG")
-    came = repr(argv[0]) if argv else "nothing"
+    found = repr(argv[0]) if argv else "nothing"
     raise ConfigError(
-        f"expected a CONFIG first, got {came}: the path of a .py or .json file or one of "
+        f"expected a CONFIG first, got {found}: the path of a .py or .json file or one of "
         f"{', '.join(names)} (see {prog} --help)"
     )
 

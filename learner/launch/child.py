@@ -23,8 +23,8 @@ class Command(NamedTuple):
       arguments: the command line; its first element is the path of a program.
       environment: all of its environment variables.
       log: file that its output is appended to; None inherits stdout and stderr.
-      ending: signal that it gets if this process, or the thread that started it, dies. It may come
-        several times: the kernel hands the child on from one dying thread to the next.
+      ending: signal that it gets if this process, or the thread that started it, dies. It may
+        arrive several times: the kernel passes the child from one dying thread to the next.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Runs a command that the kernel ends with its parent. Started as a script, by path.
 
-Usage: `python tie.py PARENT_PID SIGNAL COMMAND...`. Between a fork and an exec only async-safe
-code may run, and gRPC's threads are about when `seedrl evaluate` starts a process again; so the tie
-is made by a small interpreter of its own, which then becomes the command. Linux only; elsewhere
-the command merely runs.
+Usage: `python parent_death.py PARENT_PID SIGNAL COMMAND...`. Between a fork and an exec only
+async-safe code may run, and gRPC's threads exist when `seedrl evaluate` starts a process again; so
+the tie is made by a small interpreter of its own, which then becomes the command. Linux only;
+elsewhere the command merely runs.
 """
 
 import ctypes

@@ -70,37 +70,71 @@ def assemble(
 ) -> Parts:
     """Builds the parts; each continues from what a checkpoint holds of it.
 
-    Raises ConfigError if the devices cannot hold the replay, CheckpointError if the checkpoint does
-    not fit the config.
+    Raises ConfigError if the devices cannot hold the replay, CheckpointError for another config.
     """
     agent: Agent = config.agent.build(spec)
     page = example_page(agent, spec, geometry.page_steps)
+    experience = _experience(config, geometry, agent, page)
+    shards = _sharded_replay(config, geometry, experience, page, checkpoint)
+    learn_programs = build_learn_programs(
+        agent, experience.memory, batch_per_device=geometry.batch_per_device
+    )
+    acting_key, key = jax.random.split(jax.random.PRNGKey(config.seed))
+    state = _learner_state(config, geometry, learn_programs, key, checkpoint)
+    if checkpoint is not None:
+        # The acting key of the checkpoint's session must not be used again.
+        acting_key = jax.random.fold_in(acting_key, int(state.updates))
+    params = publish(agent.behaviour(state.params), geometry.devices[0])
+    exchange = open_exchange(
+        RateLimiter(experience.limiter),
+        FrozenParams(params, int(state.updates)),
+        wake_acting=hub.wake,
+        clock=hub.clock,
+    )
+    actor = _actor(config, agent, spec, page, acting_key, geometry.devices[0])
+    evaluator = Evaluator(config.evaluation, hub.clock())
+    acting = _acting(config, hub, actor, exchange=exchange, evaluator=evaluator, metrics=metrics)
+    if checkpoint is not None:
+        _resume(acting, exchange.limiter, checkpoint, config)
+    learning = _learning(
+        config, geometry, learn_programs, state, shards, exchange=exchange, metrics=metrics
+    )
+    return Parts(
+        acting=acting,
+        learning=learning,
+        evaluator=evaluator,
+        exchange=exchange,
+        page=page,
+        page_rows=actor.page_rows,
+        replay_bytes=_num_bytes(shards) // len(geometry.devices),
+        behaviour=agent.behaviour,
+    )
+
+
+def _num_bytes(shards: ShardedReplay) -> int:
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
+
+
+def _experience(config: Config, geometry: Geometry, agent: Agent, page: Page) -> Experience:
     experience: Experience = config.replay.build(
         agent.window,
         page=page,
         initial_priorities=agent.initial_priorities,
         scale=scale(config, geometry),
     )
-    shards = _sharded_replay(config, geometry, experience, page, checkpoint)
-    learn_programs = build_learn_programs(
-        agent, experience.memory, batch_per_device=geometry.batch_per_device
-    )
-    acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
-    state = _learner_state(config, geometry, learn_programs, learning_key, checkpoint)
-    if checkpoint is not None:
-        # The acting key of the checkpoint's session must not be used again.
-        acting_key = jax.random.fold_in(acting_key, int(state.updates))
-    exchange = open_exchange(
-        RateLimiter(experience.limiter),
-        FrozenParams(
-            publish(agent.behaviour(state.params), geometry.devices[0]), int(state.updates)
-        ),
-        wake_acting=hub.wake,
-        clock=hub.clock,
-    )
-    actor = _actor(config, agent, spec, page, acting_key, geometry.devices[0])
-    evaluator = Evaluator(config.evaluation, hub.clock())
-    acting = Acting(
+    return experience
+
+
+def _acting(
+    config: Config,
+    hub: Hub,
+    actor: Actor,
+    *,
+    exchange: Exchange,
+    evaluator: Evaluator,
+    metrics: Metrics,
+) -> Acting:
+    return Acting(
         hub=hub,
         actor=actor,
         exchange=exchange,
@@ -109,10 +143,20 @@ def assemble(
         frames_per_step=config.environment.frames_per_step,
         total_steps=config.learning.total_steps,
     )
-    if checkpoint is not None:
-        _resume(acting, exchange.limiter, checkpoint, config)
-    learning = Learning(
-        programs=map_programs(learn_programs, geometry.devices),
+
+
+def _learning(
+    config: Config,
+    geometry: Geometry,
+    programs: LearnPrograms,
+    state: LearnerState,
+    shards: ShardedReplay,
+    *,
+    exchange: Exchange,
+    metrics: Metrics,
+) -> Learning:
+    return Learning(
+        programs=map_programs(programs, geometry.devices),
         state=state,
         replay=shards,
         exchange=exchange,
@@ -120,17 +164,6 @@ def assemble(
         acting_device=geometry.devices[0],
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
-    )
-    replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
-    return Parts(
-        acting=acting,
-        learning=learning,
-        evaluator=evaluator,
-        exchange=exchange,
-        page=page,
-        page_rows=actor.page_rows,
-        replay_bytes=replay_bytes // len(geometry.devices),
-        behaviour=agent.behaviour,
     )
 
 

@@ -3,27 +3,17 @@
 import contextlib
 import logging
 import random
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
 
-from envs_server.connection import Finished, Lease, Offer, Outbox
+from envs_server.connection import Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.errors import ExitCode
-from seedrl.wire.channel import TOKEN_KEY, connect, connect_method, longest_received
-from seedrl.wire.framing import (
-    ToEnvServer,
-    ToLearner,
-    WireError,
-    encode_from_env_server,
-    receive_from_learner,
-)
-from seedrl.wire.link import Link, Listener, listen
-from seedrl.wire.seedrl_pb2 import FromLearner
+from seedrl.wire.framing import WireError
+from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError
 
 _log = logging.getLogger("envs_server")
 
@@ -43,8 +33,6 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
 _FAILURE_BUDGET = 10
 _REFUSAL_SECONDS = 5.0
-# The learner has connected before it said so.
-_LINK_SECONDS = 5.0
 # While there is no learner, say so this often.
 _REMINDER_PAUSES = 60
 
@@ -54,10 +42,6 @@ class _Return(NamedTuple):
 
     reason: str
     longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
-
-
-class _LinkMissingError(Exception):
-    """The learner has said that it took the link, but cannot be seen there."""
 
 
 class Client:
@@ -91,7 +75,7 @@ class Client:
         self._max_message_bytes = max_message_bytes
         self._sent_log = sent_log or SentLog()
         self._local_link = local_link
-        self._metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
+        self._token = token
         self._failures = 0
         self._attempts = 0
         self._random = random.Random()
@@ -99,25 +83,28 @@ class Client:
     def run(self) -> ExitCode:
         """Serves until training is over, a stop is asked for, or there is no point in serving."""
         while not self._stop.is_requested:
-            outbox = Outbox()
             with contextlib.ExitStack() as stack:
-                listener = listen() if self._local_link else None
-                name = ""
-                if listener is not None:
-                    name = stack.enter_context(contextlib.closing(listener)).name
-                lease = Lease(self._offer, outbox, self._sent_log, link_name=name)
+                connection = LearnerConnection(
+                    self._address,
+                    max_message_bytes=self._max_message_bytes,
+                    local_link=self._local_link,
+                    token=self._token,
+                )
+                lease = Lease(self._offer, connection, self._sent_log)
+                # Environments may take their time: the learner hears of the end before.
                 stack.callback(lease.close)
-                outcome = self._serve(lease, outbox, listener)
+                stack.enter_context(connection)
+                outcome = self._serve(lease, connection)
             if isinstance(outcome, ExitCode):
                 return outcome
             self._pause(outcome, lease.is_serving)
         _log.info("stopped")
         return ExitCode.OK
 
-    def _serve(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> ExitCode | _Return:
+    def _serve(self, lease: Lease, connection: LearnerConnection) -> ExitCode | _Return:
         """One stream, and what its end means."""
         try:
-            finished = self._stream(lease, outbox, listener)
+            finished = self._stream(lease, connection)
         except grpc.RpcError as error:
             return self._after_status(error.code(), " ".join((error.details() or "").split()))
         except (BuildError, WireError) as error:
@@ -125,58 +112,23 @@ class Client:
             return ExitCode.USAGE
         except EnvironmentFailedError as error:
             return self._after_failure(error)
-        except _LinkMissingError:
-            return _Return("it did not come to the link that it took; from now on over gRPC")
+        except LinkMissingError as error:
+            self._local_link = False
+            return _Return(f"{error}; from now on over gRPC")
         if finished is None:
             return _Return("the learner ended the stream")
         _log.info("finished: %s", finished.reason)
         return ExitCode.OK
 
-    def _stream(self, lease: Lease, outbox: Outbox, listener: Listener | None) -> Finished | None:
-        with connect(self._address, max_message_bytes=self._max_message_bytes) as channel:
-            call: Any = connect_method(channel)(iter(outbox), metadata=self._metadata)
-            self._stop.on_request(call.cancel)
-            try:
-                return lease.serve(self._incoming(call, outbox, listener))
-            except BuildError:
-                _await_end(call, outbox)
-                raise
-            finally:
-                self._stop.on_request(None)
-                outbox.close()
-                call.cancel()
-
-    def _incoming(
-        self, call: Any, outbox: Outbox, listener: Listener | None
-    ) -> Iterator[ToEnvServer | WireError]:
-        """What the learner sends; from its Assign on over the link, if it has taken it."""
-        for message in call:
-            if listener is None or not (isinstance(message, FromLearner) and message.assign.linked):
-                yield message
-                continue
-            accepted = listener.accept(_LINK_SECONDS, longest_received(self._max_message_bytes))
-            if accepted is None:
-                self._local_link = False
-                raise _LinkMissingError
-            with contextlib.closing(accepted) as link:
-                # The end of the stream is that of the link; why, the stream says.
-                if not call.add_callback(link.end):
-                    link.end()
-                outbox.divert(self._sender(link))
-                yield message
-                yield from map(receive_from_learner, link.receive())
-
-    def _sender(self, link: Link) -> Callable[[ToLearner], None]:
-        def send(message: ToLearner) -> None:
-            data = encode_from_env_server(message)
-            if len(data) > self._max_message_bytes:
-                raise WireError(
-                    f"expected messages of at most {self._max_message_bytes} bytes, got one of "
-                    f"{len(data)}; raise --max-message-bytes or offer fewer environments"
-                )
-            link.send(data)
-
-        return send
+    def _stream(self, lease: Lease, connection: LearnerConnection) -> Finished | None:
+        self._stop.on_request(connection.cancel)
+        try:
+            return lease.serve(connection.messages())
+        except BuildError:
+            connection.await_end(_REFUSAL_SECONDS)  # a Refusal must reach the learner
+            raise
+        finally:
+            self._stop.on_request(None)
 
     def _after_status(self, code: grpc.StatusCode, details: str) -> ExitCode | _Return:
         if code in _FATAL_CODES:
@@ -206,17 +158,3 @@ class Client:
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
         self._stop.wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))
-
-
-def _await_end(call: Any, outbox: Outbox) -> None:
-    """Lets a Refusal reach the learner, which then ends the stream."""
-    outbox.close()
-    deadline = threading.Timer(_REFUSAL_SECONDS, call.cancel)
-    deadline.start()
-    try:
-        for _ in call:
-            pass
-    except grpc.RpcError:
-        pass
-    finally:
-        deadline.cancel()

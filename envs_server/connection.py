@@ -3,10 +3,9 @@
 import logging
 import math
 import os
-import queue
 import socket
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 from envs_server.building import build
 from envs_server.errors import BuildError, one_line
@@ -46,40 +45,21 @@ class Finished(NamedTuple):
     reason: str
 
 
-class Outbox:
-    """Messages on their way out: gRPC reads them in a thread of its own, or a link takes them."""
+class Outbox(Protocol):
+    """Takes what is to be sent to the learner."""
 
-    def __init__(self) -> None:
-        self._messages: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
-        self._send: Callable[[ToLearner], None] = self._messages.put
-
-    def put(self, message: ToLearner) -> None:
+    def put(self, message: ToLearner, /) -> None:
         """Sends `message` after those before it."""
-        self._send(message)
-
-    def divert(self, send: Callable[[ToLearner], None]) -> None:
-        """Gives what is put from now on to `send`."""
-        self._send = send
-
-    def close(self) -> None:
-        """Ends the outgoing half of the stream after what was put."""
-        self._messages.put(None)
-
-    def __iter__(self) -> Iterator[ToLearner]:
-        return iter(self._messages.get, None)
+        ...
 
 
 class Lease:
     """A stream's environments, owned from Assign until `close`. Used by one thread."""
 
-    def __init__(
-        self, offer: Offer, outbox: Outbox, sent_log: SentLog, *, link_name: str = ""
-    ) -> None:
-        """`link_name` is that of the listener for a link, if there is one."""
+    def __init__(self, offer: Offer, outbox: Outbox, sent_log: SentLog) -> None:
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
-        self._link_name = link_name
         self._groups: list[EnvGroup | PlayedGroup] = []
         self._action_layouts: list[ActionLayout] = []
         self._max_message_bytes = math.inf
@@ -153,7 +133,6 @@ class Lease:
                 pid=os.getpid(),
                 sent=self._sent_log.report(),
                 plays_recording=self._offer.recording is not None,
-                link=self._link_name,
             )
         )
 

@@ -11,11 +11,11 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs_server import client
 from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.stop import Stop
 from seedrl.errors import ExitCode
+from seedrl.wire import learner_connection
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.patience import SECONDS
 
@@ -144,7 +144,7 @@ def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
 def test_a_link_that_the_learner_does_not_come_to_is_not_offered_again(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_LINK_SECONDS", 0.05)
+    monkeypatch.setattr(learner_connection, "_LINK_SECONDS", 0.05)
     offered = []
 
     def claim(messages: Iterator[Any], context: Any) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """Playing a recording in the place of environments."""
 
+import queue
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.connection import Lease, Offer, Outbox
+from envs_server.connection import Lease, Offer
 from envs_server.errors import BuildError
 from envs_server.playback import PlayedGroup
 from envs_server.sent_log import SentLog
@@ -145,7 +146,8 @@ def test_what_is_not_in_the_recording_cannot_be_built(
 
 
 def test_at_the_end_nothing_is_sent_and_the_stream_stays_open(recording: Recording) -> None:
-    outbox, sent_log = Outbox(), SentLog()
+    outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    sent_log = SentLog()
     lease = Lease(Offer(1, 1, (), recording), outbox, sent_log)
     lease.open()
     group = Group(slots=[2], seeds=[1], first_row=NUM_RECORDS - 1)
@@ -154,8 +156,7 @@ def test_at_the_end_nothing_is_sent_and_the_stream_stays_open(recording: Recordi
     assert lease.handle(ActionsPayload(answer)) is None
     last = FromEnvServer(refusal=Refusal(reason="still open"))
     outbox.put(last)
-    outbox.close()
-    _, _, step, still_open = outbox  # after Hello and Ready
+    _, _, step, still_open = (outbox.get_nowait() for _ in range(4))  # after Hello and Ready
     assert isinstance(step, FramedStep)
     assert still_open == last
     (sent,) = sent_log.report()

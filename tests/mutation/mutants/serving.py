@@ -275,8 +275,8 @@ MUTANTS = (
     ),
     Mutant(
         "link_outlives_stream_at_env_server",
-        "envs_server/client.py",
-        "                if not call.add_callback(link.end):\n                    link.end()\n",
+        "seedrl/wire/learner_connection.py",
+        "        if not self._call.add_callback(self._link.end):\n            self._link.end()\n",
         "",
         "An env server waits for ever at the link of a learner that stands still.",
         "whatever blocks has a deadline (DESIGN 9.6)",

@@ -1,0 +1,137 @@
+"""An env server's connection to its learner: messages go and arrive, whatever carries them."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any, Self
+
+import grpc
+
+from seedrl.wire.channel import TOKEN_KEY, connect, connect_method, longest_received
+from seedrl.wire.framing import (
+    ToEnvServer,
+    ToLearner,
+    WireError,
+    encode_from_env_server,
+    receive_from_learner,
+)
+from seedrl.wire.link import Link, listen
+from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
+
+# The learner has connected before it said so.
+_LINK_SECONDS = 5.0
+
+
+class LinkMissingError(Exception):
+    """The learner has said that it took the link, but cannot be seen there."""
+
+
+class LearnerConnection:
+    """Offers a learner of this host a link in Hello, and uses it from an Assign on that takes it.
+
+    Until then, and with learners elsewhere, everything goes over gRPC. Owns the channel, the call,
+    the listener and the link from its creation to `close`. One thread sends, receives and closes;
+    any may `cancel`.
+    """
+
+    def __init__(
+        self, address: str, *, max_message_bytes: int, local_link: bool = True, token: str = ""
+    ) -> None:
+        """Does not wait for the learner.
+
+        Args:
+          address: the learner's, `host:port` or `unix:/path`.
+          max_message_bytes: the longest message that is sent.
+          local_link: whether to offer a link.
+          token: goes with the call as `Bearer <token>`; "" for none.
+        """
+        self._max_message_bytes = max_message_bytes
+        self._resources = contextlib.ExitStack()
+        self._listener = listen() if local_link else None
+        if self._listener is not None:
+            self._resources.enter_context(contextlib.closing(self._listener))
+        self._link: Link | None = None
+        # gRPC reads it in a thread of its own; None ends what is sent.
+        self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+        channel = self._resources.enter_context(
+            connect(address, max_message_bytes=max_message_bytes)
+        )
+        metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
+        outgoing = iter(self._outgoing.get, None)
+        self._call: Any = connect_method(channel)(outgoing, metadata=metadata)
+
+    def put(self, message: ToLearner) -> None:
+        """Sends `message` after those before it. Raises WireError if it is too long for a link."""
+        if self._link is not None:
+            self._send_over(self._link, message)
+            return
+        is_hello = isinstance(message, FromEnvServer) and message.HasField("hello")
+        if self._listener is not None and is_hello:
+            assert isinstance(message, FromEnvServer)
+            message.hello.link = self._listener.name
+        self._outgoing.put(message)
+
+    def messages(self) -> Iterator[ToEnvServer | WireError]:
+        """What the learner sends, until it ends the stream.
+
+        Raises grpc.RpcError if it ends with a status other than OK, or is lost; LinkMissingError.
+        """
+        for message in self._call:
+            if isinstance(message, FromLearner) and message.assign.linked:
+                link = self._accept()
+                yield message
+                yield from map(receive_from_learner, link.receive())
+            else:
+                yield message
+
+    def await_end(self, seconds: float) -> None:
+        """Ends what is sent, and gives the learner `seconds` to end the stream thereupon."""
+        self._outgoing.put(None)
+        deadline = threading.Timer(seconds, self._call.cancel)
+        deadline.start()
+        try:
+            for _ in self._call:
+                pass
+        except grpc.RpcError:
+            pass
+        finally:
+            deadline.cancel()
+
+    def cancel(self) -> None:
+        """Breaks the connection: `messages` ends, with an error."""
+        self._call.cancel()
+
+    def close(self) -> None:
+        """Ends the connection, and frees what it holds."""
+        self._outgoing.put(None)
+        self._call.cancel()
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> Link:
+        accepted = None
+        if self._listener is not None:
+            longest = longest_received(self._max_message_bytes)
+            accepted = self._listener.accept(_LINK_SECONDS, longest)
+        if accepted is None:
+            raise LinkMissingError("it did not use the link that it took")
+        self._link = self._resources.enter_context(contextlib.closing(accepted))
+        # The end of the stream is that of the link; why, the stream says.
+        if not self._call.add_callback(self._link.end):
+            self._link.end()
+        return self._link
+
+    def _send_over(self, link: Link, message: ToLearner) -> None:
+        data = encode_from_env_server(message)
+        if len(data) > self._max_message_bytes:
+            raise WireError(
+                f"expected messages of at most {self._max_message_bytes} bytes, got one of "
+                f"{len(data)}; raise --max-message-bytes or offer fewer environments"
+            )
+        link.send(data)

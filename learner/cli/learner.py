@@ -73,8 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    # Until acting begins: looking for garbage in all that is imported and traced takes a tenth of
-    # that time, and finds hardly any.
+    # Until the session has started: looking for garbage in all that is imported and traced takes a
+    # tenth of that time, and finds hardly any.
     gc.disable()
     options, config = parse(LearnerOptions, argv, prog=PROG)
     config = options.apply(config)

@@ -1,7 +1,6 @@
 """A learner's run: the wiring of its parts, from what its folder holds to the summary."""
 
 import contextlib
-import gc
 import shlex
 import sys
 import threading
@@ -90,7 +89,6 @@ def _train(
         folder.record_config(config)
         progress.log(_replay_size(session))
         session.start()
-        gc.enable()  # see `learner.cli.learner`
         supervision = Supervision(
             config,
             session,

@@ -1,5 +1,6 @@
 """A training session: acting and learning while they run."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -101,6 +102,7 @@ class Session:
         self._regime.warm_up()
         for worker in self._workers:
             worker.start()
+        gc.enable()  # what takes long is made; see `learner.cli.learner`
 
     @property
     def is_compiling(self) -> bool:

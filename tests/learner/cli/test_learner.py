@@ -1,10 +1,13 @@
 import dataclasses
+import gc
+from pathlib import Path
 
 import pytest
 
-from learner.cli.learner import _result
+import learner.session.run
+from learner.cli.learner import _result, main
 from seedrl import config_file
-from seedrl.errors import ExitCode
+from seedrl.errors import CheckpointError, ExitCode
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,20 @@ def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps(
         learning=dataclasses.replace(config.learning, total_steps=1_000),
     )
     assert _result(config, env_steps=env_steps, solved=solved) is expected
+
+
+def test_no_garbage_is_collected_before_the_session_has_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    collecting: list[bool] = []
+
+    def train(config: object, **arguments: object) -> None:
+        collecting.append(gc.isenabled())
+        raise CheckpointError("far enough")
+
+    monkeypatch.setattr(learner.session.run, "train", train)
+    try:
+        assert main(["cartpole_r2d2", "--workdir", str(tmp_path)]) == 74
+    finally:
+        gc.enable()
+    assert collecting == [False]

@@ -1,6 +1,7 @@
 """A session that has begun to act while learning is still being compiled."""
 
 import dataclasses
+import gc
 import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -96,6 +97,17 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(session: Session) ->
     assert session.stuck(-1.0) == []
     assert session.stop(SECONDS)
     session.raise_failure()
+
+
+@pytest.mark.usefixtures("compiling")
+def test_garbage_is_collected_from_the_start_on(session: Session) -> None:
+    gc.disable()
+    try:
+        session.start()
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+    assert session.stop(SECONDS)
 
 
 def test_what_hangs_is_reported_once_all_is_compiled(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seedrl import checkpoints
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Programs
 
@@ -36,6 +37,35 @@ def config() -> Config:
         evaluation=EvaluationConfig(
             interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
         ),
+        logging=LoggingConfig(interval_seconds=0.2),
+    )
+"""
+
+ON_POLICY = """
+from seedrl.config import (
+    CheckpointConfig,
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    LoggingConfig,
+    ServingConfig,
+)
+from seedrl_plugin.fifo import QueueConfig
+from seedrl_plugin.reinforce import ReinforceConfig
+
+
+def config() -> Config:
+    return Config(
+        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 5}'),
+        agent=ReinforceConfig(),
+        serving=ServingConfig(training_slots=4, evaluation_slots=2),
+        replay=QueueConfig(),
+        learning=LearningConfig(batch_sequences=8, num_devices=1, total_steps=200_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
+        ),
+        checkpoint=CheckpointConfig(replay=True),
         logging=LoggingConfig(interval_seconds=0.2),
     )
 """
@@ -85,6 +115,27 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     assert processes.records(workdir)[-1]["updates"] > 0
     saved = json.loads((workdir / "config.json").read_text())["config"]
     assert saved["agent"]["type"] == "seedrl_plugin.dqn:DQNConfig"
+
+
+def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
+    programs: Programs, tmp_path: Path
+) -> None:
+    (tmp_path / "on_policy.py").write_text(ON_POLICY)
+    workdir = tmp_path / "run"
+    run = programs(*TRAIN, "on_policy.py", "--workdir", workdir)
+    assert run.end() == 0, run.stderr
+    last = processes.records(workdir, "evaluation")[-1]
+    assert last["is_confirmation"]
+    assert last["mean_return"] == 1.0
+    saved = checkpoints.latest(workdir / "checkpoints")
+    assert saved is not None
+    (index,) = saved.meta["replay_indices"]
+    (ledger,) = processes.records(workdir, "ledger")
+    # Batches of 8 unrolls of 16 rows: all that was stored was trained, or still waits.
+    assert saved.step > 0
+    assert index["num_inserted"] == 8 * saved.step + len(index["waiting"])
+    assert ledger["stored"] == 16 * index["num_inserted"]
+    assert processes.records(workdir)[-1]["skipped_updates"] == 0
 
 
 def has_learned_and_played(line: dict[str, Any]) -> bool:

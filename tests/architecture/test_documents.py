@@ -236,3 +236,22 @@ def test_every_config_field_that_the_architecture_names_exists() -> None:
         if name not in {field.name for field in dataclasses.fields(sections[section])}
     }
     assert missing == set()
+
+
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_source_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text()
+    tops = "learner|seedrl|envs_server|tests|configs|proto"
+    paths = re.findall(rf"`((?:{tops})/[\w./-]*)`", text)
+    assert {path for path in paths if not any(ROOT.glob(path.replace("NAME", "*")))} == set()
+    modules = re.findall(rf"python -m ((?:{tops})[\w.]*)", text)
+    found = {module: ROOT / module.replace(".", "/") for module in modules}
+    missing = {
+        module
+        for module, path in found.items()
+        if not (path / "__main__.py").exists() and not path.with_suffix(".py").exists()
+    }
+    assert missing == set()

@@ -1,0 +1,95 @@
+"""An env server's connection: what it sends and receives is the same over gRPC and over a link."""
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from seedrl.wire.channel import learner_handler, server_options
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    WireError,
+    encode_from_learner,
+    receive_from_env_server,
+)
+from seedrl.wire.learner_connection import LearnerConnection
+from seedrl.wire.link import connect_link
+from seedrl.wire.seedrl_pb2 import Assign, Finish, FromEnvServer, FromLearner, Hello
+
+_LIMIT = 2**10
+_HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
+
+_FINISH = FromLearner(finish=Finish(reason="enough"))
+
+
+def _echo(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    """A learner that answers two steps with their own bytes, and takes a link if it is offered."""
+    hello = next(messages).hello
+    link = connect_link(hello.link, 2**20) if hello.link else None
+    with contextlib.ExitStack() as stack:
+        if link is not None:
+            stack.enter_context(contextlib.closing(link))
+            messages = map(receive_from_env_server, link.receive())
+        yield FromLearner(assign=Assign(lease=7, linked=link is not None))
+        for step in itertools.islice(messages, 2):
+            answer = ActionsPayload(bytes(step.data))
+            if link is None:
+                yield answer
+            else:
+                link.send(encode_from_learner(answer))
+        yield _FINISH
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(2), options=server_options(2**20))
+    server.add_generic_rpc_handlers((learner_handler(_echo),))
+    path = f"unix:{tmp_path}/learner"
+    server.add_insecure_port(path)
+    server.start()
+    yield path
+    server.stop(None).wait()
+
+
+@pytest.mark.parametrize("local_link", [False, True])
+def test_messages_go_and_arrive_in_order_whatever_carries_them(
+    address: str, local_link: bool
+) -> None:
+    with LearnerConnection(address, max_message_bytes=_LIMIT, local_link=local_link) as connection:
+        connection.put(_HELLO)
+        messages = connection.messages()
+        assign = next(messages)
+        assert isinstance(assign, FromLearner) and assign.assign.lease == 7
+        assert assign.assign.linked == (local_link and sys.platform == "linux")
+        connection.put(StepPayload(b"first"))
+        connection.put(StepPayload(b"second"))
+        answers = [next(messages), next(messages)]
+        assert [bytes(answer.data) for answer in answers] == [b"first", b"second"]
+        assert list(messages) == [_FINISH]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="links are Linux's")
+def test_a_message_that_is_too_long_for_a_link_is_not_sent(address: str) -> None:
+    with LearnerConnection(address, max_message_bytes=_LIMIT) as connection:
+        connection.put(_HELLO)
+        assert next(connection.messages()).assign.linked
+        connection.put(StepPayload(bytes(_LIMIT - 3)))
+        with pytest.raises(WireError, match="at most 1024 bytes, got one of 1025; raise --max"):
+            connection.put(StepPayload(bytes(_LIMIT - 2)))
+
+
+def test_a_connection_that_is_cancelled_ends_what_is_received(address: str) -> None:
+    with LearnerConnection(address, max_message_bytes=_LIMIT) as connection:
+        connection.put(_HELLO)
+        messages = connection.messages()
+        next(messages)
+        connection.cancel()
+        with pytest.raises(grpc.RpcError):
+            list(messages)

@@ -101,7 +101,7 @@ class Learning:
 
     @property
     def stored_rows(self) -> int:
-        """Rows that replay has taken in since this object was made."""
+        """Rows that were inserted into replay since this object was made."""
         pages = sum(index.num_inserted for index in self._indices)
         return (pages - self._restored_pages) * self._page_steps
 
@@ -171,7 +171,7 @@ class Learning:
 
         What there is no room for stays in the channel, and acting waits once that is full.
         """
-        # Not more than wait now: acting could go on sending for ever.
+        # Not more than wait now: acting could keep sending for ever.
         for _ in range(max(1, len(self._exchange.pages))):
             if not all(index.has_room(self._most_pages) for index in self._indices):
                 return

@@ -21,7 +21,7 @@ class Batch(NamedTuple):
     Attributes:
       sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
       weights: `[B] float32`, how much each sequence counts.
-      places: what `Memory.write_back` wants back, to know where each sequence came from.
+      places: what `Memory.write_back` wants back, to know the place of each sequence.
     """
 
     sequence: Unroll
@@ -62,7 +62,7 @@ class Index(Protocol):
         ...
 
     def has_room(self, num_pages: int) -> bool:
-        """Whether so many pages can be inserted now. Until they can, acting waits."""
+        """Whether N = `num_pages` more pages can be inserted. Until they can, acting waits."""
         ...
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> Tree:

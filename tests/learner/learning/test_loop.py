@@ -1,14 +1,16 @@
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Learning, ShardedReplay
 from learner.learning.scalars import Scalars
-from learner.threads.exchange import Exchange, FrozenParams, open_exchange
+from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
@@ -82,6 +84,72 @@ def _learning(
         publish_every_updates=publish_every_updates,
     )
     return learning, exchange, metrics
+
+
+class Queue:
+    """An index that has room for so many pages, and draws what was planned first."""
+
+    def __init__(self, room: int, first_draw: int = 0) -> None:
+        self.room, self.planned, self.num_inserted = room, list[int](), 0
+        self.num_sequences, self._draws = 9, itertools.count(first_draw)
+
+    def has_room(self, num_pages: int) -> bool:
+        return self.num_inserted + num_pages <= self.room
+
+    def plan(self, streams: Any) -> np.ndarray:
+        self.planned += [stream for stream in streams if stream >= 0]
+        self.num_inserted = len(self.planned)
+        return np.zeros(len(streams), np.int32)
+
+    def end_stream(self, stream: int) -> None:
+        """Nothing is kept of streams."""
+
+    def draw(self) -> np.ndarray:
+        return np.array([next(self._draws)], np.int32)
+
+
+def _send(exchange: Exchange, *streams: int) -> None:
+    pages: Any = np.zeros((len(streams), 1))
+    slots = [0] * len(streams)
+    assert exchange.pages.put(FilledPages(pages, streams, slots, ()), timeout=0.0)
+
+
+def test_what_replay_has_no_room_for_waits_in_the_channel() -> None:
+    learning, exchange, _ = _learning([])
+    queue: Any = Queue(room=3)
+    learning._indices, learning._most_pages, learning._page_steps = [queue], 2, 5
+    for stream in (1, 2, 3):
+        _send(exchange, stream)
+    learning.insert_pages()
+    # A third page might come with another one, for which there would be no room.
+    assert queue.planned == [1, 2]
+    assert len(exchange.pages) == 1
+    queue.room = 4
+    learning.insert_pages()
+    assert queue.planned == [1, 2, 3]
+    _send(exchange, 4, 5)
+    learning.insert_pages()
+    learning.abandon_pages()
+    assert queue.planned == [1, 2, 3]
+    assert learning.abandoned_rows == 2 * 5
+    assert learning.stored_rows == 3 * 5
+
+
+def test_an_update_is_given_what_the_host_draws_from_each_shard() -> None:
+    learning, *_ = _learning([0.0, 0.0])
+    drawn: list[Any] = []
+    learn = learning._programs.learn
+
+    def watched(state: Any, replay: Any, draw: Any, is_enabled: Any) -> Any:
+        drawn.append(draw.tolist())
+        return learn(state, replay, draw, is_enabled)
+
+    learning._programs = learning._programs._replace(learn=watched)
+    shards: Any = [Queue(room=9), Queue(room=9, first_draw=20)]
+    learning._indices = shards
+    for _ in range(2):
+        assert learning.run_once()
+    assert drawn == [[[0], [20]], [[1], [21]]]
 
 
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:

@@ -51,6 +51,18 @@ def test_a_receiver_waits_for_a_first_item() -> None:
     assert result() == [1]
 
 
+def test_items_can_be_taken_one_at_a_time_and_each_makes_room() -> None:
+    channel: Channel[int] = Channel(2)
+    result = _in_thread(lambda: channel.take(timeout=SECONDS))
+    channel.put(1, timeout=SECONDS)
+    assert result() == [1]
+    assert [channel.put(item, timeout=0.0) for item in (2, 3, 4)] == [True, True, False]
+    assert len(channel) == 2
+    assert channel.take(timeout=0.0) == [2]
+    assert channel.put(4, timeout=0.0)
+    assert [channel.take(timeout=0.0) for _ in range(3)] == [[3], [4], []]
+
+
 def test_closing_wakes_a_waiting_sender() -> None:
     channel: Channel[int] = Channel(1)
     channel.put(1, timeout=0.0)

@@ -170,6 +170,22 @@ MUTANTS = (
         "experience is stored once (DESIGN 6)",
     ),
     Mutant(
+        "inserted_without_room",
+        _LEARNING,
+        "if not all(index.has_room(self._most_pages) for index in self._indices):",
+        "if not self._indices:",
+        "Pages are inserted for which a queue has no room: what waits there is overwritten.",
+        "acting waits until there is room (HOUSE, seams)",
+    ),
+    Mutant(
+        "all_shards_draw_alike",
+        _LEARNING,
+        "draws = [index.draw() for index in self._indices]",
+        "draws = [self._indices[0].draw()] * len(self._indices)",
+        "What the host draws from one shard is trained on every device.",
+        "each device draws from its shard (HOUSE, seams)",
+    ),
+    Mutant(
         "update_not_counted",
         _LEARNING,
         "        self._limiter.took()\n",

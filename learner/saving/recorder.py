@@ -22,15 +22,15 @@ _logger = logging.getLogger(__name__)
 class Recorder:
     """Writes batches to a recording as they are answered. Owned by the thread that acts.
 
-    What is there already and comes again, as in a run that is resumed and played its own recording,
-    stays as it is, so that it may be read at the same time; from the first difference on it is
-    replaced. Where a stream is cut the recording ends.
+    What is there already and arrives again, as in a run that is resumed and played its own
+    recording, stays as it is, so that it may be read at the same time; from the first difference on
+    it is replaced. Where a stream is cut the recording ends.
 
     Args:
       path: the file.
       spec: of the environments.
       num_slots: N, training slots.
-      position: the number of the first batch to come.
+      position: the number of the first batch to be recorded.
 
     Raises CheckpointError if the file does not reach up to `position`.
     """

@@ -49,7 +49,7 @@ class Connection:
       peer: the env server's name in messages.
       outbox: what is to be sent over gRPC, an EndError to end with, or None: end quietly.
       link: what all but the handshake and the end takes, if the env server can be reached so. Then
-        what comes over it has to be given to `receive`.
+        what arrives over it has to be given to `receive`.
       is_ready: whether the handshake is over.
     """
 

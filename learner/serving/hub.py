@@ -177,13 +177,13 @@ class Hub:
             return bool(self._changed.wait_for(condition, timeout))
 
     def wait_for_spec(self, timeout: float) -> EnvSpec | None:
-        """Waits for a first env server's spec; None if none came in time."""
+        """Waits for a first env server's spec; None if none arrived in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._spec is not None or self._refusal, timeout)
             return self._spec
 
     def wait_for_agreement(self, timeout: float) -> bool:
-        """Waits for an env server with an environment of the spec; whether one came in time."""
+        """Waits for an env server with an environment of the spec; whether one arrived in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_agreed or self._refusal, timeout)
             return self._is_agreed

@@ -202,8 +202,8 @@ class SlotTable:
     def seeds(self, group: Group, *, repeats_unused: bool = False) -> list[int]:
         """A seed below 2^31 per environment of the group, never given before in this run.
 
-        `repeats_unused`: it is given again if no row came of it: then it does not matter whether an
-        env server was lost before the first batch, while the learner compiled, say.
+        `repeats_unused`: it is given again if no row was acted on: then it does not matter whether
+        an env server was lost before the first batch, while the learner compiled, say.
         """
         lives = self._num_used + 1 if repeats_unused else self.epochs
         return [environment_seed(self.seed, int(slot), int(lives[slot])) for slot in group.slots]

@@ -1,7 +1,8 @@
 """The ledger: every row of experience that was sent is in exactly one account.
 
 Each account is observed where its rows are: it is never what is missing from a sum. So a sum that
-does not come out, a residue, is a defect of the learner (or of an env server), and names itself.
+does not balance, a residue, is a defect of the learner, and names itself. What a peer reports of
+itself never makes one: see `learner.serving.reconciliation`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ ACCOUNTS = {
     "dispatched": "rows in a batch that is being computed",
     "struck": "rows taken from the queue because their lease ended",
     "answered": "rows that were acted on",
-    "restored": "rows of open pages that came from a checkpoint",
+    "restored": "rows of open pages that were restored from a checkpoint",
     "evaluation": "rows of evaluation slots",
     "partial": "rows of open pages",
     "discarded": "rows of pages that were never filled, because their lease ended",
@@ -52,7 +53,7 @@ AT_REST = (*ALWAYS, Equation(("completed",), ("stored", "abandoned")))
 
 
 def residues(accounts: Mapping[str, int], equations: Iterable[Equation]) -> list[str]:
-    """The equations that do not come out, one a line; accounts that are missing are 0."""
+    """The equations that do not balance, one a line; accounts that are missing are 0."""
     return [
         f"ledger: {_sum(accounts, equation.left)}, but {_sum(accounts, equation.right)}; "
         f"residue {_total(accounts, equation.left) - _total(accounts, equation.right)} rows"

@@ -35,7 +35,7 @@ class LinkReader:
         self._selector.register(link, selectors.EVENT_READ, (link, connection))
 
     def stop(self) -> None:
-        """Ends the thread, and whatever links and connections are still open. May come twice."""
+        """Ends the thread, and the links and connections that are open. May be called twice."""
         if self._worker.stop(_STOP_SECONDS) and self._selector.get_map() is not None:
             for key in list(self._selector.get_map().values()):
                 self._drop(*key.data)

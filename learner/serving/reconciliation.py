@@ -11,7 +11,7 @@ class SentSteps(NamedTuple):
     """What an env server reports of one group under a lease that is over for it.
 
     Attributes:
-      lease: the key that came with the lease.
+      lease: the key that was given with the lease.
       group: the group's number.
       num_envs: rows of each of its steps.
       steps: steps that it sent.

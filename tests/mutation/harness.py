@@ -6,7 +6,7 @@ TESTS = (
     "tests/learner/serving/test_slot_deal.py",
     "tests/learner/serving/test_batch_rules.py",
     "tests/learner/serving/test_core.py",
-    "tests/learner/test_serving_in_lock_step.py",
+    "tests/learner/serving/test_core_in_lock_step.py",
     "tests/learner/serving/test_batcher.py",
     "tests/learner/serving/test_hub.py",
     "tests/learner/serving/test_ledger.py",

@@ -5,6 +5,8 @@ import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from envs_server.connection import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
@@ -187,7 +189,7 @@ class SimulatedConnection:
 
 
 class Process:
-    """An env-server process: killed, frozen, started again, and always coming back.
+    """An env-server process: killed, frozen, started again, and always returning.
 
     Its log of sent steps is the file that outlives it.
     """
@@ -212,7 +214,7 @@ class Process:
             self._world.connections.append(self.connection)
 
     def disconnected(self, connection: SimulatedConnection) -> None:
-        """The stream has ended: come back soon."""
+        """The connection has ended: return soon."""
         if connection is self.connection:
             self.connection = None
             seconds = self._world.random.uniform(0, KEEPALIVE_SECONDS)
@@ -229,6 +231,12 @@ class Process:
             self._world.timeline.after(noticed, "the kill is noticed", connection.close_there)
         seconds = self._world.random.uniform(0, KEEPALIVE_SECONDS)
         self._world.timeline.after(seconds, f"process {self.number} starts", self.connect)
+
+    def crash(self) -> None:
+        """Like `kill`, but the disk lacks what the log said last: its next report is false."""
+        self.kill()
+        counts = self.sent_log._rows[:, 3:]  # steps and answered
+        counts -= np.minimum(counts, np.uint64(self._world.random.randint(1, 3)))
 
     def freeze(self) -> None:
         """Stands still; if it is for too long, the learner closes the stream meanwhile."""

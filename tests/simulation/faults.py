@@ -8,9 +8,9 @@ class Faults(NamedTuple):
     """How often each fault strikes: per message for the first five, else mean seconds between two.
 
     Attributes:
-      lose_request, lose_reply: the message never comes, and the stream breaks.
-      duplicate: the message comes twice (the transport asked again although it had arrived).
-      delay: the message, and with it all that follow, comes late.
+      lose_request, lose_reply: the message never arrives, and the connection breaks.
+      duplicate: the message arrives twice (the transport asked again although it had arrived).
+      delay: the message, and with it all that follow, arrives late.
       truncate: of a step only the first bytes arrive.
       kill: an env server dies, and is started again.
       freeze: an env server stands still, maybe for longer than the learner waits for it. What it
@@ -18,6 +18,7 @@ class Faults(NamedTuple):
       cut: a connection breaks; each side notices in its own time.
       restart_learner: the learner dies, and begins again from what it saved last.
       fail_save: of a save: the disk refuses it.
+      crash: the host of an env server dies; what is started again has a log without the last steps.
     """
 
     lose_request: float = 0.0
@@ -30,6 +31,7 @@ class Faults(NamedTuple):
     cut: float = 0.0
     restart_learner: float = 0.0
     fail_save: float = 0.0
+    crash: float = 0.0
 
 
 _OFTEN = Faults(
@@ -43,6 +45,7 @@ _OFTEN = Faults(
     cut=0.1,
     restart_learner=0.3,
     fail_save=0.5,
+    crash=0.1,
 )
 
 

@@ -36,7 +36,7 @@ class Learner(Protocol):
     """What a world asks of a learner.
 
     Attributes:
-      hub: where env servers come in.
+      hub: where env servers are admitted.
       begin: takes and computes a batch, if one is due; whether it did.
       finish: answers it.
       learn: takes pages into replay.
@@ -73,26 +73,32 @@ def page_index() -> PageIndex:
     return PageIndex(capacity_pages=CAPACITY_PAGES, window=WINDOW, page_steps=PAGE_STEPS)
 
 
-def settle(learner: Learner, reports: Sequence[Any]) -> list[str]:
+def settle(learner: Learner, reports: Sequence[Any], *, may_dispute: bool = False) -> list[str]:
     """The ledger of a learner whose env servers are gone, by what their logs say."""
     serving = learner.hub._serving
-    broken = serving.report(
+    disputed = serving.report(
         SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
         for sent in reports
     )
-    broken += residues(learner.accounts(), AT_REST) + disputes(learner)
+    broken = residues(learner.accounts(), AT_REST)
+    if not may_dispute:
+        broken += disputed + disputes(learner)
     if serving.accounts()["queued"] or serving.accounts()["partial"]:
         broken.append("ledger: rows are left although nobody is there")
     return broken
 
 
-def check_ledger(learner: Learner) -> list[str]:
-    """What must hold at every moment."""
-    return residues(learner.accounts(), ALWAYS) + disputes(learner)
+def check_ledger(learner: Learner, *, may_dispute: bool = False) -> list[str]:
+    """What must hold at every moment.
+
+    `may_dispute`: an env server may have reported what is not true.
+    """
+    broken = residues(learner.accounts(), ALWAYS)
+    return broken if may_dispute else broken + disputes(learner)
 
 
 def disputes(learner: Learner) -> list[str]:
-    """Env servers here report what is true: what the learner disputes is a defect of one side."""
+    """Of env servers that report what is true, what is disputed is a defect of one side."""
     rows = learner.hub.ledger().get("disputed", 0)
     return [f"ledger: {rows} rows are disputed"] if rows else []
 
@@ -159,7 +165,7 @@ class CoreLearner:
         self._memory: list[_Page | None] = [None] * CAPACITY_PAGES
         self._link = np.full(CAPACITY_PAGES + 1, CAPACITY_PAGES)
         if saved is not None:
-            # As the session does it: streams go on only under new leases, which have new names.
+            # As the session does it: streams resume only under new leases, which have new names.
             self._index.restore({**saved.index, "streams": []})
             self._memory = list(saved.memory)
             self._link = saved.link.copy()
@@ -222,7 +228,7 @@ class CoreLearner:
             self._channel.append((pages, batch.streams[full].tolist(), []))
 
     def learn(self) -> None:
-        """Takes into memory what has come."""
+        """Takes into memory what has arrived."""
         channel, self._channel = self._channel, []
         for pages, streams, ended in channel:
             plan = self._index.plan(streams)

@@ -46,7 +46,7 @@ class Oracle:
         self.num_checked = {"action": 0, "page": 0, "sequence": 0}
 
     def started(self, seed: int, slot: int, *, is_evaluation: bool) -> None:
-        """An environment begins. No seed may ever come twice, also not in another session."""
+        """An environment begins. No seed may ever be given twice, also not in another session."""
         if seed in self._started:
             self.broken.append(f"seed {seed} was given to slot {slot} for a second time")
         rows = rows_of(seed, self._lengths, self._num_actions)

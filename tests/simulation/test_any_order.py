@@ -12,7 +12,7 @@ _PROCESSES = st.integers(0, 2)
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """A world in which faults come when Hypothesis wants them."""
+    """A world in which faults strike when Hypothesis wants them."""
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:

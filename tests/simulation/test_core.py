@@ -12,12 +12,24 @@ from tests.simulation.learner import Bug, CoreLearner
 from tests.simulation.sweep import sweep
 from tests.simulation.world import World
 
+# Everything that can happen to a row.
+_SEEN = (
+    "lost",
+    "disputed",
+    "fenced",
+    "duplicate",
+    "struck",
+    "discarded",
+    "evaluation",
+    "stored",
+)
+
 
 def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
     found = sweep(range(200), CoreLearner)
     assert found.broken == {}
     # Everything that can happen to a row has happened to some.
-    for account in ("lost", "fenced", "duplicate", "struck", "discarded", "evaluation", "stored"):
+    for account in _SEEN:
         assert found.seen[account] > 0, account
     assert found.seen["sessions"] > found.seeds
     assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 10_000

@@ -32,7 +32,7 @@ _PROGRESS_SECONDS = 0.03
 
 
 class World:
-    """Env servers, a learner, and what comes between them.
+    """Env servers, a learner, and what lies between them.
 
     Attributes:
       random: decides everything.
@@ -73,7 +73,7 @@ class World:
     def run(self) -> list[str]:
         """Lives through the history of this seed; what went wrong, one a line."""
         self.begin()
-        for name in ("kill", "freeze", "cut"):
+        for name in ("kill", "freeze", "cut", "crash"):
             for number in range(len(self._processes)):
                 self._strike_again(name, number)
         self._strike_again("restart_learner", 0)
@@ -146,7 +146,7 @@ class World:
             self._saved = self.learner.save()
 
     def _check_ledger(self) -> None:
-        self.oracle.broken += check_ledger(self.learner)
+        self.oracle.broken += check_ledger(self.learner, may_dispute=self.drawn.crash > 0)
 
     def _strike_again(self, name: str, number: int) -> None:
         mean_seconds = getattr(self.drawn, name)
@@ -167,6 +167,8 @@ class World:
             self._restart_learner()
         elif name == "kill":
             process.kill()
+        elif name == "crash":
+            process.crash()
         elif name == "freeze":
             process.freeze()
         elif process.connection is not None:
@@ -197,8 +199,9 @@ class World:
             "expected ready or refusal, got hello": self.drawn.duplicate,
             "expected step, got ready": self.drawn.duplicate,
             "expected step, got hello": self.drawn.duplicate,
-            "expected a": self.drawn.truncate,
+            "FromEnvServer message": self.drawn.truncate,
             "the lease has ended": 1.0,
+            "expected a true report of sent steps": self.drawn.crash,
         }
         if not any(rate for text, rate in fault_of.items() if text in error.details):
             self.oracle.broken.append(f"the learner ended a stream: {error.details}")
@@ -228,5 +231,6 @@ class World:
             self.oracle.broken.append("a batch is never answered")
         self.learner.learn()
         reports = [sent for process in self._processes for sent in process.sent_log.report()]
-        self.oracle.broken += settle(self.learner, reports)
+        may_dispute = self.drawn.crash > 0
+        self.oracle.broken += settle(self.learner, reports, may_dispute=may_dispute)
         self.oracle.broken += self.learner.check()

@@ -59,7 +59,7 @@ def ready(spec: EnvSpec = SPEC) -> ToLearner:
 
 
 class Client:
-    """A scripted env server: sends what it is told to, and reads what comes."""
+    """A scripted env server: sends what it is asked to, and reads what arrives."""
 
     offers_link = False
 
@@ -121,7 +121,7 @@ class Client:
         self.send(StepPayload(StepLayout(SPEC, size).pack(group, sequence, timestep)))
 
     def end(self) -> tuple[grpc.StatusCode, str]:
-        """How the learner ended the stream; nothing more may come before that."""
+        """How the learner ended the stream; nothing more may arrive before that."""
         try:
             message = next(self._incoming, None)
         except grpc.RpcError:

@@ -1,6 +1,11 @@
-"""Streams of env servers that play a recording; everything else of a stream is in test_service*."""
+"""Connections without a transport: of env servers that play a recording, and how they end.
 
+Everything else of a connection is in test_server*.
+"""
+
+import concurrent.futures
 import queue
+from typing import Any
 
 import grpc
 import numpy as np
@@ -233,3 +238,68 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     connection.receive(seedrl_pb2.FromEnvServer(refusal=refusal))
     assert hub.refusal is not None
     assert hub.refusal.isprintable() and len(hub.refusal) < 1500
+
+
+class _Link:
+    """Says whether it was ended."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def send_at_once(self, data: bytes) -> bool:
+        return not self.has_ended
+
+
+def _say_hello(connection: Connection) -> bool:
+    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, num_groups=1, link="name")
+    return connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
+
+
+def test_a_link_is_connected_without_the_lock_and_other_threads_are_served() -> None:
+    hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
+    is_free: list[bool] = []
+
+    def connect(name: str) -> Any:
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            is_free.append(other.submit(lambda: hub.num_free).result(60.0) == 0)
+        return _Link()
+
+    assert _say_hello(Connection(hub, "peer", outbox, connect))
+    assert is_free == [True]
+    assert outbox.get_nowait().assign.linked
+
+
+def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link() -> None:
+    hub, outbox, link = _hub(is_lock_step=False), queue.SimpleQueue(), _Link()
+
+    def connect(name: str) -> Any:
+        hub.close(None)
+        return link
+
+    connection = Connection(hub, "peer", outbox, connect)
+    _say_hello(connection)
+    assert link.has_ended
+    assert outbox.get_nowait() is None  # what follows it is never sent
+    connection.close()
+    assert hub.connections() == []
+    assert hub.num_free == 4
+
+
+def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
+    """Not the next step of its env server, which is fenced: that would end the env server too."""
+    hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
+    connection = Connection(hub, "peer", outbox)
+    assert _say_hello(connection)
+    ready = seedrl_pb2.Ready(spec=encode_spec(SPEC))
+    assert connection.receive(seedrl_pb2.FromEnvServer(ready=ready))
+    outbox.get_nowait()
+    hub.leave(connection._lease, EndError(grpc.StatusCode.UNAVAILABLE, "return later"))
+    zeros = np.zeros(4, np.float32)
+    first = TimeStep(np.zeros(4, np.uint8), zeros, zeros + 1, zeros)
+    assert not connection.receive(StepPayload(StepLayout(SPEC, 4).pack(0, 0, first)))
+    assert outbox.get_nowait().details == "return later"
+    assert outbox.empty()
+    assert hub.ledger()["fenced"] == 4

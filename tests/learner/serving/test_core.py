@@ -263,7 +263,7 @@ def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> Non
     serving = _serving(training=3, evaluation=0)
     groups = [serving.lease(1, 1, peer).groups[0] for peer in ("slow", "quick", "gone")]
     now = 0.0
-    for step_type in (FIRST, MID, MID, LAST):  # "slow" never comes
+    for step_type in (FIRST, MID, MID, LAST):  # "slow" never sends a step
         _step(serving, groups[1], step_type, now)
         assert _lane(serving).seconds_until_due(now) == DEADLINE
         now += DEADLINE

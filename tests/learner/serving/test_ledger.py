@@ -1,9 +1,9 @@
-"""The ledger: sums that must come out."""
+"""The ledger: sums that must balance."""
 
 from learner.serving.ledger import ALWAYS, AT_REST, Equation, residues
 
 
-def test_a_sum_that_does_not_come_out_names_its_accounts() -> None:
+def test_a_sum_that_does_not_balance_names_its_accounts() -> None:
     equation = Equation(("in", "restored"), ("kept", "lost"))
     assert residues({"in": 7, "kept": 4, "lost": 3}, [equation]) == []
     assert residues({"in": 7, "restored": 1, "kept": 5}, [equation]) == [

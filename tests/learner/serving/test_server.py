@@ -109,7 +109,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
         batch = next_batch(service)
         service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
         service.finish("it is over")
-        assert isinstance(one.receive(), ActionsPayload)  # what was on its way still comes
+        assert isinstance(one.receive(), ActionsPayload)  # what was on its way still arrives
         for client in (one, other):
             assert client.receive().finish.reason == "it is over"
             assert client.end()[0] == grpc.StatusCode.OK
@@ -164,7 +164,7 @@ def test_a_role_that_is_not_allowed_waits(unix_service: Service, waits: bool) ->
         client.shake_hands(num_envs=6)
         _step_in_order(service, client, groups=[int(waits), int(not waits)])
         roles: tuple[Role, ...] = ("training", "evaluation")
-        for role in (roles[not waits], roles[waits]):  # the one that waits came first
+        for role in (roles[not waits], roles[waits]):  # the one that waits arrived first
             assert next_batch(service, role).role == role
 
 

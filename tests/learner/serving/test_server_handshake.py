@@ -1,4 +1,4 @@
-"""Who is let in by the real service over real gRPC, or over a link, and who is refused."""
+"""Who is admitted by the real service over real gRPC, or over a link, and who is refused."""
 
 from pathlib import Path
 
@@ -123,7 +123,7 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
     assert refusal is not None
     assert refusal.startswith("env server h:7 has another environment than the checkpoint: observ")
     assert refusal.endswith("; restore the config or start a new workdir")
-    # Whoever waits for the spec tells it: it must not be said twice.
+    # Whoever waits for the spec reports it: it must not be said twice.
     assert caplog.records == []
 
 

@@ -27,9 +27,9 @@ def test_nothing_is_lost_between_threads_and_loop() -> None:
     async def collect_in_time() -> list[tuple[int, int]]:
         return await asyncio.wait_for(collect(), SECONDS)
 
-    came = asyncio.run(collect_in_time())
+    arrived = asyncio.run(collect_in_time())
     for index in range(num_threads):
-        assert [number for thread, number in came if thread == index] == list(range(num_items))
+        assert [number for thread, number in arrived if thread == index] == list(range(num_items))
 
 
 def test_a_waiting_loop_is_woken_for_each_item() -> None:
@@ -47,7 +47,7 @@ def test_what_is_put_while_the_loop_falls_asleep_wakes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class PutWhileClearing(asyncio.Event):
-        """Another thread comes just before the loop declares that there is nothing."""
+        """Another thread puts something just before the loop declares that there is nothing."""
 
         def clear(self) -> None:
             if self.is_set():

@@ -54,7 +54,7 @@ def test_training_first_and_one_environment_that_measures(
         ((32, 100), 4, 8, [(7, 1)] * 4),
         ((28, 20), 2, 24, [(14, 10)] * 2),
         ((64, 8), 4, 18, [(16, 2)] * 4),
-        # Fewer evaluation slots than env servers: who comes first has one.
+        # Fewer evaluation slots than env servers: the first ones have one.
         ((9, 2), 3, 4, [(3, 1), (3, 1), (3, 0)]),
     ],
 )

@@ -39,7 +39,7 @@ MUTANTS = (
             )
         if sequence > group.sequence:
 """,
-        "A step that came before is taken once more.",
+        "A step that has arrived before is taken once more.",
         "a step is applied at most once (DESIGN 9.1)",
     ),
     Mutant(
@@ -87,7 +87,7 @@ MUTANTS = (
         "learner/serving/batch_rules.py",
         "        rows=_by_slot,\n",
         "        rows=_by_arrival,\n",
-        "In lock step the rows of a batch lie as they came.",
+        "In lock step the rows of a batch lie as they arrived.",
         "deterministic mode repeats bit for bit (DESIGN 9.4)",
     ),
     Mutant(
@@ -132,7 +132,7 @@ MUTANTS = (
         _SLOTS,
         'return _hash(f"{seed}/{slot}/{epoch}")',
         'return _hash(f"{seed}/{slot}")',
-        "An env server that comes back plays the same episodes again.",
+        "An env server that returns plays the same episodes again.",
         "a reconnect must not replay the same episodes (DESIGN 5)",
     ),
     Mutant(
@@ -180,7 +180,7 @@ MUTANTS = (
         _SLOTS,
         "                self.cut.extend(group.streams.tolist())\n",
         "                self.cut.extend([])\n",
-        "Nobody tells the replay that streams have ended.",
+        "Nobody reports to the replay that streams have ended.",
         "nothing grows (DESIGN 9.5)",
     ),
     Mutant(
@@ -286,7 +286,7 @@ MUTANTS = (
         "seedrl/wire/link.py",
         "        self._unread = data[start:]\n",
         '        self._unread = b""\n',
-        "The beginning of a message's length is lost if it comes with the message before.",
+        "The beginning of a message's length is lost if it arrives with the message before.",
         "no step is lost on its way (DESIGN 9.1)",
     ),
     Mutant(

@@ -187,7 +187,7 @@ def test_an_env_server_lost_before_its_first_batch_leaves_no_trace() -> None:
         seeds.append([seed for group in lease.groups for seed in serving.seeds(group)])
         streams.extend(stream for group in lease.groups for stream in group.streams.tolist())
         serving.end(lease)
-    assert len(set(streams)) == 8  # nothing may be told of one that holds for the other
+    assert len(set(streams)) == 8  # no name may mean two of them
     _act(serving, [lease := serving.lease(4, 2, "environments")], FIRST)
     seeds.append([seed for group in lease.groups for seed in serving.seeds(group)])
     serving.end(lease)
@@ -206,7 +206,7 @@ def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
     with pytest.raises(CutStreamError, match=match):
         _play(serving, num_envs=1)
     assert serving.slots.num_free == 1
-    # Nor to what began anew in the middle of the run, even if a checkpoint lies between.
+    # Nor to what began again in the middle of the run, even if a checkpoint lies between.
     _step(serving, serving.lease(1, 1, "environments").groups[0], FIRST)
     _act(serving, [stays], MID)
     with pytest.raises(CutStreamError, match="at row 2, but that of slot 3 was cut"):

@@ -3,6 +3,9 @@
 A policy sees position and angle only, so it has to estimate how they change; the same settings with
 `--agent.network.core none` are the memoryless control.
 
+For tasks of this kind: long episodes whose return is far away. On immediate rewards n = 5 at gamma
+0.997 is slow: 2 M steps where `--agent.n-steps 3 --agent.gamma 0.9 --agent.unroll 20` took 0.6 M.
+
 Command: `seedrl train cartpole_masked_r2d2`.
 
 Lab record

@@ -62,7 +62,8 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
 def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
     """A dataclass from flags alone. Raises as `parse` does."""
     with _naming_the_help(prog):
-        return _parse(kind, argv, prog, flags.of_options(kind))
+        parsed = _parse(flags.quick(kind), argv, prog, flags.of_options(kind))
+        return kind(**vars(parsed))
 
 
 def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:

@@ -1,6 +1,9 @@
 """Flags by name: where they lead, what is no flag, and what they change."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +86,33 @@ def test_every_field_of_a_bundled_config_has_one_flag() -> None:
     known = flags.of_fields(config_file.load("cartpole_r2d2"))
     assert "--agent.network.torso-sizes" in known and "--agent.network" not in known
     assert len({flag.path for flag in known.values()}) == len(known) > 50
+
+
+def test_a_quick_copy_has_the_same_flags_and_reads_its_help_where_the_original_stands() -> None:
+    copy = flags.quick(Options)
+    assert flags.of_options(copy).keys() == flags.of_options(Options).keys()
+    assert (copy.__doc__, copy.__module__) == (Options.__doc__, Options.__module__)
+    assert vars(copy(workdir=Path("x"))) == vars(Options(workdir=Path("x")))
+
+
+def test_what_is_parsed_of_unions_does_not_import_typeguard() -> None:
+    # Half of the time that a command line takes.
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from learner.cli.arguments import parse\n"
+        "from learner.cli.train import TrainOptions\n"
+        "words = 'cartpole_r2d2 --workdir w --evaluation.target-return 3'.split()\n"
+        "assert parse(TrainOptions, words, prog='x').options.workdir == Path('w')\n"
+        "try: parse(TrainOptions, ['--help'], prog='x')\n"
+        "except SystemExit: print('typeguard' in sys.modules)\n"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.endswith("False\n"), done.stderr

@@ -52,7 +52,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(
         ("evaluate no/such/run", 2),
     ],
 )
-def test_help_and_mistakes_wait_for_neither_jax_nor_numpy(command: str, code: int) -> None:
+def test_help_and_mistakes_import_neither_jax_nor_numpy(command: str, code: int) -> None:
     script = (
         "import sys\n"
         "from learner.cli.main import main\n"

@@ -80,6 +80,13 @@ def test_what_env_servers_share_loads_no_jax(module: str) -> None:
     assert {name for name in HEAVY if name in loaded_modules(module)} == set()
 
 
+def test_serving_loads_no_jax() -> None:
+    loaded = loaded_modules("learner.serving.server")
+    assert {
+        name for name in (*JAX, "learner.acting", "learner.learning") if name in loaded
+    } == set()
+
+
 @pytest.mark.parametrize("module", ["seedrl.config_file", "seedrl.config_checks"])
 def test_what_reads_a_config_loads_no_jax(module: str) -> None:
     assert {name for name in JAX if name in loaded_modules(module)} == set()

@@ -44,6 +44,8 @@ class Acting:
     whoever calls it decides when time passes.
 
     Attributes:
+      evaluator: decides on rounds of evaluation and on their results.
+      page_rows: the numbers of pages that it may send at once.
       training_steps: environment steps of training slots in the whole run; whoever resumes a run
         sets it.
       abandoned_rows: rows of full pages that were not sent, because the run was ending.
@@ -66,13 +68,14 @@ class Acting:
         self._actor = actor
         self._exchange = exchange
         self._clock = exchange.clock
-        self._evaluator = evaluator
+        self.evaluator = evaluator
         self._metrics = metrics
         self._frames_per_step = frames_per_step
         self._total_steps = total_steps
         self._poll_seconds = poll_seconds
         self._episodes = EpisodeTracker(actor.num_slots)
         self._next_poll = 0.0
+        self.page_rows = actor.page_rows
         self.training_steps = 0
         self.abandoned_rows = 0
         self.last_score: Score | None = None
@@ -92,7 +95,7 @@ class Acting:
             self.training_steps < self._total_steps and self._exchange.limiter.wait_to_act(0.0)
         )
         roles: list[Role] = ["training"] if is_training_allowed else []
-        roles += ["evaluation"] if self._evaluator.is_running else []
+        roles += ["evaluation"] if self.evaluator.is_running else []
         batch = self._hub.next_batch(roles, timeout=self._poll_seconds)
         if not is_training_allowed:
             self._metrics.waited("acting", self._clock() - now)
@@ -100,7 +103,7 @@ class Acting:
 
     def _poll(self, now: float) -> None:
         live = self._hub.live_slots("evaluation")
-        self._evaluator.poll(now, self._exchange.params.get(), live)
+        self.evaluator.poll(now, self._exchange.params.get(), live)
         ended = self._hub.take_ended()
         if ended:
             self._send(FilledPages((), (), (), ended))
@@ -108,7 +111,7 @@ class Acting:
     def _act(self, batch: Batch) -> Acted:
         start = self._clock()
         is_training = batch.role == "training"
-        frozen = self._exchange.params.get() if is_training else self._evaluator.frozen
+        frozen = self._exchange.params.get() if is_training else self.evaluator.frozen
         acted = self._actor.act(batch, frozen)
         self._hub.answer(batch, acted.actions)
         end = self._clock()
@@ -157,7 +160,7 @@ class Acting:
         steps = int(np.count_nonzero(acted.step_type != StepType.FIRST.value))
         if batch.role == "evaluation":
             self._metrics.count("evaluation_steps", steps)
-            result = self._evaluator.observe(self._clock(), batch.slots, acted.step_type, ended)
+            result = self.evaluator.observe(self._clock(), batch.slots, acted.step_type, ended)
             if result is not None:
                 self._report(*result)
             return

@@ -41,22 +41,31 @@ class Parts(NamedTuple):
 
     Attributes:
       acting, learning: what its threads do.
-      evaluator: the evaluation's state.
       exchange: what crosses between the two.
       page: a page's shapes and dtypes.
-      page_rows: the numbers of pages that may arrive at once.
       replay_bytes: size of one device's replay.
       behaviour: see `Agent`.
     """
 
     acting: Acting
     learning: Learning
-    evaluator: Evaluator
     exchange: Exchange
     page: Page
-    page_rows: tuple[int, ...]
     replay_bytes: int
     behaviour: Callable[[Tree], Tree]
+
+
+class _Given(NamedTuple):
+    """What the parts are built from, and what all of them are built for."""
+
+    config: Config
+    geometry: Geometry
+    hub: Hub
+    spec: EnvSpec
+    metrics: Metrics
+    checkpoint: Checkpoint | None
+    agent: Agent
+    page: Page
 
 
 def assemble(
@@ -70,93 +79,28 @@ def assemble(
 ) -> Parts:
     """Builds the parts; each continues from what a checkpoint holds of it.
 
-    Raises ConfigError if the devices cannot hold the replay, CheckpointError for another config.
+    Raises ConfigError if the devices cannot hold the replay, CheckpointError if the checkpoint does
+    not fit the config.
     """
     agent: Agent = config.agent.build(spec)
     page = example_page(agent, spec, geometry.page_steps)
-    experience = _experience(config, geometry, agent, page)
-    shards = _sharded_replay(config, geometry, experience, page, checkpoint)
-    learn_programs = build_learn_programs(
-        agent, experience.memory, batch_per_device=geometry.batch_per_device
-    )
-    acting_key, key = jax.random.split(jax.random.PRNGKey(config.seed))
-    state = _learner_state(config, geometry, learn_programs, key, checkpoint)
-    if checkpoint is not None:
-        # The acting key of the checkpoint's session must not be used again.
-        acting_key = jax.random.fold_in(acting_key, int(state.updates))
-    params = publish(agent.behaviour(state.params), geometry.devices[0])
-    exchange = open_exchange(
-        RateLimiter(experience.limiter),
-        FrozenParams(params, int(state.updates)),
-        wake_acting=hub.wake,
-        clock=hub.clock,
-    )
-    actor = _actor(config, agent, spec, page, acting_key, geometry.devices[0])
-    evaluator = Evaluator(config.evaluation, hub.clock())
-    acting = _acting(config, hub, actor, exchange=exchange, evaluator=evaluator, metrics=metrics)
-    if checkpoint is not None:
-        _resume(acting, exchange.limiter, checkpoint, config)
-    learning = _learning(
-        config, geometry, learn_programs, state, shards, exchange=exchange, metrics=metrics
-    )
-    return Parts(
-        acting=acting,
-        learning=learning,
-        evaluator=evaluator,
-        exchange=exchange,
-        page=page,
-        page_rows=actor.page_rows,
-        replay_bytes=_num_bytes(shards) // len(geometry.devices),
-        behaviour=agent.behaviour,
-    )
-
-
-def _num_bytes(shards: ShardedReplay) -> int:
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
-
-
-def _experience(config: Config, geometry: Geometry, agent: Agent, page: Page) -> Experience:
+    given = _Given(config, geometry, hub, spec, metrics, checkpoint, agent, page)
     experience: Experience = config.replay.build(
         agent.window,
         page=page,
         initial_priorities=agent.initial_priorities,
         scale=scale(config, geometry),
     )
-    return experience
-
-
-def _acting(
-    config: Config,
-    hub: Hub,
-    actor: Actor,
-    *,
-    exchange: Exchange,
-    evaluator: Evaluator,
-    metrics: Metrics,
-) -> Acting:
-    return Acting(
-        hub=hub,
-        actor=actor,
-        exchange=exchange,
-        evaluator=evaluator,
-        metrics=metrics,
-        frames_per_step=config.environment.frames_per_step,
-        total_steps=config.learning.total_steps,
+    shards = _sharded_replay(config, geometry, experience, page, checkpoint)
+    learn_programs = build_learn_programs(
+        agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
-
-
-def _learning(
-    config: Config,
-    geometry: Geometry,
-    programs: LearnPrograms,
-    state: LearnerState,
-    shards: ShardedReplay,
-    *,
-    exchange: Exchange,
-    metrics: Metrics,
-) -> Learning:
-    return Learning(
-        programs=map_programs(programs, geometry.devices),
+    acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
+    state = _learner_state(config, geometry, learn_programs, learning_key, checkpoint)
+    exchange = _exchange(given, RateLimiter(experience.limiter), state)
+    acting = _acting(given, exchange, acting_key, version=int(state.updates))
+    learning = Learning(
+        programs=map_programs(learn_programs, geometry.devices),
         state=state,
         replay=shards,
         exchange=exchange,
@@ -165,6 +109,9 @@ def _learning(
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
     )
+    replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
+    per_device = replay_bytes // len(geometry.devices)
+    return Parts(acting, learning, exchange, page, per_device, agent.behaviour)
 
 
 def compile_all(parts: Parts) -> None:
@@ -172,7 +119,7 @@ def compile_all(parts: Parts) -> None:
     with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
         for compiled in (
             pool.submit(parts.acting.warm_up),
-            pool.submit(parts.learning.warm_up, parts.page, parts.page_rows),
+            pool.submit(parts.learning.warm_up, parts.page, parts.acting.page_rows),
         ):
             compiled.result()
 
@@ -193,12 +140,39 @@ def _learner_state(
     return replicated
 
 
-def _resume(acting: Acting, limiter: RateLimiter, checkpoint: Checkpoint, config: Config) -> None:
-    """Lets acting, and the ratio between it and learning, continue from a checkpoint."""
-    acting.training_steps = int(checkpoint.meta["env_steps"])
-    limiter.restore(checkpoint.meta["limiter"])
-    if streams_can_resume(config, checkpoint):
-        acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
+def _exchange(given: _Given, limiter: RateLimiter, state: LearnerState) -> Exchange:
+    """With the parameters of `state` to act with, and the limiter where the checkpoint left it."""
+    if given.checkpoint is not None:
+        limiter.restore(given.checkpoint.meta["limiter"])
+    params = publish(given.agent.behaviour(state.params), given.geometry.devices[0])
+    return open_exchange(
+        limiter,
+        FrozenParams(params, int(state.updates)),
+        wake_acting=given.hub.wake,
+        clock=given.hub.clock,
+    )
+
+
+def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> Acting:
+    """Acting, from the checkpoint's step on; `version`: of the parameters to begin with."""
+    config, checkpoint = given.config, given.checkpoint
+    if checkpoint is not None:
+        # The acting key of the checkpoint's session must not be used again.
+        key = jax.random.fold_in(key, version)
+    acting = Acting(
+        hub=given.hub,
+        actor=_actor(config, given.agent, given.spec, given.page, key, given.geometry.devices[0]),
+        exchange=exchange,
+        evaluator=Evaluator(config.evaluation, given.hub.clock()),
+        metrics=given.metrics,
+        frames_per_step=config.environment.frames_per_step,
+        total_steps=config.learning.total_steps,
+    )
+    if checkpoint is not None:
+        acting.training_steps = int(checkpoint.meta["env_steps"])
+        if streams_can_resume(config, checkpoint):
+            acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
+    return acting
 
 
 def _actor(

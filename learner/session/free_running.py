@@ -36,7 +36,9 @@ class FreeRunning:
         # One after the other: both would share the interpreter, and acting begin later.
         parts.acting.warm_up()
         pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
-        self._insertion = pool.submit(parts.learning.compile_insertion, parts.page, parts.page_rows)
+        self._insertion = pool.submit(
+            parts.learning.compile_insertion, parts.page, parts.acting.page_rows
+        )
         self._update = pool.submit(self._compile_update)
         pool.shutdown(wait=False)
 

@@ -84,7 +84,7 @@ class Session:
             config, geometry, hub=hub, spec=spec, metrics=metrics, checkpoint=checkpoint
         )
         self.acting, self.learning = self._parts.acting, self._parts.learning
-        self.evaluator = self._parts.evaluator
+        self.evaluator = self._parts.acting.evaluator
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()

@@ -48,6 +48,7 @@ class Acting:
     """Has acted as much as it is told."""
 
     training_steps = 100  # of earlier sessions
+    page_rows = (1,)
 
     def run_once(self) -> None:
         """Nothing to act on."""
@@ -62,9 +63,7 @@ def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None
         pages=SimpleNamespace(close=lambda: None),
         wake_acting=lambda: None,
     )
-    parts: Any = SimpleNamespace(
-        acting=acting, learning=learning, exchange=exchange, page=(), page_rows=(1,)
-    )
+    parts: Any = SimpleNamespace(acting=acting, learning=learning, exchange=exchange, page=())
     return FreeRunning(parts)
 
 

@@ -138,7 +138,7 @@ def test_what_compiling_dies_of_ends_the_session(
 @pytest.mark.parametrize("session", [1, 4], indirect=True)
 def test_what_is_compiled_ahead_is_what_runs(session: Session, compiled: list[str]) -> None:
     learning, parts = session.learning, session._parts
-    learning.compile_insertion(parts.page, parts.page_rows)
+    learning.compile_insertion(parts.page, parts.acting.page_rows)
     learning.compile_update()
     pages = jax.tree.map(lambda x: np.zeros((SLOTS, *x.shape), x.dtype), parts.page)
     slots = range(SLOTS)

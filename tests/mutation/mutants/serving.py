@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "evaluation_not_frozen",
         _ACTING,
-        "frozen = self._exchange.params.get() if is_training else self._evaluator.frozen",
+        "frozen = self._exchange.params.get() if is_training else self.evaluator.frozen",
         "frozen = self._exchange.params.get()",
         "Evaluation acts with parameters that change meanwhile.",
         "a round's episodes are of frozen parameters (DESIGN 8)",

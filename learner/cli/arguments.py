@@ -109,7 +109,9 @@ def _values(known: Mapping[str, Flag], words: Sequence[str], prog: str) -> dict[
         (f"field_{number}", known[name].annotation(name), known[name].field())
         for number, name in enumerate(names)
     ]
-    values: Any = _parse(dataclasses.make_dataclass("Given", fields), words, prog, known)
+    # By keyword: a flag that must not miss may stand behind others.
+    given = dataclasses.make_dataclass("Given", fields, kw_only=True)
+    values: Any = _parse(given, words, prog, known)
     return dict(zip(names, vars(values).values(), strict=True))
 
 

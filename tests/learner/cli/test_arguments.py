@@ -56,6 +56,21 @@ def test_flags_override_fields_at_every_depth() -> None:
     assert config.agent.network.torso_sizes == (8, 9)
 
 
+def test_a_flag_that_must_not_miss_may_stand_behind_others() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Needing:
+        """Options of a test.
+
+        Attributes:
+          workdir: some folder.
+        """
+
+        workdir: Path
+
+    words = ["cartpole_r2d2", "--seed", "5", "--workdir", "w"]
+    assert parse(Needing, words, prog="test").options == Needing(workdir=Path("w"))
+
+
 def test_of_a_flag_given_twice_the_last_one_holds() -> None:
     _, config = parse(Options, ["cartpole_r2d2", "--seed", "1", "--seed", "2"], prog="test")
     assert config.seed == 2

@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,9 @@ from seedrl.checkpoints import latest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import processes
-from processes import PATIENCE_SECONDS, ROOT, TINY, TRAIN
+from processes import ROOT, TINY, TRAIN
+
+from tests.patience import SECONDS, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,14 +37,6 @@ def start(workdir: Path, output: int, *flags: str) -> subprocess.Popen[bytes]:
     )
 
 
-def wait_for(what: Callable[[], object], run: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not what():
-        assert run.poll() is None, f"it ended with {run.returncode}"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def saved_steps(workdir: Path) -> int:
     found = latest(workdir / "checkpoints")
     return 0 if found is None else int(found.meta["env_steps"])
@@ -58,7 +50,7 @@ def test_a_run_outlives_the_reader_of_its_output(tmp_path: Path) -> None:
     try:
         with os.fdopen(read_end) as reader:
             assert reader.readline().startswith("learner: ")
-        assert run.wait(PATIENCE_SECONDS) == 0
+        assert run.wait(SECONDS) == 0
     finally:
         run.kill()
     assert saved_steps(tmp_path / "run") >= TOTAL_STEPS
@@ -69,12 +61,14 @@ def test_a_run_whose_log_has_no_room_is_saved_on_sigterm(tmp_path: Path) -> None
     with open("/dev/full", "w") as full:
         run = start(workdir, full.fileno())
     try:
-        wait_for(
-            lambda: any(line["updates"] > 0 for line in processes.records(workdir)),
-            run,
+        wait_until(
+            lambda: (
+                run.poll() is not None
+                or any(line["updates"] > 0 for line in processes.records(workdir))
+            )
         )
         run.send_signal(signal.SIGTERM)
-        assert run.wait(PATIENCE_SECONDS) == 0
+        assert run.wait(SECONDS) == 0
     finally:
         run.kill()
     assert saved_steps(workdir) > 0

@@ -305,6 +305,8 @@ def test_env_servers_fill_the_slots_of_the_config(name: str) -> None:
     serving = config_file.load(learner[1]).serving
     offered = env_servers(name) * int(servers[servers.index("--num-envs") + 1])
     assert offered == serving.training_slots + serving.evaluation_slots
+    # Otherwise the first ones train, and the last one evaluates.
+    assert int(learner[learner.index("--env-servers") + 1]) == env_servers(name)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -159,24 +159,14 @@ def test_what_only_a_learner_can_know_ends_the_whole_run(
     processes.wait_until_gone(children)
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        (
-            "math:sqrt",
-            "math:sqrt is not among the factories that this env server may build "
-            "(envs_server.envs.*); start it with --allow-env 'math:sqrt'",
-        ),
-        ("Pendulum-v1", "expected a Discrete action space, got Box(-2.0, 2.0, (1,), float32)"),
-    ],
-    ids=["not allowed", "not discrete"],
-)
-def test_a_refusal_is_told_on_both_sides(
-    programs: Programs, tmp_path: Path, address: str, environment: str, expected: str
-) -> None:
-    flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", environment)
+def test_a_refusal_is_told_on_both_sides(programs: Programs, tmp_path: Path, address: str) -> None:
+    flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", "math:sqrt")
     learner = programs(*LEARNER, *flags)
     env_server = programs("envs_server", "--learner", address, "--num-envs", 6)
+    expected = (
+        "math:sqrt is not among the factories that this env server may build "
+        "(envs_server.envs.*); start it with --allow-env 'math:sqrt'"
+    )
     code, line = learner.error()
     assert code == USAGE
     assert line.startswith("python -m learner: error: env server ")
@@ -184,6 +174,20 @@ def test_a_refusal_is_told_on_both_sides(
     assert env_server.end() == 2
     assert has_line(env_server, expected)
     assert "Traceback" not in env_server.stderr
+
+
+def test_r2d2_refuses_continuous_actions_in_one_line(
+    programs: Programs, tmp_path: Path, address: str
+) -> None:
+    flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", "Pendulum-v1")
+    learner = programs(*LEARNER, *flags)
+    programs("envs_server", "--learner", address, "--num-envs", 6)
+    code, line = learner.error()
+    assert code == USAGE
+    assert line == (
+        "python -m learner: error: agent: R2D2 chooses among discrete actions, the environment has "
+        "a box of shape [1]; choose an agent for continuous actions"
+    )
 
 
 def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on(

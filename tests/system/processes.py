@@ -40,7 +40,7 @@ _TINY = {
 TINY = tuple(f"--{field}={value}" for field, value in _TINY.items())
 
 # What a learner says on stderr while all is well.
-PROGRESS = re.compile(r"learner: .*, serving |replay: \d+ steps, |\d+:\d\d:\d\d  ")
+PROGRESS = re.compile(r"learner: .*, serving |replay: \d+ MiB on each device|\d+:\d\d:\d\d  ")
 
 Found = TypeVar("Found")
 

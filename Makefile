@@ -46,7 +46,7 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ...")
+mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)
 
 check: $(STAMP) ## Check formatting, lint, types and the directions of imports

@@ -1,6 +1,8 @@
 """The mutation gate: how many of the planted bugs does the test suite find?
 
     python -m tests.mutation                 all mutants
+    python -m tests.mutation --fast          one of each module that has a test of its own, and
+                                             against these tests alone: about two minutes
     python -m tests.mutation NAME ...        these, equivalent ones too
     python -m tests.mutation --list          what there is
 
@@ -18,7 +20,7 @@ from pathlib import Path
 from tests.mutation import gate
 from tests.mutation.catalogue import MUTANTS
 from tests.mutation.gate import Result, Verdict
-from tests.mutation.harness import TESTS
+from tests.mutation.harness import NOT_FAST, TESTS
 from tests.mutation.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -28,20 +30,24 @@ LEAST_SCORE = 0.95
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to try; all by default")
+    parser.add_argument("--fast", action="store_true", help="one of each tested module")
     parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--workers", type=int, default=2, help="mutants at a time")
     parser.add_argument(
         "--timeout-seconds", type=float, default=400.0, help="the longest that one mutant may take"
     )
     flags = parser.parse_args()
-    chosen = choose(flags.names)
+    chosen, tests = choose(flags.names), TESTS
+    if flags.fast:
+        chosen = gate.representatives(chosen, TESTS, NOT_FAST)
+        tests = tuple(gate.own_test(mutant.file) for mutant in chosen)
     if flags.list:
         for mutant in chosen:
             print(f"{mutant.name} ({mutant.file}): {mutant.bug}")
         return 0
     start = time.monotonic()
     try:
-        results = run(chosen, flags.workers, flags.timeout_seconds)
+        results = run(chosen, tests, flags.workers, flags.timeout_seconds)
     except gate.BrokenHarnessError as error:
         print(error, file=sys.stderr)
         return 2
@@ -59,14 +65,16 @@ def choose(names: Sequence[str]) -> list[Mutant]:
     return [mutant for mutant in MUTANTS if not mutant.equivalent]
 
 
-def run(mutants: Sequence[Mutant], workers: int, timeout_seconds: float) -> list[Result]:
+def run(
+    mutants: Sequence[Mutant], tests: Sequence[str], workers: int, timeout_seconds: float
+) -> list[Result]:
     """Checks the tests without a mutant, then tries all; prints what happens as it does."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         copies = [gate.Copy(ROOT, Path(folder) / str(number)) for number in range(workers)]
-        seconds = gate.check_unmutated(copies, TESTS, timeout_seconds)
-        print(f"{len(TESTS)} test files pass without a mutant ({seconds:.0f} s)", flush=True)
-        for result in gate.try_mutants(mutants, copies, TESTS, timeout_seconds):
+        seconds = gate.check_unmutated(copies, tests, timeout_seconds)
+        print(f"{len(tests)} test files pass without a mutant ({seconds:.0f} s)", flush=True)
+        for result in gate.try_mutants(mutants, copies, tests, timeout_seconds):
             results.append(result)
             print(
                 f"{result.verdict.value:9} {result.mutant.name:40} {result.seconds:5.0f} s  "

@@ -147,6 +147,27 @@ def _killer(returncode: int, output: str) -> str:
     return found[1] if found else " ".join(output.split()[-20:])
 
 
+def own_test(file: str) -> str:
+    """Where the test of a module lies, if it has one of its own."""
+    path = Path(file)
+    return f"tests/{path.parent}/test_{path.name}"
+
+
+def representatives(
+    mutants: Sequence[Mutant], tests: Sequence[str], left_out: Sequence[str] = ()
+) -> list[Mutant]:
+    """The first mutant that counts of each module whose own test is among `tests`.
+
+    `left_out`: names of mutants that only other tests find.
+    """
+    first: dict[str, Mutant] = {}
+    for mutant in mutants:
+        is_counted = not mutant.equivalent and mutant.name not in left_out
+        if is_counted and own_test(mutant.file) in tests:
+            first.setdefault(mutant.file, mutant)
+    return list(first.values())
+
+
 def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
     """`tests` with the likeliest to notice a bug in `file` first.
 
@@ -154,7 +175,7 @@ def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
     What is not collected need not be imported: an early kill is a quick one.
     """
     path = Path(file)
-    own = f"tests/{path.parent}/test_{path.name}"
+    own = own_test(file)
 
     def shared(test: str) -> int:
         folder = Path(test).parent.relative_to("tests")

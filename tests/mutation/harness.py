@@ -65,3 +65,10 @@ TESTS = (
     "tests/simulation/test_programs.py",
     "tests/simulation/test_core.py",
 )
+
+# What the tests of other modules find: `--fast` runs only those of the module itself.
+NOT_FAST = (
+    "link_outlives_connection",
+    "outbox_sleeps_on_an_item",
+    "last_observation_of_next_episode",
+)

@@ -108,6 +108,15 @@ def test_the_nearest_tests_come_first_and_each_test_once() -> None:
     assert gate.tiers(tests, "learner/session/process.py")[0] == [slots, batcher, serving]
 
 
+def test_one_mutant_represents_each_module_that_has_a_test_of_its_own() -> None:
+    equivalent = UNNOTICED._replace(equivalent="nobody reads it")
+    untested = WRONG._replace(name="untested", file="other.py")
+    mutants = [equivalent, WRONG, BROKEN, untested]
+    tests = ("tests/./test_code_under_test.py",)
+    assert gate.representatives(mutants, tests) == [WRONG]
+    assert gate.representatives(mutants, tests, left_out=["wrong"]) == [BROKEN]
+
+
 def test_the_score_leaves_out_what_is_equivalent() -> None:
     equivalent = UNNOTICED._replace(equivalent="nobody reads it")
     results = [

@@ -51,6 +51,8 @@ class Program:
     def __init__(self, output: Path, arguments: tuple[str, ...], variables: dict[str, str]):
         self.stdout_path, self.stderr_path = output.with_suffix(".out"), output.with_suffix(".err")
         python_path = os.pathsep.join([str(ROOT), str(PLUGIN)])
+        # The threads are those that the tests' four devices need; these programs have one.
+        inherited = {name: value for name, value in os.environ.items() if name != "PJRT_NPROC"}
         with self.stdout_path.open("wb") as stdout, self.stderr_path.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *arguments],
@@ -58,7 +60,7 @@ class Program:
                 stdout=stdout,
                 stderr=stderr,
                 cwd=output.parent,
-                env={**os.environ, "PYTHONPATH": python_path, **variables},
+                env={**inherited, "PYTHONPATH": python_path, **variables},
             )
 
     @property

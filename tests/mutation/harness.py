@@ -33,6 +33,7 @@ TESTS = (
     "tests/learner/learning/test_passes.py",
     "tests/learner/learning/test_learn_step.py",
     "tests/envs_server/envs/test_counting.py",
+    "tests/envs_server/test_spaces.py",
     "tests/envs_server/test_adapter.py",
     "tests/envs_server/test_group.py",
     "tests/envs_server/test_connection.py",

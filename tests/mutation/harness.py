@@ -12,6 +12,7 @@ TESTS = (
     "tests/learner/serving/test_ledger.py",
     "tests/learner/serving/test_reconciliation.py",
     "tests/learner/acting/test_batch_shapes.py",
+    "tests/learner/acting/test_actor.py",
     "tests/learner/threads/test_rate_limiter.py",
     "tests/seedrl/replay/test_limiter.py",
     "tests/seedrl/replay/test_prioritized.py",

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from envs_server.envs.counting import image_of
-from seedrl.agents.agent import Agent
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.r2d2_functions import R2D2Carry
 from seedrl.agents.window import WindowSpec
@@ -45,7 +44,15 @@ class UnchangingR2D2:
         return self.r2d2.window
 
     def build(self, spec: EnvSpec) -> Agent:
-        return self.r2d2.build(spec)._replace(optimizer=optax.set_to_zero())
+        agent: Agent = self.r2d2.build(spec)
+
+        def update(
+            state: AgentState, *inputs: Any, **named: Any
+        ) -> tuple[AgentState, UpdateOutput]:
+            changed, output = agent.update(state, *inputs, **named)
+            return changed._replace(params=state.params), output
+
+        return agent._replace(update=update)
 
 
 def config(environment: EnvironmentConfig, r2d2: R2D2Config, *, page_steps: int) -> Config:

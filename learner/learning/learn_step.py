@@ -7,9 +7,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from learner.learning.finite_guard import is_finite_everywhere, priorities_after
 from learner.learning.passes import run_passes
 from learner.learning.scalars import Scalars
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import Agent, AgentState
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Memory
 from seedrl.types import Array, Page, Tree
@@ -78,14 +79,14 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         new, output = run_passes(
             update, agent.passes, state.agent, batch.sequence, batch.weights, update_key
         )
-        is_finite = _is_finite_everywhere(output.guarded)
+        is_finite = is_finite_everywhere(output.guarded, AXIS)
         is_applied = is_finite & is_enabled
         new = new._replace(updates=state.updates + 1)
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
         # With the key of a skipped update the same batch would be drawn again, for ever.
         key = jnp.where(is_enabled, next_key, state.key)
         new_state = LearnerState._make((*new, key))
-        written = _written_priorities(output, batch.weights, is_applied, is_enabled)
+        written = priorities_after(output, batch.weights, is_applied, is_enabled)
         new_stored = memory.write_back(stored, batch.places, written)
         metrics = Scalars.of(
             {
@@ -102,24 +103,6 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 def _init(agent: Agent, key: Array) -> LearnerState:
     params_key, key = jax.random.split(key)
     return LearnerState._make((*agent.init_state(agent.init(params_key)), key))
-
-
-def _is_finite_everywhere(guarded: Tree) -> Array:
-    """Whether all is finite on all devices: else they would apply different updates."""
-    is_finite = functools.reduce(
-        jnp.logical_and, [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)]
-    )
-    return jax.lax.pmin(is_finite.astype(jnp.int32), AXIS) > 0
-
-
-def _written_priorities(
-    output: UpdateOutput, weights: Array, is_applied: Array, is_enabled: Array
-) -> Array:
-    """What the sequences of a batch get, `[B] float32`; NaN keeps what they have."""
-    kept = jnp.full_like(weights, jnp.nan)
-    (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
-    # Whatever made the update not finite would be drawn again, for as long as it is stored.
-    return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))
 
 
 def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:

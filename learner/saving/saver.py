@@ -1,8 +1,10 @@
 """Checkpoints of a run, written by a thread of its own."""
 
 import logging
+import math
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,24 @@ _logger = logging.getLogger(__name__)
 
 
 class Saver:
-    """Writes snapshots in the background, one at a time. The main thread owns it."""
+    """Decides when to save, and writes snapshots in the background, one at a time.
 
-    def __init__(self, directory: Path, keep: int):
+    The main thread owns it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        keep: int,
+        interval_seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """`keep`: how many checkpoints; `interval_seconds`: between two decisions to save."""
         self._directory = directory
         self._keep = keep
+        self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
 
@@ -29,6 +44,14 @@ class Saver:
     def is_busy(self) -> bool:
         """Whether a save is under way."""
         return self._thread is not None and self._thread.is_alive()
+
+    def take_turn(self) -> bool:
+        """Whether a save is due; if it is, the next one is due an interval later."""
+        now = self._clock()
+        if now < self._next_save or self.is_busy:
+            return False
+        self._next_save = now + self._interval_seconds
+        return True
 
     def start(self, snapshot: Snapshot, meta: Mapping[str, Any]) -> None:
         """Starts a save; waits for the one before it."""

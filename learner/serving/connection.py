@@ -23,7 +23,7 @@ from seedrl.wire.framing import (
     WireError,
     encode_from_learner,
 )
-from seedrl.wire.link import Link
+from seedrl.wire.local_link import Link
 from seedrl.wire.payload import StepLayout, split
 
 _logger = logging.getLogger(__name__)

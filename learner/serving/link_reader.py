@@ -6,7 +6,7 @@ import threading
 from learner.serving.connection import Connection
 from learner.threads.worker import Worker
 from seedrl.wire.framing import receive_from_env_server
-from seedrl.wire.link import Link
+from seedrl.wire.local_link import Link
 
 _STOP_SECONDS = 5.0
 # How soon a stop is noticed where nothing arrives.

@@ -20,7 +20,7 @@ from learner.serving.peer import EndError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
-from seedrl.wire.link import connect_link
+from seedrl.wire.local_link import connect_link
 
 # From opening a connection to Ready. Building hundreds of environments takes its time.
 _HANDSHAKE_SECONDS = 600.0

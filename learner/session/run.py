@@ -89,11 +89,12 @@ def _train(
         folder.record_config(config)
         progress.log(_replay_size(session))
         session.start()
+        saving = config.checkpoint
         supervision = Supervision(
             config,
             session,
             service=service,
-            saver=Saver(folder.checkpoints, config.checkpoint.keep),
+            saver=Saver(folder.checkpoints, saving.keep, saving.interval_seconds),
             metrics=metrics,
             progress=progress,
             stop=stop,

@@ -64,9 +64,7 @@ class Supervision:
         self._metrics = metrics
         self._progress = progress
         self._stop = stop
-        now = time.monotonic()
-        self._next_report = now + config.logging.interval_seconds
-        self._next_save = now + config.checkpoint.interval_seconds
+        self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
 
     def run(self) -> None:
@@ -81,8 +79,7 @@ class Supervision:
                 if self._session.residues():
                     break  # experience may be mixed up: no more learning from it
             # While learning is compiled nothing changes that is worth another save.
-            if now >= self._next_save and not (self._saver.is_busy or self._session.is_compiling):
-                self._next_save = now + self._config.checkpoint.interval_seconds
+            if not self._session.is_compiling and self._saver.take_turn():
                 self._save()
 
     def end(self) -> None:

@@ -87,6 +87,7 @@ class R2D2Config:
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.errors import ConfigError
         from seedrl.rl.exploration import epsilons
+        from seedrl.rl.target_network import copied, periodic_copy
         from seedrl.rl.value_scaling import identity, signed_hyperbolic
         from seedrl.specs import DiscreteSpec
 
@@ -109,8 +110,8 @@ class R2D2Config:
                 adam_epsilon=self.adam_epsilon,
                 max_gradient_norm=self.max_gradient_norm,
             ),
-            init_target=functions.copy,
-            update_target=functools.partial(functions.update_target, self.target_update_interval),
+            init_target=copied,
+            update_target=functools.partial(periodic_copy, self.target_update_interval),
         )
         return Agent(
             window=self.window,

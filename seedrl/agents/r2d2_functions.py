@@ -57,11 +57,6 @@ def optimizer(
     return optax.chain(clip, optax.adam(rate, eps=adam_epsilon))
 
 
-def copy(params: Tree) -> Tree:
-    """Parameters that share no memory with `params`."""
-    return jax.tree.map(jnp.copy, params)
-
-
 def initial_carry(network: Network, batch_size: int) -> R2D2Carry:
     """The carry at an episode's start, leaves `[B, ...]`."""
     return R2D2Carry(network.initial_carry(batch_size), jnp.zeros((batch_size,), jnp.int32))
@@ -91,12 +86,6 @@ def act(
     q_values = q_values[0]
     action = epsilon_greedy(key, q_values, exploration)
     return ActOutput(action=action, carry=R2D2Carry(network_carry, action), extras=q_values)
-
-
-def update_target(interval: int, params: Tree, target: Tree, updates: Array) -> Tree:
-    """`params` if `updates`, an integer scalar, is a multiple of `interval`, else `target`."""
-    is_due = updates % interval == 0
-    return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
 
 
 def loss(

@@ -16,7 +16,7 @@ from seedrl.wire.framing import (
     encode_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.link import Link, listen
+from seedrl.wire.local_link import Link, listen
 from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
 
 # The learner has connected before it said so.

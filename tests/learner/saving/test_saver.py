@@ -40,6 +40,21 @@ def test_one_save_waits_for_the_one_before_it(
     assert order == [("begin", 1), ("end", 1), ("begin", 2), ("end", 2)]
 
 
+def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([100.0, 109.9, 110.0, 111.0, 125.0, 126.0, 135.9])
+    saver = Saver(tmp_path, keep=2, interval_seconds=10.0, clock=lambda: next(times))
+    assert [saver.take_turn() for _ in range(3)] == [False, True, False]
+    release = threading.Event()
+    monkeypatch.setattr(checkpoints, "save", lambda *_, **__: release.wait(SECONDS))
+    saver.start(Snapshot(state(updates=1), [], ()), META)
+    assert not saver.take_turn()
+    release.set()
+    saver.wait()
+    assert [saver.take_turn() for _ in range(2)] == [True, False]
+
+
 @pytest.mark.parametrize("error", [CheckpointError("disk full"), TypeError("a defect")])
 def test_a_failed_save_is_kept_until_one_succeeds(
     tmp_path: Path,

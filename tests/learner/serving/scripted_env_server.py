@@ -25,7 +25,7 @@ from seedrl.wire.framing import (
     encode_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.link import Link, listen
+from seedrl.wire.local_link import Link, listen
 from seedrl.wire.payload import StepLayout
 from tests.patience import SECONDS
 

@@ -9,7 +9,7 @@ import pytest
 from learner.serving.connection import Connection
 from learner.serving.server import Service
 from seedrl.wire.framing import StepPayload
-from seedrl.wire.link import Link
+from seedrl.wire.local_link import Link
 from tests.learner.serving.scripted_env_server import (
     FIRST,
     Client,

@@ -10,21 +10,20 @@ import pytest
 
 from learner.session import supervision
 from learner.session.supervision import Supervision, wait_for
-from seedrl.config import CheckpointConfig, Config, EnvironmentConfig, LoggingConfig
+from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
 from seedrl.errors import EnvironmentRefusedError, ExitCode
 
 TOTAL_STEPS = 5
 
 
-def _config(*, report_seconds: float = 0.0, save_seconds: float = 1e9) -> Config:
+def _config(*, report_seconds: float = 0.0) -> Config:
     config = load("cartpole_r2d2")
     return dataclasses.replace(
         config,
         environment=EnvironmentConfig(id="Some-v0"),
         learning=dataclasses.replace(config.learning, total_steps=TOTAL_STEPS),
         logging=LoggingConfig(interval_seconds=report_seconds, stuck_seconds=60.0),
-        checkpoint=CheckpointConfig(interval_seconds=save_seconds),
     )
 
 
@@ -54,8 +53,8 @@ class Run:
             finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
         )
         self.saver = SimpleNamespace(
-            is_busy=False,
             failure=None,
+            take_turn=lambda: False,
             start=lambda snapshot, meta: self.calls.append(f"save {snapshot.name}"),
             wait=lambda: self.calls.append("saved"),
         )
@@ -173,12 +172,13 @@ def test_a_confirmed_target_ends_the_run() -> None:
     assert run.acting.training_steps == 3
 
 
-def test_saves_wait_for_each_other_and_for_compilation() -> None:
-    run = Run(_config(report_seconds=1e9, save_seconds=0.0))
+def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
+    run = Run(_config(report_seconds=1e9))
+    run.saver.take_turn = lambda: True
     run.is_compiling = True
     run.at_step[2] = lambda: setattr(run, "is_compiling", False)
-    run.at_step[3] = lambda: setattr(run.saver, "is_busy", True)
-    run.at_step[5] = lambda: setattr(run.saver, "is_busy", False)
+    run.at_step[3] = lambda: setattr(run.saver, "take_turn", lambda: False)
+    run.at_step[5] = lambda: setattr(run.saver, "take_turn", lambda: True)
     run.supervision.run()
     assert run.calls == ["save while it runs", "record checkpoint"] * 2
 

@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 _RETURNS = "seedrl/rl/returns.py"
 _Q_LEARNING = "seedrl/rl/q_learning.py"
 _R2D2 = "seedrl/agents/r2d2_functions.py"
+_TARGET_NETWORK = "seedrl/rl/target_network.py"
 _VALUE_SCALING = "seedrl/rl/value_scaling.py"
 _EXPLORATION = "seedrl/rl/exploration.py"
 
@@ -128,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "target_never_updated",
-        _R2D2,
+        _TARGET_NETWORK,
         "jnp.where(is_due, new, old)",
         "jnp.where(is_due, old, old)",
         "The target network stays what it was at the start.",
@@ -136,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "target_shares_buffers",
-        _R2D2,
+        _TARGET_NETWORK,
         "    return jax.tree.map(jnp.copy, params)\n",
         "    return params\n",
         "Parameters and target are one buffer, which an update donates.",

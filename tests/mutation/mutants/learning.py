@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 _LEARN_STEP = "learner/learning/learn_step.py"
+_FINITE_GUARD = "learner/learning/finite_guard.py"
 _PASSES = "learner/learning/passes.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
@@ -28,7 +29,7 @@ MUTANTS = (
     Mutant(
         "nan_update_applied",
         _LEARN_STEP,
-        "is_finite = _is_finite_everywhere(output.guarded)",
+        "is_finite = is_finite_everywhere(output.guarded, AXIS)",
         "is_finite = jnp.bool_(True)",
         "An update that is not finite is applied.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",
@@ -43,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "priorities_of_skipped_update",
-        _LEARN_STEP,
+        _FINITE_GUARD,
         "jnp.where(is_enabled, 0.0, kept)",
         "priorities",
         "An update that is skipped, or a warm-up, gives sequences the priorities that it computed.",
@@ -51,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "skipped_batch_keeps_its_priorities",
-        _LEARN_STEP,
+        _FINITE_GUARD,
         "jnp.where(is_enabled, 0.0, kept)",
         "kept",
         "What made an update be skipped is drawn again, for as long as it is stored.",
@@ -83,8 +84,8 @@ MUTANTS = (
     ),
     Mutant(
         "one_device_skips_alone",
-        _LEARN_STEP,
-        "return jax.lax.pmin(is_finite.astype(jnp.int32), AXIS) > 0",
+        _FINITE_GUARD,
+        "return jax.lax.pmin(is_finite.astype(jnp.int32), axis_name) > 0",
         "return is_finite",
         "A device whose own loss is not finite skips an update that the others apply.",
         "parameters are updated identically (DESIGN 7)",

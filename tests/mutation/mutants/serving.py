@@ -283,7 +283,7 @@ MUTANTS = (
     ),
     Mutant(
         "link_loses_what_came_together",
-        "seedrl/wire/link.py",
+        "seedrl/wire/local_link.py",
         "        self._unread = data[start:]\n",
         '        self._unread = b""\n',
         "The beginning of a message's length is lost if it arrives with the message before.",

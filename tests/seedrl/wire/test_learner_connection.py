@@ -20,7 +20,7 @@ from seedrl.wire.framing import (
     receive_from_env_server,
 )
 from seedrl.wire.learner_connection import LearnerConnection
-from seedrl.wire.link import connect_link
+from seedrl.wire.local_link import connect_link
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromEnvServer, FromLearner, Hello
 
 _LIMIT = 2**10

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from seedrl.wire.framing import WireError
-from seedrl.wire.link import Buffer, Link, connect_link, listen
+from seedrl.wire.local_link import Buffer, Link, connect_link, listen
 from tests.patience import SECONDS
 
 _LIMIT = 2**22

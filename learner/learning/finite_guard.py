@@ -1,0 +1,33 @@
+"""What keeps an update that is not finite from being learned from, and from being drawn again."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from seedrl.agents.agent import UpdateOutput
+from seedrl.types import Array, Tree
+
+
+def is_finite_everywhere(guarded: Tree, axis_name: str) -> Array:
+    """Whether all is finite on all devices of the axis, `[] bool`.
+
+    On all: else devices would apply different updates.
+    """
+    is_finite = functools.reduce(
+        jnp.logical_and, [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)]
+    )
+    return jax.lax.pmin(is_finite.astype(jnp.int32), axis_name) > 0
+
+
+def priorities_after(
+    output: UpdateOutput, weights: Array, is_applied: Array, is_enabled: Array
+) -> Array:
+    """What the sequences of a batch get, `[B] float32`; NaN keeps what they have.
+
+    Those of an update that is skipped get 0, the least there is: whatever made it not finite would
+    be drawn again, for as long as it is stored.
+    """
+    kept = jnp.full_like(weights, jnp.nan)
+    (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
+    return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))

@@ -1,0 +1,27 @@
+"""The target network: a copy that follows at intervals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.rl.target_network import copied, periodic_copy
+
+ONLINE = {"weight": jnp.array([1.0, 2.0]), "bias": jnp.array(3.0)}
+TARGET = {"weight": jnp.array([-1.0, -2.0]), "bias": jnp.array(-3.0)}
+
+
+@pytest.mark.parametrize(
+    ("updates", "is_due"), [(1, False), (2, False), (3, True), (4, False), (6, True)]
+)
+def test_the_target_follows_at_every_interval(updates: int, is_due: bool) -> None:
+    found = periodic_copy(3, ONLINE, TARGET, jnp.int32(updates))
+    jax.tree.map(np.testing.assert_array_equal, found, ONLINE if is_due else TARGET)
+
+
+def test_a_copy_shares_no_memory() -> None:
+    for original, copy in zip(
+        jax.tree.leaves(ONLINE), jax.tree.leaves(copied(ONLINE)), strict=True
+    ):
+        np.testing.assert_array_equal(copy, original)
+        assert copy.unsafe_buffer_pointer() != original.unsafe_buffer_pointer()

@@ -35,6 +35,10 @@ class TolerantStream:
         except (OSError, ValueError) as error:
             self._lose(error)
 
+    def close(self) -> None:
+        """Only flushes: at exit absl closes what its handler writes to, unless it is sys.stderr."""
+        self.flush()
+
     def release(self) -> None:
         """Leaves nothing in the buffer that could not be written when the process ends."""
         try:

@@ -112,3 +112,19 @@ def test_what_is_asked_of_a_stream_is_answered_by_the_real_one(
         print("said")
     assert sys.stdout is before
     assert capsys.readouterr().out == "said\n"
+
+
+def test_a_logging_handler_that_closes_its_stream_at_exit_closes_nothing_of_ours() -> None:
+    # absl's handler, which orbax installs, does so once sys.stderr is another stream.
+    own = "    import absl.logging\n    absl.logging.use_absl_handler()\n"
+    program = PROGRAM.replace("    logging.basicConfig", f"{own}    logging.basicConfig")
+    child = subprocess.run(
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        timeout=120,
+    )
+    assert child.returncode == 7
+    assert "cannot be written" not in child.stdout + child.stderr

@@ -2,7 +2,9 @@
 
 import contextlib
 import logging
+import os
 import random
+import time
 from typing import NamedTuple
 
 import grpc
@@ -31,6 +33,8 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
 # All slots are leased: there is no hurry.
 _LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
+# How often to look for the socket of a learner that has not started yet.
+_LOOK_SECONDS = 0.02
 _FAILURE_BUDGET = 10
 _REFUSAL_SECONDS = 5.0
 # While there is no learner, say so this often.
@@ -48,8 +52,9 @@ class Client:
     """Serves one learner for ever, over one stream at a time. Used by one thread.
 
     After a stream ended it waits a random time below a bound that doubles from 0.1 to 1 second (5
-    if the learner has no slot free), so that a fleet does not return all at once. Environments are
-    built again for every stream.
+    if the learner has no slot free), so that a fleet does not return all at once. It waits no
+    longer once the unix socket of a learner that is starting appears. Environments are built again
+    for every stream.
     """
 
     def __init__(
@@ -157,4 +162,15 @@ class Client:
             )
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
-        self._stop.wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))
+        self._wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))
+
+    def _wait(self, seconds: float) -> None:
+        """Sleeps for that long, or until a unix socket that is not there yet appears."""
+        path = self._address.removeprefix("unix:")
+        if path == self._address or os.path.exists(path):
+            self._stop.wait(seconds)
+            return
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not os.path.exists(path):
+            if self._stop.wait(_LOOK_SECONDS):
+                return

@@ -1,6 +1,6 @@
 """An actor: the inference programs of one device, with the slots that it acts for."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ from learner.acting.act_step import ActingState, ActPrograms
 from learner.acting.batch_shapes import BatchShapes
 from learner.serving.core import Batch
 from learner.threads.exchange import FrozenParams
-from seedrl.types import Page
+from seedrl.types import Page, Tree
 
 
 class Acted(NamedTuple):
@@ -56,6 +56,7 @@ class Actor:
         self._programs = programs
         self._shapes = shapes
         self._state = state
+        self._state_shapes: Any = ()
         slots = np.arange(shapes.padding_slot, dtype=np.int32) if slots is None else slots
         self._own = np.full(int(slots.max(initial=-1)) + 1, shapes.padding_slot, np.int32)
         self._own[slots] = np.arange(len(slots))
@@ -64,30 +65,43 @@ class Actor:
         self.page_rows = shapes.page_rows
 
     def warm_up(self, frozen: FrozenParams) -> None:
-        """Compiles every batch shape, by acting on padding only."""
-        for rows in self._shapes.act_rows:
-            self._state, action = self._programs.act(
-                self._state,
-                frozen.params,
-                np.int32(frozen.version),
-                np.uint32(0),
-                *self._shapes.padding_batch(rows),
-            )
-            jax.block_until_ready(action)
+        """Compiles every program."""
+        self.warm_up_largest(frozen)
+        self.compile_others(frozen)
+
+    def warm_up_largest(self, frozen: FrozenParams) -> None:
+        """Compiles the program for the largest batch, which all batches take from then on."""
+        largest = self._shapes.act_rows[-1]
+        self._shapes.ready_rows = (largest,)
+        self._state, action = self._programs.act(
+            self._state, *_arguments(frozen), *self._shapes.padding_batch(largest)
+        )
+        jax.block_until_ready(action)
+        # Shapes alone: while another thread compiles for them, acting consumes the arrays.
+        self._state_shapes = jax.tree.map(_shape, self._state)
+
+    def compile_others(self, frozen: FrozenParams) -> None:
+        """Compiles all other programs without running them, on any thread; then batches take them.
+
+        Comes after `warm_up_largest`.
+
+        Args:
+          frozen: parameters of the shapes that will act.
+        """
+        act: Any = self._programs.act
+        take_pages: Any = self._programs.take_pages
+        for rows in self._shapes.act_rows[:-1]:
+            padding = self._shapes.padding_batch(rows)
+            act.lower(self._state_shapes, *_arguments(frozen), *padding).compile()
         for rows in self.page_rows:
-            jax.block_until_ready(self._programs.take_pages(self._state, np.zeros(rows, np.int32)))
+            take_pages.lower(self._state_shapes, np.zeros(rows, np.int32)).compile()
+        self._shapes.ready_rows = self._shapes.act_rows
 
     def act(self, batch: Batch, frozen: FrozenParams) -> Acted:
         """Acts on a batch of its slots and waits for the actions."""
         slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
         self._state, action = self._programs.act(
-            self._state,
-            frozen.params,
-            np.int32(frozen.version),
-            np.uint32(batch.number % 2**32),
-            slots,
-            positions,
-            timestep,
+            self._state, *_arguments(frozen, batch.number), slots, positions, timestep
         )
         num_rows = len(batch.slots)
         return Acted(
@@ -113,3 +127,14 @@ class Actor:
         self._state = jax.tree.map(
             lambda new, old: jax.device_put(new, old.sharding), state, self._state
         )
+
+
+def _arguments(frozen: FrozenParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:
+    """What the act program takes besides state and batch: parameters, their version, a number."""
+    return frozen.params, np.int32(frozen.version), np.uint32(number % 2**32)
+
+
+def _shape(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    # A device that is named would ask for another program than one that is left open.
+    sharding = leaf.sharding if leaf.committed else None
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)

@@ -19,13 +19,16 @@ class BatchShapes:
 
     Attributes:
       padding_slot: S, one past the last slot: rows of it read garbage and write nothing.
-      act_rows, page_rows: the compiled numbers of rows.
+      act_rows, page_rows: the numbers of rows that there are programs for, in ascending order.
+      ready_rows: those of `act_rows` that batches may take: with only some of the programs compiled
+        the others wait. Rebinding it is atomic: another thread may compile meanwhile.
     """
 
     def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int, rungs: int = 3):
         self.padding_slot = num_training + num_evaluation
         sizes = {size for size in (num_training, num_evaluation) if size}
         self.act_rows = tuple(sorted(sizes | set(ladder(max(sizes), factor=2, rungs=rungs))))
+        self.ready_rows = self.act_rows
         # Pages of one group fill up together, so few sizes are enough: each costs two compilations.
         self.page_rows = ladder(max(num_training, 1), factor=4, rungs=rungs)
         self._example = example_timestep(spec)
@@ -46,7 +49,7 @@ class BatchShapes:
         Args:
           own_slots: `[B] int32`, what the programs call the slots of the batch.
         """
-        rows = self._fit(self.act_rows, len(batch.slots))
+        rows = self._fit(self.ready_rows, len(batch.slots))
         slots, positions, timestep = self.padding_batch(rows)
         slots[: len(batch.slots)] = own_slots
         positions[: len(batch.slots)] = batch.positions

@@ -81,8 +81,16 @@ class Acting:
         self.last_score: Score | None = None
 
     def warm_up(self) -> None:
-        """Compiles every batch shape, by acting on padding only."""
+        """Compiles every program; see `Actor`."""
         self._actor.warm_up(self._exchange.params.get())
+
+    def warm_up_largest(self) -> None:
+        """Compiles what acting needs to begin; see `Actor`."""
+        self._actor.warm_up_largest(self._exchange.params.get())
+
+    def compile_others(self) -> None:
+        """Compiles the rest, on any thread; see `Actor`."""
+        self._actor.compile_others(self._exchange.params.get())
 
     def run_once(self) -> Acted | None:
         """Acts on the next batch, if one is due soon; what it did."""

@@ -1,8 +1,9 @@
 """Free running: acting and learning at the same time, each in a thread of its own.
 
-Acting begins as soon as its own programs are compiled. Those of learning take longer, and replay
-has to fill anyway: learning inserts pages once insertion is compiled. What acting does ahead of it
-stays bounded by the rate limiter, which learns here when replay would be ready.
+Acting begins as soon as its program for the largest batch is compiled. Those of learning take
+longer, and replay has to fill anyway: learning inserts pages once insertion is compiled. What
+acting does ahead of it stays bounded by the rate limiter, which learns here when replay would be
+ready.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,16 +32,19 @@ class FreeRunning:
         self._update: Future[None] = Future()
 
     def warm_up(self) -> None:
-        """Compiles what acting runs, and begins with what learning does; see `Learning.warm_up`."""
-        parts = self._parts
+        """Compiles what acting needs to begin, and lets a thread compile all else."""
         # One after the other: both would share the interpreter, and acting begin later.
-        parts.acting.warm_up()
+        self._parts.acting.warm_up_largest()
         pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
-        self._insertion = pool.submit(
-            parts.learning.compile_insertion, parts.page, parts.acting.page_rows
-        )
+        self._insertion = pool.submit(self._compile_insertion)
         self._update = pool.submit(self._compile_update)
         pool.shutdown(wait=False)
+
+    def _compile_insertion(self) -> None:
+        parts = self._parts
+        # What acting is waiting for first: until then it pads every batch to the largest.
+        parts.acting.compile_others()
+        parts.learning.compile_insertion(parts.page, parts.acting.page_rows)
 
     def _compile_update(self) -> None:
         # The process would only end after it.

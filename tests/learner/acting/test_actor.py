@@ -116,3 +116,18 @@ def test_after_warming_up_nothing_is_compiled() -> None:
             actor.act(_batch(rows), FROZEN)
             actor.take_pages(np.array(rows[:1]))
     assert names == []
+
+
+def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -> None:
+    actor = _actor(None)
+    actor.warm_up_largest(FROZEN)
+    with compilations() as names:
+        fills = [actor.act(_batch(rows), FROZEN).fill for rows in ([0], [0, 1], [2, 1, 0], [3])]
+    assert fills == [1 / 3, 2 / 3, 1, 1 / 3]
+    assert names == []
+    actor.compile_others(FROZEN)
+    with compilations() as names:
+        fills = [actor.act(_batch(rows), FROZEN).fill for rows in ([0], [0, 1], [2, 1, 0], [3])]
+        actor.take_pages(np.array([0]))
+    assert fills == [1, 1, 1, 1]
+    assert names == []

@@ -53,8 +53,16 @@ class Acting:
     def run_once(self) -> None:
         """Nothing to act on."""
 
-    def warm_up(self) -> None:
-        """Nothing to compile."""
+    def __init__(self) -> None:
+        self.compiled: list[str] = []
+
+    def warm_up_largest(self) -> None:
+        """Compiles at once."""
+        self.compiled.append("largest")
+
+    def compile_others(self) -> None:
+        """Compiles at once."""
+        self.compiled.append("others")
 
 
 def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None) -> FreeRunning:
@@ -131,12 +139,33 @@ def test_learning_raises_what_compiling_has_raised(program: str) -> None:
         _until(free, learning, "run")
 
 
+@pytest.mark.timeout(SECONDS)
+def test_what_acting_lacks_is_compiled_before_anything_of_learning() -> None:
+    class Failing(Acting):
+        def compile_others(self) -> None:
+            raise MemoryError("no room for smaller batches")
+
+    learning, acting = Learning(), Acting()
+    free = _begin(learning, acting)
+    wait_until(lambda: learning.begun == ["insertion"])
+    assert acting.compiled == ["largest", "others"]
+    for released in learning.released.values():
+        released.set()
+    learning = Learning()
+    free = _begin(learning, Failing())
+    with pytest.raises(MemoryError, match="no room for smaller batches"):
+        _until(free, learning, "run")
+    assert learning.begun == []
+
+
 def test_nothing_begins_if_acting_does_not_compile() -> None:
     def fail() -> None:
         raise MemoryError("no room for acting")
 
     learning = Learning()
-    free = _free_running(learning, SimpleNamespace(warm_up=fail, training_steps=0, run_once=None))
+    free = _free_running(
+        learning, SimpleNamespace(warm_up_largest=fail, training_steps=0, run_once=None)
+    )
     with pytest.raises(MemoryError, match="no room for acting"):
         free.warm_up()
     assert learning.begun == []

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 dcb113ce62cf7d0c97e41a3effdf1722b85b1d5dc88216d7f8c3c208c2d8b488
+# seedrl/wire/seedrl.proto sha256 9a8996a76a97ae199f9defd66a00ffa566d0346391c2ca73cd2f923bca87e233
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

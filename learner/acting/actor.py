@@ -9,6 +9,7 @@ from learner.acting.act_step import ActingState, ActPrograms
 from learner.acting.batch_shapes import BatchShapes
 from learner.serving.core import Batch
 from learner.threads.exchange import FrozenParams
+from learner.threads.shapes import shapes_of
 from seedrl.types import Page, Tree
 
 
@@ -78,7 +79,7 @@ class Actor:
         )
         jax.block_until_ready(action)
         # Shapes alone: while another thread compiles for them, acting consumes the arrays.
-        self._state_shapes = jax.tree.map(_shape, self._state)
+        self._state_shapes = shapes_of(self._state)
 
     def compile_others(self, frozen: FrozenParams) -> None:
         """Compiles all other programs without running them, on any thread; then batches take them.
@@ -132,9 +133,3 @@ class Actor:
 def _arguments(frozen: FrozenParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:
     """What the act program takes besides state and batch: parameters, their version, a number."""
     return frozen.params, np.int32(frozen.version), np.uint32(number % 2**32)
-
-
-def _shape(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-    # A device that is named would ask for another program than one that is left open.
-    sharding = leaf.sharding if leaf.committed else None
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)

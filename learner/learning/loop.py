@@ -12,6 +12,7 @@ from learner.learning.scalars import Scalars
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
+from learner.threads.shapes import shapes_of
 from learner.threads.snapshot_requests import Snapshots
 from seedrl.replay.experience import Index
 from seedrl.types import Page, Tree
@@ -92,7 +93,7 @@ class Learning:
         self._poll_seconds = poll_seconds
         self._in_flight: _Update | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
-        self._shapes = jax.tree.map(_shape, (state, replay.memory))
+        self._shapes = shapes_of((state, replay.memory))
         self.snapshots = Snapshots(self.final_snapshot)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
@@ -263,9 +264,3 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._indices], replay)
-
-
-def _shape(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(
-        leaf.shape, leaf.dtype, sharding=leaf.sharding, weak_type=leaf.weak_type
-    )

@@ -52,23 +52,6 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
     assert "the learner ended the stream" in caplog.messages[-1]
 
 
-def test_the_pause_ends_when_the_socket_of_the_learner_appears(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses = threading.Event()
-    wait = Client._wait
-
-    def wait_for_ever(client: Client, seconds: float) -> None:
-        pauses.set()
-        wait(client, 1e6)
-
-    monkeypatch.setattr(Client, "_wait", wait_for_ever)
-    run = learner.run(1, 1)
-    assert pauses.wait(SECONDS)
-    learner.serve(learner.play(learner.assign([1]), 4))
-    assert run.wait() is ExitCode.OK
-
-
 class Failing(gymnasium.Env[np.ndarray, int]):
     """Raises at its third step, and counts how often one was closed."""
 

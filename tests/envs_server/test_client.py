@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -50,6 +51,31 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
     assert incarnations == [1] * 4 + [2] * 4
     assert "waiting for the learner" in caplog.messages[0]
     assert "the learner ended the stream" in caplog.messages[-1]
+
+
+def test_the_pause_ends_when_the_socket_of_the_learner_appears(
+    learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_looked = threading.Event()
+    exists, wait = os.path.exists, Client._wait
+
+    def look(path: str) -> bool:
+        is_there = exists(path)
+        if not is_there and learner.address.endswith(path):
+            has_looked.set()
+        return is_there
+
+    def first_for_ever(client: Client, seconds: float) -> None:
+        # Only the first: a socket may be there before its learner answers.
+        wait(client, seconds if has_looked.is_set() else 1e6)
+
+    monkeypatch.setattr(os.path, "exists", look)
+    monkeypatch.setattr(Client, "_wait", first_for_ever)
+    run = learner.run(1, 1)
+    # It pauses: were the socket there at its first look, it would keep the whole pause.
+    assert has_looked.wait(SECONDS)
+    learner.serve(learner.play(learner.assign([1]), 4))
+    assert run.wait() is ExitCode.OK
 
 
 class Failing(gymnasium.Env[np.ndarray, int]):

@@ -8,12 +8,12 @@ import logging
 import os
 import sys
 
-from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.options import read_options
+from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from seedrl.wire.recording import Recording
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         logging.error("%s", error)
         sys.exit(ExitCode.USAGE)
     offer = Offer(options.num_envs, options.num_groups, options.allowed, recording)
-    client = Client(
+    client = ReconnectingClient(
         options.learner,
         offer,
         stop,

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl import checkpoints, config_json
+from seedrl import config_json
 from seedrl.agents.agent import Agent
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.storage import checkpoints
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 

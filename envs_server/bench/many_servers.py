@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import tyro
 
-from envs_server.client import Client
 from envs_server.connection import Offer
+from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 
 _MAX_MESSAGE_BYTES = 64 * 2**20
 
@@ -45,7 +45,7 @@ def main() -> None:
     codes: list[ExitCode] = []
 
     def serve() -> None:
-        client = Client(
+        client = ReconnectingClient(
             options.learner, offer, Stop(), _MAX_MESSAGE_BYTES, local_link=options.local_link
         )
         codes.append(client.run())

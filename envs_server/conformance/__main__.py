@@ -14,7 +14,7 @@ from envs_server.conformance.check import Plan, check
 from envs_server.conformance.options import PROG, Options, read_options
 from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from seedrl.wire.seedrl_pb2 import Environment
 
 

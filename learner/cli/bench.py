@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags
-from seedrl.errors import ConfigError, ExitCode
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
 
 if TYPE_CHECKING:  # imports jax
     from learner.bench.measure.interleave import Pace

@@ -8,7 +8,8 @@ from typing import Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags
-from seedrl.errors import CheckpointError, ExitCode
+from seedrl.errors import CheckpointError
+from seedrl.exit_codes import ExitCode
 
 PROG = "seedrl digest"
 
@@ -30,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(DigestOptions, argv, prog=PROG)
     # Imports jax: only once the command line is known to be good.
     from learner.saving.digest import digests, stored
-    from seedrl import checkpoints
+    from seedrl.storage import checkpoints
 
     folder = options.workdir / "checkpoints"
     found = checkpoints.latest(folder)

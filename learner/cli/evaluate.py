@@ -19,7 +19,8 @@ from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_json import from_json
-from seedrl.errors import ConfigError, ExitCode
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
 
 if TYPE_CHECKING:  # imports jax
     from learner.session.offline_evaluation import Evaluation

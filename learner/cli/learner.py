@@ -15,7 +15,8 @@ from learner.cli.outcome import exit_code
 from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.errors import ConfigError, ExitCode
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
 
 PROG = "python -m learner"
 
@@ -66,7 +67,7 @@ class LearnerOptions(RunOptions):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a learner; returns its exit code (`seedrl.errors.ExitCode`)."""
+    """Runs a learner; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
     with tolerating_lost_output():
         return exit_code(lambda: _run(arguments), prog=PROG)

@@ -20,7 +20,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a sub-command; returns its exit code (`seedrl.errors.ExitCode`)."""
+    """Runs a sub-command; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
     return exit_code(lambda: _run(arguments), prog="seedrl")
 

@@ -5,7 +5,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from seedrl.errors import ExitCode, UserError
+from seedrl.errors import UserError
+from seedrl.exit_codes import ExitCode
 
 
 def exit_code(command: Callable[[], int], *, prog: str) -> int:

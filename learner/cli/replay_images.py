@@ -10,7 +10,8 @@ import tyro
 from learner.cli.arguments import parse_flags
 from seedrl.config import Config
 from seedrl.config_json import from_json
-from seedrl.errors import CheckpointError, ConfigError, ExitCode
+from seedrl.errors import CheckpointError, ConfigError
+from seedrl.exit_codes import ExitCode
 
 PROG = "seedrl replay-images"
 
@@ -45,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(f"--out: expected a file in an existing folder, got {options.out}")
     # Imports jax: only once the command line is known to be good.
     from learner.reporting.replay_images import draw, sampled_frames
-    from seedrl import checkpoints
+    from seedrl.storage import checkpoints
 
     found = checkpoints.latest(options.workdir / "checkpoints")
     saved = {} if found is None else checkpoints.restore_extra(found)

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import NamedTuple, Self
 
 from learner.launch.child import Child, Command
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 
 _MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
@@ -88,7 +88,7 @@ class Supervisor:
         self._events.put(_Stop())
 
     def wait(self) -> int:
-        """Supervises until the run is over; returns its exit code (`seedrl.errors.ExitCode`)."""
+        """Supervises until the run is over; returns its `ExitCode`."""
         while True:
             try:
                 event = self._events.get(timeout=self._seconds_left())

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from seedrl import array_store, checkpoints
 from seedrl.errors import CheckpointError
+from seedrl.storage import array_store, checkpoints
 
 # The parts of a checkpoint, as the first words of the arrays' names.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay", "acting")

@@ -8,12 +8,12 @@ import numpy as np
 from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState
 from learner.serving.core import Serving
-from seedrl import checkpoints
 from seedrl.config import Config
 from seedrl.config_json import from_json
 from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError
 from seedrl.replay.replay import ReplayState
+from seedrl.storage import checkpoints
 
 Saved = TypeVar("Saved", bound=Any)
 

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from seedrl.checkpoints import Checkpoint, take_over
 from seedrl.config import Config
 from seedrl.config_json import check_names, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
+from seedrl.storage.checkpoints import Checkpoint, take_over
 
 Resume = Literal["auto", "never", "must"]
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import leaves_by_name
-from seedrl import checkpoints
 from seedrl.errors import CheckpointError
+from seedrl.storage import checkpoints
 
 _logger = logging.getLogger(__name__)
 

@@ -8,11 +8,10 @@ import grpc
 import numpy as np
 
 from learner.serving.batcher import Pending
-from learner.serving.core import ProtocolError
+from learner.serving.core import PlaybackError, ProtocolError
 from learner.serving.hub import Hub
 from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
 from learner.serving.peer import Admission, EndError, Offer
-from learner.serving.playback import PlaybackError
 from learner.serving.reconciliation import SentSteps
 from seedrl.spec_json import decode_spec
 from seedrl.wire import seedrl_pb2, version

@@ -19,6 +19,10 @@ _IS_FIRST = bytes(kind == StepType.FIRST for kind in range(256))
 _IS_LAST = bytes(kind == StepType.LAST for kind in range(256))
 
 
+class PlaybackError(Exception):
+    """This learner cannot be played a recording; the text is one line for its env server."""
+
+
 class ProtocolError(ValueError):
     """A message that its sender had no right to send; ends its own connection, nobody else's."""
 
@@ -237,3 +241,16 @@ class Serving:
         """Inverse of `state`, before the first lease. Raises ValueError for other slots."""
         self.slots.restore(state)
         self.num_batches = int(state["num_batches"])
+
+
+def first_row(serving: Serving) -> int:
+    """The row of every stream from which a recording is played now.
+
+    Raises PlaybackError outside of lock step, where streams are not at one row.
+    """
+    if not serving.rule.is_complete:
+        raise PlaybackError(
+            "this learner does not run in lock step, so it cannot be played a recording; set "
+            "learning.regime to lock_step, or start the env server without --play"
+        )
+    return serving.num_batches

@@ -9,10 +9,15 @@ import grpc
 import numpy as np
 
 from learner.serving.batcher import Pending
-from learner.serving.core import Batch, ProtocolError, Serving
+from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.leases import Group, Lease
-from learner.serving.peer import Admission, EndError, HubConnection, Offer, connection_of
-from learner.serving.playback import first_row
+from learner.serving.peer import (
+    Admission,
+    EndError,
+    HubConnection,
+    Offer,
+    connection_of,
+)
 from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec

@@ -1,6 +1,5 @@
 """Slots as leases: which environment of which stream may use which row of the device's tables."""
 
-import hashlib
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from learner.serving.environment_seeds import environment_seed
 from learner.serving.slot_deal import Role, SlotRange, deal
 from seedrl.types import StepType
 
@@ -258,17 +258,3 @@ class SlotTable:
         for name in _STATE:
             getattr(self, name)[:] = state[name]
         self._is_resting[:] = True
-
-
-def environment_seed(seed: int, slot: int, epoch: int) -> int:
-    """A seed in [0, 2^31), different for each seed, slot and epoch up to hash collisions."""
-    return _hash(f"{seed}/{slot}/{epoch}")
-
-
-def session_seed(run_seed: int, session: str) -> int:
-    """The seed of a session's environments, in [0, 2^31)."""
-    return _hash(f"{run_seed}/{session}")
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") >> 1

@@ -28,11 +28,11 @@ from learner.session.geometry import Geometry, scale
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
-from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.replay.experience import Experience
 from seedrl.specs import EnvSpec
+from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Array, Page, Tree
 
 

@@ -14,17 +14,18 @@ from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import Round, Score
 from learner.serving.batch_rules import lock_step
 from learner.serving.core import Batch, Serving
+from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable, session_seed
+from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
-from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.errors import CheckpointError, EnvironmentRefusedError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
+from seedrl.storage import checkpoints
 
 _POLL_SECONDS = 0.2
 

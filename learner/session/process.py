@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 
 from learner.session.allocator import keep_freed_memory
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 
 
 def stop_on_signals(stop: threading.Event) -> None:

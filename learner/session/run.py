@@ -18,17 +18,18 @@ from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.saver import Saver
 from learner.serving.batch_rules import free_running, lock_step
 from learner.serving.core import Serving
+from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable, session_seed
+from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import stop_on_signals, tune_process
 from learner.session.session import Session
 from learner.session.supervision import Supervision, wait_for
-from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.spec_json import saved_spec
+from seedrl.storage.checkpoints import Checkpoint
 
 
 def train(

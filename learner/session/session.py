@@ -22,11 +22,11 @@ from learner.session.lock_step import LockStep
 from learner.threads.snapshot_requests import Snapshots
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
-from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_json import to_json
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
+from seedrl.storage.checkpoints import Checkpoint
 
 _SNAPSHOT_SECONDS = 300.0
 

@@ -13,9 +13,11 @@ from learner.reporting.progress import Progress
 from learner.saving.saver import Saver
 from learner.serving.hub import Hub
 from learner.serving.server import Service
+from learner.session.end_of_run import end_of_run
 from learner.session.session import Session
 from seedrl.config import Config
-from seedrl.errors import EnvironmentRefusedError, ExitCode
+from seedrl.errors import EnvironmentRefusedError
+from seedrl.exit_codes import ExitCode
 
 _TICK_SECONDS = 0.1
 _STOP_SECONDS = 120.0
@@ -107,14 +109,8 @@ class Supervision:
         self._raise_failure()
 
     def _is_over(self) -> bool:
-        session = self._session
-        return (
-            self._stop.is_set()
-            or session.failed.is_set()
-            or self._service.failure is not None
-            or session.evaluator.confirmed is not None
-            or session.acting.training_steps >= self._config.learning.total_steps
-        )
+        total_steps = self._config.learning.total_steps
+        return end_of_run(self._session, self._service, self._stop, total_steps) is not None
 
     def _end_if_stuck(self, seconds: float) -> None:
         """Ends the process at once: nothing can be saved or joined while a thread hangs."""

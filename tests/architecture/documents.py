@@ -16,7 +16,7 @@ import docstring_parser
 from learner.reporting.metric_names import KINDS, METRICS, RECORDS, Group
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
@@ -95,7 +95,7 @@ def exit_codes_page() -> str:
     text = [documented.short_description, documented.long_description]
     return "\n\n".join(
         [
-            _header("Exit codes", "seedrl/errors.py"),
+            _header("Exit codes", "seedrl/exit_codes.py"),
             " ".join(" ".join(part.split()) for part in text if part),
             _table(("code", "name", "meaning"), rows) + "\n",
         ]

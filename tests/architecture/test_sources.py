@@ -119,7 +119,7 @@ def test_exit_codes_are_defined_once() -> None:
         for path in python_files()
         if in_packages(path) and re.search(r"^class \w*ExitCode\b", path.read_text(), re.MULTILINE)
     ]
-    assert found == ["seedrl/errors.py"]
+    assert found == ["seedrl/exit_codes.py"]
 
 
 def test_every_python_file_compiles_without_warning() -> None:

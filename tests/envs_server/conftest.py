@@ -11,10 +11,10 @@ import grpc
 import numpy as np
 import pytest
 
-from envs_server.client import Client
 from envs_server.connection import Offer
+from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
 from seedrl.types import TimeStep
 from seedrl.wire.channel import learner_handler, server_options
@@ -48,7 +48,7 @@ class Run:
         self.stop = Stop()
         self._code: ExitCode | None = None
         offer = Offer(num_envs, num_groups, ())
-        self._client = Client(address, offer, self.stop, 2**20)
+        self._client = ReconnectingClient(address, offer, self.stop, 2**20)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.client import Client
 from envs_server.connection import Offer
 from envs_server.envs.counting import reward_of
+from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
@@ -251,5 +251,8 @@ def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str
         yield _FINISH
 
     learner.serve(script)
-    assert Client(learner.address, Offer(1, 1, ()), Stop(), 2**20, token=token).run() is ExitCode.OK
+    assert (
+        ReconnectingClient(learner.address, Offer(1, 1, ()), Stop(), 2**20, token=token).run()
+        is ExitCode.OK
+    )
     assert found == sent

@@ -30,7 +30,11 @@ def test_own_environments_are_always_allowed() -> None:
 
 
 def test_what_no_pattern_admits_is_not_even_imported(plugin: str) -> None:
-    for name in (f"{plugin}:build", "os:system", "envs_server.client:Client"):
+    for name in (
+        f"{plugin}:build",
+        "os:system",
+        "envs_server.reconnecting_client:ReconnectingClient",
+    ):
         with pytest.raises(BuildError, match=f"start it with --allow-env '{name}'"):
             load_factory(name, ("another:*", "*:other"))
     assert plugin not in sys.modules

@@ -3,6 +3,7 @@
 # Left out are the tests of what no mutant touches: command line, packaging, checkpoints, metrics.
 TESTS = (
     "tests/learner/serving/test_leases.py",
+    "tests/learner/serving/test_environment_seeds.py",
     "tests/learner/serving/test_slot_deal.py",
     "tests/learner/serving/test_batch_rules.py",
     "tests/learner/serving/test_core.py",
@@ -38,7 +39,7 @@ TESTS = (
     "tests/envs_server/test_adapter.py",
     "tests/envs_server/test_group.py",
     "tests/envs_server/test_connection.py",
-    "tests/envs_server/test_client.py",
+    "tests/envs_server/test_reconnecting_client.py",
     "tests/envs_server/backends/test_sync.py",
     "tests/envs_server/backends/test_native.py",
     "tests/seedrl/wire/test_payload.py",

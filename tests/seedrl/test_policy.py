@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl import checkpoints, config_json, policy
+from seedrl import config_json, policy
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
@@ -14,6 +14,7 @@ from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.storage import checkpoints
 from seedrl.types import StepType, TimeStep
 
 _SPEC = EnvSpec(

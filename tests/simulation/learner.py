@@ -7,8 +7,9 @@ import numpy as np
 
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Batch, Serving
+from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable, session_seed
+from learner.serving.leases import SlotTable
 from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.serving.reconciliation import SentSteps
 from learner.serving.slot_deal import Role

@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from envs_server.envs.counting import code_of, reward_of
-from learner.serving.leases import environment_seed
+from learner.serving.environment_seeds import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from learner.launch.env_servers import socket_address
-from seedrl.checkpoints import Checkpoint, latest
+from seedrl.storage.checkpoints import Checkpoint, latest
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Program, Programs
 

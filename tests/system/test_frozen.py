@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs_server.client import Client
 from envs_server.connection import Offer
+from envs_server.reconnecting_client import Client
 from envs_server.stop import Stop
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seedrl.checkpoints import latest
+from seedrl.storage.checkpoints import latest
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seedrl import checkpoints
+from seedrl.storage import checkpoints
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Programs
 

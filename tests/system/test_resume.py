@@ -10,8 +10,8 @@ import gymnasium
 import pytest
 
 import seedrl.policy
-from seedrl import manifest
-from seedrl.checkpoints import latest
+from seedrl.storage import manifest
+from seedrl.storage.checkpoints import latest
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Programs
 

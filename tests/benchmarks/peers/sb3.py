@@ -18,7 +18,7 @@ from learner.bench.measure.interleave import Pace, interleave
 from learner.bench.measure.result import Result, conditions
 from learner.bench.rigs import workloads
 from seedrl.config import Config
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from tests.benchmarks.peers import virtual_environment
 
 _DEADLINE_SECONDS = 600.0

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from envs_server.conformance import __main__ as program
 from envs_server.conformance.__main__ import main
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 
 _FEW = ["--steps", "40", "--num-envs", "2"]
 

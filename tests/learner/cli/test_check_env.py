@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[3]
 

@@ -7,7 +7,7 @@ import pytest
 
 from learner.cli.main import main
 from learner.saving.digest import digests, stored
-from seedrl import checkpoints
+from seedrl.storage import checkpoints
 
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,8 @@ import pytest
 import learner.session.run
 from learner.cli.learner import _result, main
 from seedrl import config_file
-from seedrl.errors import CheckpointError, ExitCode
+from seedrl.errors import CheckpointError
+from seedrl.exit_codes import ExitCode
 
 
 @pytest.mark.parametrize(

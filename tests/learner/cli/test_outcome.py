@@ -10,8 +10,8 @@ from seedrl.errors import (
     CheckpointError,
     ConfigError,
     EnvironmentRefusedError,
-    ExitCode,
 )
+from seedrl.exit_codes import ExitCode
 
 
 def raising(error: BaseException) -> Callable[[], int]:

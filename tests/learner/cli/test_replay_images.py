@@ -7,9 +7,9 @@ import pytest
 from matplotlib import image
 
 from learner.cli.main import main
-from seedrl import checkpoints
 from seedrl.config_file import load
 from seedrl.config_json import to_json
+from seedrl.storage import checkpoints
 
 NUM_PAGES, PAGE_STEPS = 8, 10
 

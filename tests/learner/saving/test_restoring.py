@@ -24,13 +24,13 @@ from learner.saving.saver import Saver
 from learner.serving.batch_rules import lock_step
 from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
-from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, ReplayConfig
 from seedrl.errors import CheckpointError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import ReplayState
+from seedrl.storage import checkpoints
 from tests.learner.saving.snapshots import CONFIG, META, abstract_of, replay, state
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
-from seedrl import checkpoints
 from seedrl.errors import CheckpointError
+from seedrl.storage import checkpoints
 from tests.learner.saving.snapshots import META, replay, state
 from tests.patience import SECONDS
 

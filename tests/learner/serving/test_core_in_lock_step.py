@@ -8,10 +8,9 @@ import pytest
 
 from learner.serving.batch_rules import free_running, lock_step
 from learner.serving.batcher import Pending
-from learner.serving.core import Batch, Serving
+from learner.serving.core import Batch, PlaybackError, Serving, first_row
 from learner.serving.leases import CutStreamError, Group, Lease, SlotTable
 from learner.serving.ledger import ALWAYS, residues
-from learner.serving.playback import PlaybackError, first_row
 from seedrl.types import StepType, TimeStep
 
 K = 3  # steps of a page

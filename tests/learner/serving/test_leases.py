@@ -4,7 +4,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from learner.serving.leases import Lease, NoFreeSlotError, SlotTable, environment_seed, session_seed
+from learner.serving.environment_seeds import environment_seed, session_seed
+from learner.serving.leases import Lease, NoFreeSlotError, SlotTable
 from learner.serving.slot_deal import Role
 from seedrl.types import StepType
 
@@ -167,11 +168,6 @@ def test_seeds_depend_on_the_run_seed_and_on_nothing_else() -> None:
     assert not set(first[0]) & set(other[0])
 
 
-def test_the_seed_of_a_slot_and_epoch_is_the_same_on_every_machine() -> None:
-    # First four bytes of SHA-256 of b"1/2/3", little-endian, without the lowest bit.
-    assert environment_seed(1, 2, 3) == 1470002382
-
-
 def test_sessions_of_one_run_share_no_seed() -> None:
     tables = [
         SlotTable(training=3, evaluation=1, seed=session_seed(0, f"session {number}"))
@@ -179,11 +175,6 @@ def test_sessions_of_one_run_share_no_seed() -> None:
     ]
     seeds = [seed for table in tables for seed in _lease_and_end(table)[0]]
     assert len(seeds) == len(set(seeds)) == 12
-
-
-def test_a_session_has_the_same_seeds_again_under_the_same_run_seed() -> None:
-    assert session_seed(3, "session 1") == session_seed(3, "session 1")
-    assert session_seed(3, "session 1") != session_seed(4, "session 1")
 
 
 def test_a_new_lease_starts_a_page_and_an_episode() -> None:

@@ -16,15 +16,15 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
 from learner.session.components import _act_programs, _sharded_replay
 from learner.session.geometry import plan_geometry, scale
-from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.storage import checkpoints
+from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))

@@ -13,8 +13,8 @@ import pytest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.run import _draw_curve, _metrics, train
 from seedrl import config_file
-from seedrl.checkpoints import Checkpoint
 from seedrl.errors import UserError
+from seedrl.storage.checkpoints import Checkpoint
 from tests.learner.reporting.event_files import first_steps
 
 

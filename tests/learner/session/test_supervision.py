@@ -12,7 +12,8 @@ from learner.session import supervision
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
-from seedrl.errors import EnvironmentRefusedError, ExitCode
+from seedrl.errors import EnvironmentRefusedError
+from seedrl.exit_codes import ExitCode
 
 TOTAL_STEPS = 5
 

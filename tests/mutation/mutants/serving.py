@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "seeds_repeat_after_reconnect",
-        _SLOTS,
+        "learner/serving/environment_seeds.py",
         'return _hash(f"{seed}/{slot}/{epoch}")',
         'return _hash(f"{seed}/{slot}")',
         "An env server that returns plays the same episodes again.",

@@ -12,10 +12,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs_server.client import Client
 from envs_server.connection import Offer
+from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from seedrl.wire import learner_connection
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.patience import SECONDS
@@ -57,7 +57,7 @@ def test_the_pause_ends_when_the_socket_of_the_learner_appears(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_looked = threading.Event()
-    exists, wait = os.path.exists, Client._wait
+    exists, wait = os.path.exists, ReconnectingClient._wait
 
     def look(path: str) -> bool:
         is_there = exists(path)
@@ -65,12 +65,12 @@ def test_the_pause_ends_when_the_socket_of_the_learner_appears(
             has_looked.set()
         return is_there
 
-    def first_for_ever(client: Client, seconds: float) -> None:
+    def first_for_ever(client: ReconnectingClient, seconds: float) -> None:
         # Only the first: a socket may be there before its learner answers.
         wait(client, seconds if has_looked.is_set() else 1e6)
 
     monkeypatch.setattr(os.path, "exists", look)
-    monkeypatch.setattr(Client, "_wait", first_for_ever)
+    monkeypatch.setattr(ReconnectingClient, "_wait", first_for_ever)
     run = learner.run(1, 1)
     # It pauses: were the socket there at its first look, it would keep the whole pause.
     assert has_looked.wait(SECONDS)
@@ -115,7 +115,7 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
 
     try:
         learner.serve(*[play] * 20)
-        failing = Client(learner.address, Offer(1, 1, ()), Stop(), 2**20)
+        failing = ReconnectingClient(learner.address, Offer(1, 1, ()), Stop(), 2**20)
         failing._random.uniform = lambda low, high: 0.0  # type: ignore[method-assign]
         assert failing.run() is ExitCode.FAILING_ENVIRONMENT
     finally:

@@ -1,8 +1,8 @@
 """A directory of checkpoints: written whole or not at all, verified before they are believed.
 
-    directory/000000012000/state, extra   the arrays (`seedrl.array_store`)
+    directory/000000012000/state, extra   the arrays (`seedrl.storage.array_store`)
                            meta.json      what the caller says of them
-                           manifest.json  size and SHA-256 of every file (`seedrl.manifest`)
+                           manifest.json  size and SHA-256 of every file (`seedrl.storage.manifest`)
     directory/damaged-*, superseded-*     set aside: never read, never deleted
     directory/.tmp-*                      being written, or being deleted; never read
     directory/.lock                       held while a process writes
@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from seedrl import array_store, manifest
 from seedrl.errors import CheckpointError
+from seedrl.storage import array_store, manifest
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)

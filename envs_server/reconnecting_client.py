@@ -13,7 +13,7 @@ from envs_server.connection import Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
-from seedrl.errors import ExitCode
+from seedrl.exit_codes import ExitCode
 from seedrl.wire.framing import WireError
 from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError
 
@@ -48,7 +48,7 @@ class _Return(NamedTuple):
     longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
 
 
-class Client:
+class ReconnectingClient:
     """Serves one learner for ever, over one stream at a time. Used by one thread.
 
     After a stream ended it waits a random time below a bound that doubles from 0.1 to 1 second (5

@@ -18,8 +18,8 @@ import numpy as np
 import optax
 import pytest
 
-from seedrl import checkpoints, manifest
 from seedrl.errors import CheckpointError
+from seedrl.storage import checkpoints, manifest
 
 
 def _tree(fill: float = 1.0, width: int = 8) -> dict[str, Any]:
@@ -215,10 +215,12 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
         intact = file.read_bytes()
         damage(file, generator)
         caplog.clear()
-        with caplog.at_level(logging.ERROR, logger="seedrl.checkpoints"):
+        with caplog.at_level(logging.ERROR, logger="seedrl.storage.checkpoints"):
             assert _value(tmp_path) == 1, f"{damage.__name__} of {file} went unnoticed"
         (message,) = [
-            record.getMessage() for record in caplog.records if record.name == "seedrl.checkpoints"
+            record.getMessage()
+            for record in caplog.records
+            if record.name == "seedrl.storage.checkpoints"
         ]
         assert str(newest) in message
         file.write_bytes(intact)
@@ -292,7 +294,7 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
     _save(tmp_path, 1)
     damaged = _save(tmp_path, 2)
     (damaged / "meta.json").write_text("short")
-    with caplog.at_level(logging.ERROR, logger="seedrl.checkpoints"):
+    with caplog.at_level(logging.ERROR, logger="seedrl.storage.checkpoints"):
         found = checkpoints.take_over(tmp_path)
     assert found is not None and found.step == 1
     (message,) = [record.getMessage() for record in caplog.records]
@@ -417,7 +419,7 @@ _SAVES = """
 import sys
 from pathlib import Path
 import numpy as np
-from seedrl import checkpoints
+from seedrl.storage import checkpoints
 
 step = 0
 while True:

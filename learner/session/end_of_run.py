@@ -1,0 +1,43 @@
+"""When a run is over, and why."""
+
+import enum
+import threading
+
+from learner.serving.server import Service
+from learner.session.session import Session
+
+
+class EndOfRun(enum.Enum):
+    """Why a run is over; where several hold, the first counts.
+
+    Attributes:
+      FAILED: a thread of the session or of the service has raised an error.
+      STOPPED: SIGTERM or SIGINT asked for it.
+      CONFIRMED: a second evaluation has confirmed `evaluation.target_return`.
+      ALL_STEPS: `learning.total_steps` environment steps were taken.
+    """
+
+    FAILED = enum.auto()
+    STOPPED = enum.auto()
+    CONFIRMED = enum.auto()
+    ALL_STEPS = enum.auto()
+
+
+def end_of_run(
+    session: Session, service: Service, stop: threading.Event, total_steps: int
+) -> EndOfRun | None:
+    """Why the run is over; None as long as it is not.
+
+    Args:
+      stop: what SIGTERM and SIGINT set.
+      total_steps: environment steps for training.
+    """
+    if session.failed.is_set() or service.failure is not None:
+        return EndOfRun.FAILED
+    if stop.is_set():
+        return EndOfRun.STOPPED
+    if session.evaluator.confirmed is not None:
+        return EndOfRun.CONFIRMED
+    if session.acting.training_steps >= total_steps:
+        return EndOfRun.ALL_STEPS
+    return None

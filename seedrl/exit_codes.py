@@ -1,0 +1,34 @@
+"""Exit codes of every program here; docs/exit_codes.md is made from this file."""
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """How every program here ends; a number has one meaning, whichever program it is.
+
+    The numbers from 70 on follow sysexits.h where it has a fitting one. A process that signal n has
+    killed counts as 128 + n.
+
+    Attributes:
+      OK: done; also after the first SIGTERM or SIGINT, with everything saved.
+      TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
+      USAGE: a bad config or command line, or an environment that is refused or cannot be built.
+      BROKEN_ENVIRONMENT: `seedrl check-env`: the environment breaks a rule.
+      FAILING_ENVIRONMENT: an env server: the environment raised an error too often.
+      INTERNAL: a defect of ours; the traceback is printed.
+      UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
+      STUCK: a thread made no progress; all stacks are printed.
+      ADDRESS_IN_USE: the address to serve on, or the folder of the run, is taken.
+      KILLED: a second SIGTERM or SIGINT, before everything was saved.
+    """
+
+    OK = 0
+    TARGET_MISSED = 1
+    USAGE = 2
+    BROKEN_ENVIRONMENT = 3
+    FAILING_ENVIRONMENT = 4
+    INTERNAL = 70
+    UNREADABLE_CHECKPOINT = 74
+    STUCK = 75
+    ADDRESS_IN_USE = 98
+    KILLED = 143

@@ -1,0 +1,46 @@
+"""When a run is over, and why."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.session.end_of_run import EndOfRun, end_of_run
+
+_TOTAL_STEPS = 100
+
+
+@pytest.mark.parametrize(
+    ("has_failed", "stops", "confirmed", "steps", "expected"),
+    [
+        (False, False, None, 99, None),
+        (False, False, None, 100, EndOfRun.ALL_STEPS),
+        (False, False, 475.0, 100, EndOfRun.CONFIRMED),
+        (False, True, 475.0, 100, EndOfRun.STOPPED),
+        (True, True, 475.0, 100, EndOfRun.FAILED),
+    ],
+)
+def test_the_first_reason_that_holds_ends_a_run(
+    has_failed: bool, stops: bool, confirmed: float | None, steps: int, expected: EndOfRun | None
+) -> None:
+    session: Any = SimpleNamespace(
+        failed=_event(has_failed),
+        evaluator=SimpleNamespace(confirmed=confirmed),
+        acting=SimpleNamespace(training_steps=steps),
+    )
+    service: Any = SimpleNamespace(failure=None)
+    assert end_of_run(session, service, _event(stops), _TOTAL_STEPS) is expected
+
+
+def test_a_service_that_died_ends_a_run() -> None:
+    session: Any = SimpleNamespace(failed=_event(False))
+    service: Any = SimpleNamespace(failure=OSError("gone"))
+    assert end_of_run(session, service, _event(False), _TOTAL_STEPS) is EndOfRun.FAILED
+
+
+def _event(is_set: bool) -> threading.Event:
+    event = threading.Event()
+    if is_set:
+        event.set()
+    return event

@@ -57,13 +57,13 @@ class Connection:
         hub: Hub,
         peer: str,
         outbox: Outbox,
-        connect_link: Callable[[str], Link | None] = lambda _: None,
+        connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
         max_message_bytes: int = 0,
     ):
         """Args not named here are attributes.
 
         Args:
-          connect_link: gives the link of a name, if it can be reached.
+          connect_link: gives the link of a name, or why there is none.
           max_message_bytes: the longest message that may be sent, either way, for the env server
             to know; 0 for any.
         """
@@ -151,19 +151,22 @@ class Connection:
             raise ProtocolError("expected num_envs >= 1, got 0")
         admission = self._hub.admit(self, _offer(self.peer, hello))
         self._lease = admission.lease
-        self.link = self._connect_link(hello.link)
+        reached = self._connect_link(hello.link)
+        unlinked = reached if isinstance(reached, str) else ""
+        self.link = None if isinstance(reached, str) else reached
         # The hub may have ended this connection since it admitted it: `end` sets the flag before it
         # looks for a link, and here it is the other way round, so one of the two ends the link.
         if self._has_ended and self.link is not None:
             self.link.end()
         self._expected = ("ready", "refusal")
-        self.outbox.put(seedrl_pb2.FromLearner(assign=self._assign(admission)))
+        self.outbox.put(seedrl_pb2.FromLearner(assign=self._assign(admission, unlinked)))
 
-    def _assign(self, admission: Admission) -> seedrl_pb2.Assign:
+    def _assign(self, admission: Admission, unlinked: str) -> seedrl_pb2.Assign:
         config, lease = self._hub.environment, admission.lease
         return seedrl_pb2.Assign(
             lease=lease.key,
             linked=self.link is not None,
+            unlinked_reason=unlinked,
             max_message_bytes=self._max_message_bytes,
             environments=[
                 seedrl_pb2.Environment(

@@ -23,6 +23,9 @@ from seedrl.wire.framing import WireError
 Buffer: TypeAlias = bytes | memoryview
 
 _PREFIX = "seedrl-"
+# All that an address holds after its first byte, which is 0.
+_LONGEST_NAME_BYTES = 107
+_LONGEST_SECRET_BYTES = 64
 _LENGTH = struct.Struct("<I")
 _READ_AHEAD_BYTES = 2**16
 _SECRET_SECONDS = 1.0
@@ -197,28 +200,51 @@ def listen() -> Listener | None:
         return None
 
 
-def connect_link(name: str, max_message_bytes: int) -> Link | None:
-    """The link to the env server whose listener has that name; None if it cannot be reached.
+def connect_link(name: str, max_message_bytes: int) -> Link | str:
+    """The link to the env server whose listener has that name, or in one line why there is none.
 
     `max_message_bytes` is the longest message that is accepted.
     """
+    if not name:
+        return "Hello names none"
     socket_name, _, secret = name.partition("/")
-    if not socket_name.startswith(_PREFIX) or sys.platform != "linux":
-        return None
-    connection: socket.socket | None = None
+    # Only names that are meant for us: a peer must not have us connect to whatever it likes.
+    if (
+        not socket_name.startswith(_PREFIX)
+        or "\0" in socket_name
+        or not len(socket_name.encode()) <= _LONGEST_NAME_BYTES
+        or not 1 <= len(secret.encode()) <= _LONGEST_SECRET_BYTES
+    ):
+        return (
+            f"expected a name that begins with {_PREFIX}, of at most {_LONGEST_NAME_BYTES} bytes, "
+            f"a slash, and a secret of 1 to {_LONGEST_SECRET_BYTES} bytes"
+        )
+    if sys.platform != "linux":
+        return "the learner's system has no abstract sockets"
+    # Some languages fill the name with zeros, which makes another name of it.
+    for address in (_address(socket_name), _address(socket_name.ljust(_LONGEST_NAME_BYTES, "\0"))):
+        try:
+            return _connect(address, secret, max_message_bytes)
+        except OSError as error:
+            failure = error
+    return (
+        f"the learner finds no such socket ({failure.strerror}): is it of another host, container "
+        "or network namespace?"
+    )
+
+
+def _connect(address: bytes, secret: str, max_message_bytes: int) -> Link:
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        connection = socket.socket(socket.AF_UNIX)
         # Nobody waits for a listener whose queue is full.
         connection.setblocking(False)
-        connection.connect(_address(socket_name))
+        connection.connect(address)
         connection.send(secret.encode())
         connection.setblocking(True)
         return Link(connection, max_message_bytes)
     except OSError:
-        # Another host's, most likely.
-        if connection is not None:
-            connection.close()
-        return None
+        connection.close()
+        raise
 
 
 def _address(socket_name: str) -> bytes:

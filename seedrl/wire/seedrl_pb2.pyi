@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 9a8996a76a97ae199f9defd66a00ffa566d0346391c2ca73cd2f923bca87e233
+# seedrl/wire/seedrl.proto sha256 4b6196f4e1ce2e7be3f8f10c5c41a60fa9f879e87a26246773856a84939a3027
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -69,20 +69,22 @@ class Sent(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("environments", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds")
+    __slots__ = ("environments", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds", "unlinked_reason")
     ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LINKED_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     STEP_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    UNLINKED_REASON_FIELD_NUMBER: _ClassVar[int]
     environments: _containers.RepeatedCompositeFieldContainer[Environment]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     lease: int
     linked: bool
     max_message_bytes: int
     step_deadline_seconds: float
-    def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ...) -> None: ...
+    unlinked_reason: str
+    def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics")

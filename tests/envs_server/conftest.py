@@ -155,7 +155,7 @@ def _over_link(script: Script) -> Script:
     def linked(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
         hello = next(messages)
         link = connect_link(hello.hello.link, 2**20)
-        assert link is not None
+        assert isinstance(link, Link)
         with contextlib.closing(link):
             context.add_callback(link.end)
             sent: list[str] = []

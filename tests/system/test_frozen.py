@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from envs_server.connection import Offer
-from envs_server.reconnecting_client import Client
+from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
@@ -21,6 +21,7 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
+from seedrl.wire import channel
 from tests.patience import SECONDS, wait_until
 from tests.system.processes import ROOT
 
@@ -55,6 +56,12 @@ def _process(*command: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
+@pytest.fixture(autouse=True)
+def short_ping_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the side that notices, which is this process: a single thread may be busy for longer."""
+    monkeypatch.setattr(channel, "_PING_TIMEOUT_MILLISECONDS", 1_000)
+
+
 def test_a_frozen_env_server_loses_its_lease_and_comes_back(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/learner"
     service = _serve(address)
@@ -77,7 +84,7 @@ def test_a_frozen_learner_is_left_and_found_again(
     caplog.set_level("INFO")
     address, stop = f"unix:{tmp_path}/learner", Stop()
     with _process("-m", "tests.system.test_frozen", address) as learner:
-        client = Client(address, Offer(2, 1, ()), stop, 2**20)
+        client = ReconnectingClient(address, Offer(2, 1, ()), stop, 2**20)
         thread = threading.Thread(target=client.run)
         thread.start()
         try:

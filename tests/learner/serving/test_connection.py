@@ -272,6 +272,13 @@ def test_a_link_is_connected_without_the_lock_and_other_threads_are_served() -> 
     assert outbox.get_nowait().assign.linked
 
 
+def test_a_link_that_is_not_used_is_declined_with_a_reason() -> None:
+    hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
+    assert _say_hello(Connection(hub, "peer", outbox, lambda name: f"no {name} here"))
+    assign = outbox.get_nowait().assign
+    assert (assign.linked, assign.unlinked_reason) == (False, "no name here")
+
+
 def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link() -> None:
     hub, outbox, link = _hub(is_lock_step=False), queue.SimpleQueue(), _Link()
 

@@ -20,7 +20,7 @@ from seedrl.wire.framing import (
     receive_from_env_server,
 )
 from seedrl.wire.learner_connection import LearnerConnection
-from seedrl.wire.local_link import connect_link
+from seedrl.wire.local_link import Link, connect_link
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromEnvServer, FromLearner, Hello
 
 _LIMIT = 2**10
@@ -32,7 +32,8 @@ _FINISH = FromLearner(finish=Finish(reason="enough"))
 def _echo(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
     """A learner that answers two steps with their own bytes, and takes a link if it is offered."""
     hello = next(messages).hello
-    link = connect_link(hello.link, 2**20) if hello.link else None
+    reached = connect_link(hello.link, 2**20)
+    link = reached if isinstance(reached, Link) else None
     with contextlib.ExitStack() as stack:
         if link is not None:
             stack.enter_context(contextlib.closing(link))

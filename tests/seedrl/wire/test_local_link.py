@@ -25,7 +25,7 @@ def ends() -> Iterator[tuple[Link, Link]]:
     assert listener is not None
     with contextlib.closing(listener):
         theirs = connect_link(listener.name, _LIMIT)
-        assert theirs is not None
+        assert isinstance(theirs, Link)
         ours = listener.accept(SECONDS, _LIMIT)
         assert ours is not None
         with contextlib.closing(theirs), contextlib.closing(ours):
@@ -141,9 +141,44 @@ def test_only_a_link_that_somebody_listens_at_can_be_reached() -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(b"\0of something else")
         other.listen(1)
-        assert connect_link("of something else/secret", _LIMIT) is None
-    assert connect_link("", _LIMIT) is None
-    assert connect_link("seedrl-nobody/secret", _LIMIT) is None
+        assert str(connect_link("of something else/secret", _LIMIT)).startswith("expected a name")
+    assert connect_link("", _LIMIT) == "Hello names none"
+    reason = connect_link("seedrl-nobody/secret", _LIMIT)
+    assert str(reason).startswith("the learner finds no such socket (Connection refused)")
+
+
+@pytest.mark.parametrize("length", [8, 60, 106, 107])
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_a_name_of_any_length_is_found_also_if_it_is_filled_with_zeros(
+    length: int, is_padded: bool
+) -> None:
+    name = f"seedrl-{os.urandom(64).hex()}"[:length]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(b"\0" + name.encode().ljust(107 if is_padded else 0, b"\0"))
+        listener.listen()
+        link = connect_link(f"{name}/secret", _LIMIT)
+        assert isinstance(link, Link)
+        with contextlib.closing(link), listener.accept()[0] as connection:
+            assert connection.recv(6, socket.MSG_WAITALL) == b"secret"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "seedrl-" + "x" * 101 + "/secret",
+        "seedrl-x",
+        "seedrl-x/",
+        "seedrl-x/" + "s" * 65,
+        "seedrl-\0x/secret",
+        "other/secret",
+    ],
+)
+def test_a_name_that_cannot_be_one_is_refused_without_its_secret(name: str) -> None:
+    reason = connect_link(name, _LIMIT)
+    assert reason == (
+        "expected a name that begins with seedrl-, of at most 107 bytes, a slash, and a secret of "
+        "1 to 64 bytes"
+    )
 
 
 def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None:
@@ -155,7 +190,7 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
         mute.shutdown(socket.SHUT_WR)
         stranger = connect_link(f"{name}/{'0' * len(secret)}", _LIMIT)
         learner = connect_link(listener.name, _LIMIT)
-        assert stranger is not None and learner is not None
+        assert isinstance(stranger, Link) and isinstance(learner, Link)
         ours = listener.accept(SECONDS, _LIMIT)
         assert ours is not None
         with contextlib.closing(stranger), contextlib.closing(learner), contextlib.closing(ours):
@@ -178,4 +213,4 @@ def test_without_sockets_there_is_no_link(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(socket, "socket", fail)
     assert listen() is None
-    assert connect_link("seedrl-somebody/secret", _LIMIT) is None
+    assert "too many open files" in str(connect_link("seedrl-somebody/secret", _LIMIT))

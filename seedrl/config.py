@@ -49,6 +49,8 @@ class ServingConfig:
         env servers of 50 ms a step 2 ms carried 0.89 of linear, 1 ms 0.92 and none 0.91; CartPole
         and Pong with large groups are as fast with 0.5 as with 2 (two cores).
       max_message_bytes: longest message accepted.
+      step_deadline_seconds: an env server whose group has owed a step for so long is reported as
+        hung; 0 never reports one.
       insecure: serve beyond this machine without encryption or authentication: anybody who reaches
         the port can then feed the run. Needed for any `bind` but a unix socket or loopback.
     """
@@ -58,6 +60,7 @@ class ServingConfig:
     bind: str = "127.0.0.1:8686"
     batch_deadline_seconds: float = 0.001
     max_message_bytes: int = 64 * 2**20
+    step_deadline_seconds: float = 60.0
     insecure: bool = False
 
 

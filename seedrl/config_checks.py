@@ -20,6 +20,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "serving.training_slots": (1, math.inf),
     "serving.evaluation_slots": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),
+    "serving.step_deadline_seconds": (0, math.inf),
     "serving.max_message_bytes": (1024, 2**31 - 1),
     "learning.batch_sequences": (1, math.inf),
     "learning.publish_every_updates": (1, math.inf),

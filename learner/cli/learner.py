@@ -58,11 +58,13 @@ class LearnerOptions(RunOptions):
       bind: address to serve on, same as `--serving.bind`.
       env_servers: how many env servers of one size share the slots, each with its part of training
         and evaluation; by default each takes what is free, training slots first.
+      name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
     """
 
     workdir: Path
     env_servers: int = 1
+    name: str | None = None
     user_command: str | None = None
 
 
@@ -95,6 +97,7 @@ def _run(argv: Sequence[str]) -> int:
         resume=options.resume,
         env_servers=options.env_servers,
         command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
+        name=options.name or Path(argv[0]).stem,
     )
     print_summary(summary)
     return _result(config, env_steps=summary.env_steps, solved=summary.solved)

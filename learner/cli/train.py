@@ -75,6 +75,7 @@ def run(argv: Sequence[str]) -> int:
                 [
                     *("--workdir", str(workdir), "--resume", options.resume),
                     *("--env-servers", str(planned.num_servers)),
+                    *("--name", Path(argv[0]).stem),
                 ],
                 user_command=shlex.join([*PROG.split(), *argv]),
             ),

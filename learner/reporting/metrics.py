@@ -23,22 +23,19 @@ back once; TensorBoard hides them.
 
 import contextlib
 import json
-import logging
 import math
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from io import SEEK_END, FileIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_names import PERCENTILES, group
 from learner.reporting.tensorboard import EventFile
-
-_logger = logging.getLogger(__name__)
 
 FILE_NAME = "metrics.jsonl"
 Role = Literal["training", "evaluation"]
@@ -90,9 +87,7 @@ class Metrics:
         self._gauges: dict[str, float] = {}
         self._waits: dict[str, float] = defaultdict(float)
         self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
-        self._file_lock = threading.Lock()
-        self._file = (workdir / FILE_NAME).open("a+b", buffering=0)
-        self._is_torn = _ends_in_half_a_line(self._file)
+        self._lines = JsonLines(workdir / FILE_NAME)
         self._tensorboard = EventFile(workdir / "tb", purge_step=purge_step)
 
     def count(self, name: str, amount: float = 1) -> None:
@@ -163,8 +158,7 @@ class Metrics:
     def close(self) -> None:
         """Closes the files. What was collected since the last flush is dropped."""
         self._tensorboard.close()
-        with self._file_lock:
-            self._file.close()
+        self._lines.close()
 
     def _take(self, interval: float) -> dict[str, float]:
         values = {name: float(value) for name, value in self._gauges.items()}
@@ -186,14 +180,7 @@ class Metrics:
 
     def _write(self, fields: dict[str, Any], now: float) -> None:
         times = {"time_seconds": time.time(), "elapsed_seconds": now - self._started}
-        line = json.dumps({**times, **_plain(fields)}, allow_nan=False).encode() + b"\n"
-        with self._file_lock:
-            try:
-                data = b"\n" + line if self._is_torn else line
-                self._is_torn = self._file.write(data) != len(data)
-            except OSError as error:
-                self._is_torn = True
-                _logger.error("cannot write metrics to %s: %s", self._file.name, error)
+        self._lines.append({**times, **fields})
 
 
 def elapsed_seconds(workdir: Path) -> float:
@@ -212,14 +199,6 @@ def elapsed_seconds(workdir: Path) -> float:
     return 0.0
 
 
-def _ends_in_half_a_line(file: FileIO) -> bool:
-    """Whether a killed process left half a line, which must not swallow the next one."""
-    if file.seek(0, SEEK_END) == 0:
-        return False
-    file.seek(-1, SEEK_END)
-    return file.read(1) != b"\n"
-
-
 def _percentiles(name: str, values: Iterable[float]) -> dict[str, float]:
     array = np.asarray(list(values), np.float64)
     results = np.percentile(array, PERCENTILES) if np.isfinite(array).all() else [math.nan] * 3
@@ -231,16 +210,3 @@ def _percentiles(name: str, values: Iterable[float]) -> dict[str, float]:
 def _tag(name: str) -> str:
     # TensorBoard groups tags by what precedes the slash.
     return name if "/" in name else f"{group(name)}/{name}"
-
-
-def _plain(value: Any) -> Any:
-    """The value as strict JSON can hold it: numpy numbers unwrapped, not finite ones None."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, int | str) or value is None else str(value)

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
+from learner.reporting.events import Event
 from learner.reporting.output import TolerantStream
 from learner.reporting.summary import Summary
 
@@ -68,8 +69,8 @@ _WARNING_SECONDS = 60.0
 class Progress:
     """Shows a run's metrics: a live panel on a terminal, else one line for each update.
 
-    Owned by one thread. Returns stay as last seen, until an episode ends again. Skipped updates
-    are warned of in a line of their own, at most once a minute.
+    Owned by one thread, but for `show` and `log`. Returns stay as last seen, until an episode ends
+    again. Skipped updates are warned of in a line of their own, at most once a minute.
     """
 
     def __init__(
@@ -106,6 +107,11 @@ class Progress:
             "(is a reward or an observation very large?)"
         )
         self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
+
+    def show(self, event: Event) -> None:
+        """Prints an event; any thread may."""
+        warning = "warning: " if event.is_problem else ""
+        self.log(f"{_duration(event.elapsed_seconds)}  {warning}{event.text}")
 
     def log(self, line: str) -> None:
         """Prints a line, above the panel if there is one."""

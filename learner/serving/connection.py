@@ -59,6 +59,7 @@ class Connection:
         outbox: Outbox,
         connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
         max_message_bytes: int = 0,
+        step_deadline_seconds: float = 0.0,
     ):
         """Args not named here are attributes.
 
@@ -66,6 +67,8 @@ class Connection:
           connect_link: gives the link of a name, or why there is none.
           max_message_bytes: the longest message that may be sent, either way, for the env server
             to know; 0 for any.
+          step_deadline_seconds: the longest that a group may owe a step, for the env server to
+            know; 0 for ever.
         """
         self.peer = peer
         self.outbox = outbox
@@ -73,6 +76,7 @@ class Connection:
         self._hub = hub
         self._connect_link = connect_link
         self._max_message_bytes = max_message_bytes
+        self._step_deadline_seconds = step_deadline_seconds
         self.link: Link | None = None
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
@@ -168,6 +172,7 @@ class Connection:
             linked=self.link is not None,
             unlinked_reason=unlinked,
             max_message_bytes=self._max_message_bytes,
+            step_deadline_seconds=self._step_deadline_seconds,
             environments=[
                 seedrl_pb2.Environment(
                     id=config.id,

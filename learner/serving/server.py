@@ -167,6 +167,7 @@ class Service:
             outbox,
             self._connect_link,
             self._config.max_message_bytes,
+            self._config.step_deadline_seconds,
         )
         reading = asyncio.create_task(self._read(connection, requests))
         try:

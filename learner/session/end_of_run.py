@@ -3,8 +3,10 @@
 import enum
 import threading
 
+from learner.acting.evaluator import Score
 from learner.serving.server import Service
 from learner.session.session import Session
+from seedrl.config import Config
 
 
 class EndOfRun(enum.Enum):
@@ -41,3 +43,17 @@ def end_of_run(
     if session.acting.training_steps >= total_steps:
         return EndOfRun.ALL_STEPS
     return None
+
+
+def why(end: EndOfRun | None, config: Config, confirmed: Score | None) -> str:
+    """Why the run is over, in words for its user; `end` is None where an exception ended it."""
+    target = config.evaluation.target_return
+    if end is EndOfRun.STOPPED:
+        return "a signal asked for it"
+    if end is EndOfRun.CONFIRMED and confirmed is not None:
+        num_episodes = len(confirmed.returns)
+        return f"target {target:g} confirmed: {confirmed.mean:g} over {num_episodes} episodes"
+    if end is EndOfRun.ALL_STEPS:
+        missed = "" if target is None else f", target {target:g} not reached"
+        return f"all {config.learning.total_steps:,} steps taken{missed}"
+    return "a thread of the learner died" if end is EndOfRun.FAILED else "an error"

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw
-from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
@@ -24,6 +24,7 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import stop_on_signals, tune_process
+from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config
@@ -39,10 +40,15 @@ def train(
     resume: Resume = "auto",
     env_servers: int = 1,
     command: str = "",
+    name: str = "",
 ) -> Summary:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
 
-    `env_servers`: how many share the slots; see `learner.serving.slot_deal.deal`.
+    Args:
+      config, workdir, resume: what, where, and whether from what is there.
+      env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
+      command: what the user typed; by default this process's command line.
+      name: of the configuration, to be shown.
 
     Raises a UserError for what the user can put right, RuntimeError if a thread died.
     """
@@ -56,7 +62,10 @@ def train(
         checkpoint = folder.checkpoint(resume)
         session_number = folder.record_command(command or shlex.join(sys.argv))
         hub = _hub(config, geometry.page_steps, checkpoint, session_number, env_servers)
-        return _train(config, folder, geometry, hub, checkpoint, start=start, stop=stop)
+        with open_reports(config, name, folder, checkpoint, hub) as reports:
+            return _train(
+                config, folder, geometry, hub, checkpoint, reports, start=start, stop=stop
+            )
 
 
 def _train(
@@ -65,15 +74,16 @@ def _train(
     geometry: Geometry,
     hub: Hub,
     checkpoint: Checkpoint | None,
+    reports: Reports,
     *,
     start: float,
     stop: threading.Event,
 ) -> Summary:
+    progress, metrics, events, live = reports
     with contextlib.ExitStack() as stack:
-        progress = stack.enter_context(contextlib.closing(Progress()))
-        metrics = stack.enter_context(contextlib.closing(_metrics(folder, checkpoint)))
         service = stack.enter_context(_served(hub, config))
-        progress.log(f"learner: {folder.path}, serving {service.address}, {_devices(geometry)}")
+        live.address = service.address
+        _say_started(events, folder.path, service.address, geometry)
         spec = wait_for(hub.wait_for_spec, hub, stop)
         if spec is None:
             service.stop()
@@ -82,6 +92,7 @@ def _train(
         if recorder is not None:
             stack.callback(recorder.close)
         session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder)
+        live.session, events.count_steps = session, lambda: session.acting.training_steps
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.
         if not wait_for(hub.wait_for_agreement, hub, stop):
@@ -96,8 +107,7 @@ def _train(
             session,
             service=service,
             saver=Saver(folder.checkpoints, saving.keep, saving.interval_seconds),
-            metrics=metrics,
-            progress=progress,
+            reports=reports,
             stop=stop,
         )
         try:
@@ -108,8 +118,10 @@ def _train(
         return _summary(session, supervision.last, start, folder.path)
 
 
-def _devices(geometry: Geometry) -> str:
-    return f"{len(geometry.devices)} x {geometry.devices[0].device_kind}"
+def _say_started(events: Events, workdir: Path, address: str, geometry: Geometry) -> None:
+    devices = f"{len(geometry.devices)} x {geometry.devices[0].device_kind}"
+    text = f"learner: {workdir}, serving {address}, {devices}"
+    events.say("started", text, address=address, devices=devices, workdir=str(workdir))
 
 
 def _replay_size(session: Session) -> str:
@@ -126,19 +138,6 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
     except BaseException:
         service.stop(grace_seconds=0.0)
         raise
-
-
-def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
-    """Resumes where the checkpoint was saved; without one, earlier attempts do not count."""
-    if checkpoint is None:
-        return Metrics(folder.path)
-    return Metrics(
-        folder.path,
-        elapsed_seconds=elapsed_seconds(folder.path),
-        totals=checkpoint.meta["totals"],
-        # What was written at the checkpoint itself still holds.
-        purge_step=int(checkpoint.meta["env_steps"]) + 1,
-    )
 
 
 def _hub(

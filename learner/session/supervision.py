@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from learner.reporting.metrics import Metrics
-from learner.reporting.progress import Progress
 from learner.saving.saver import Saver
 from learner.serving.hub import Hub
 from learner.serving.server import Service
-from learner.session.end_of_run import end_of_run
+from learner.session.end_of_run import EndOfRun, end_of_run, why
+from learner.session.reports import Reports
 from learner.session.session import Session
 from seedrl.config import Config
 from seedrl.errors import EnvironmentRefusedError
@@ -54,8 +53,7 @@ class Supervision:
         *,
         service: Service,
         saver: Saver,
-        metrics: Metrics,
-        progress: Progress,
+        reports: Reports,
         stop: threading.Event,
     ):
         """`stop`: the run is to end, as SIGTERM says."""
@@ -63,8 +61,10 @@ class Supervision:
         self._session = session
         self._service = service
         self._saver = saver
-        self._metrics = metrics
-        self._progress = progress
+        self._metrics = reports.metrics
+        self._progress = reports.progress
+        self._events = reports.events
+        self._live = reports.live
         self._stop = stop
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
@@ -90,6 +90,9 @@ class Supervision:
         The last report follows the start of the save, which nothing that is merely shown may
         prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
+        reason = why(self._end_of_run(), self._config, self._session.evaluator.confirmed)
+        self._live.stopping(reason)
+        self._events.say("ended", f"the run ends: {reason}", reason=reason)
         if not self._session.stop(_STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
@@ -109,8 +112,11 @@ class Supervision:
         self._raise_failure()
 
     def _is_over(self) -> bool:
+        return self._end_of_run() is not None
+
+    def _end_of_run(self) -> EndOfRun | None:
         total_steps = self._config.learning.total_steps
-        return end_of_run(self._session, self._service, self._stop, total_steps) is not None
+        return end_of_run(self._session, self._service, self._stop, total_steps)
 
     def _end_if_stuck(self, seconds: float) -> None:
         """Ends the process at once: nothing can be saved or joined while a thread hangs."""
@@ -132,6 +138,7 @@ class Supervision:
             env_steps=session.acting.training_steps, updates=session.learning.updates
         )
         self._progress.update(values)
+        self._live.metrics = self._live.metrics | values
         return values
 
     def _save(self) -> None:

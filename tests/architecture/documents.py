@@ -13,7 +13,10 @@ from pathlib import Path
 
 import docstring_parser
 
+from learner.reporting.event_kinds import EVENTS
+from learner.reporting.events import Event
 from learner.reporting.metric_names import KINDS, METRICS, RECORDS, Group
+from learner.reporting.status import EnvServerStatus, EvaluationStatus, Slots, Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
@@ -34,6 +37,7 @@ def pages() -> dict[str, str]:
     """The generated pages: path from the root -> text."""
     return {
         "docs/metrics.md": metrics_page(),
+        "docs/events.md": events_page(),
         "docs/config.md": config_page(),
         "docs/exit_codes.md": exit_codes_page(),
     }
@@ -69,6 +73,42 @@ def metrics_page() -> str:
             rows = ((f"`{name}`", meaning) for name, meaning in record.fields.items())
             parts.append(_table(("field", "meaning"), rows))
     return "\n\n".join(parts) + "\n"
+
+
+def events_page() -> str:
+    """Every kind of event with its fields, and the fields of `status.json`."""
+    parts = [
+        _header("Events and status", "learner/reporting/event_kinds.py and status.py"),
+        "What happens in a run is said once: as a line on the terminal, and as a JSON object a "
+        "line in `events.jsonl` in the run's folder, to which every session of the run appends.",
+        _table(("field", "meaning"), _attributes(Event)),
+        "## Kinds",
+        _table(
+            ("kind", "when", "fields"),
+            (
+                (
+                    f"`{event.kind}`" + " (problem)" * event.is_problem,
+                    event.meaning,
+                    "; ".join(f"`{name}`: {text}" for name, text in event.fields.items()),
+                )
+                for event in EVENTS
+            ),
+        ),
+        "## status.json",
+        "What the run is doing now, written every second, whole or not at all. A run whose file "
+        "does not say `finished` and has not been written for some seconds is dead.",
+        _table(("field", "meaning"), _attributes(Status)),
+    ]
+    for kind in (Slots, EvaluationStatus, EnvServerStatus):
+        parts += [f"### {kind.__name__}", _table(("field", "meaning"), _attributes(kind))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _attributes(kind: type) -> Iterator[tuple[str, str]]:
+    documented = docstring_parser.parse(kind.__doc__ or "")
+    meanings = {item.arg_name: item.description or "" for item in documented.params}
+    for field in dataclasses.fields(kind):
+        yield f"`{field.name}`", " ".join(meanings[field.name].split())
 
 
 def config_page() -> str:

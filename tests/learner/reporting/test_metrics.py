@@ -231,7 +231,7 @@ def test_a_full_disk_is_reported_and_the_run_goes_on(
     metrics.record("lost")
     metrics.close()
     (record,) = caplog.records
-    assert "cannot write metrics" in record.getMessage()
+    assert "cannot write" in record.getMessage()
     assert "No space left" in record.getMessage()
 
 

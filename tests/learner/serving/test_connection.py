@@ -151,7 +151,7 @@ def test_a_player_that_is_of_no_use_is_told_not_to_come_back(
 
 
 def _ready(hub: Hub, outbox: queue.SimpleQueue, spec: str, *metrics: str) -> Connection:
-    connection = Connection(hub, "peer", outbox, max_message_bytes=12345)
+    connection = Connection(hub, "peer", outbox, max_message_bytes=12345, step_deadline_seconds=2.5)
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, num_groups=2)
     assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
     ready = seedrl_pb2.Ready(spec=spec, metrics=metrics)
@@ -187,6 +187,7 @@ def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -
     assign = outbox.get_nowait().assign
     assert list(assign.environments[0].metrics) == ["score", "deaths", "keys"]
     assert assign.max_message_bytes == 12345
+    assert assign.step_deadline_seconds == 2.5
     assert connection.receive(StepPayload(_first(1) + _first(0)))
     _act(hub)
     last = _ended(0, [[7, 0.5]]) + _ended(1, [[8, np.nan], [9, 2.5]])

@@ -1,12 +1,14 @@
 """When a run is over, and why."""
 
+import dataclasses
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from learner.session.end_of_run import EndOfRun, end_of_run
+from learner.session.end_of_run import EndOfRun, end_of_run, why
+from seedrl.config_file import load
 
 _TOTAL_STEPS = 100
 
@@ -37,6 +39,30 @@ def test_a_service_that_died_ends_a_run() -> None:
     session: Any = SimpleNamespace(failed=_event(False))
     service: Any = SimpleNamespace(failure=OSError("gone"))
     assert end_of_run(session, service, _event(False), _TOTAL_STEPS) is EndOfRun.FAILED
+
+
+@pytest.mark.parametrize(
+    ("end", "target", "expected"),
+    [
+        (EndOfRun.STOPPED, 475.0, "a signal asked for it"),
+        (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
+        (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
+        (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
+        (EndOfRun.FAILED, None, "a thread of the learner died"),
+        (None, None, "an error"),
+    ],
+)
+def test_why_a_run_is_over_is_said_in_words(
+    end: EndOfRun | None, target: float | None, expected: str
+) -> None:
+    config = load("cartpole_r2d2")
+    config = dataclasses.replace(
+        config,
+        learning=dataclasses.replace(config.learning, total_steps=_TOTAL_STEPS),
+        evaluation=dataclasses.replace(config.evaluation, target_return=target),
+    )
+    score: Any = SimpleNamespace(mean=480.5, returns=(480.5, 480.5))
+    assert why(end, config, score) == expected
 
 
 def _event(is_set: bool) -> threading.Event:

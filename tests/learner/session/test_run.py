@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from learner.saving.run_folder import Resume, RunFolder
-from learner.session.run import _draw_curve, _metrics, train
+from learner.session.reports import _metrics
+from learner.session.run import _draw_curve, train
 from seedrl import config_file
 from seedrl.errors import UserError
 from seedrl.storage.checkpoints import Checkpoint

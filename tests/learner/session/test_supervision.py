@@ -4,11 +4,12 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from learner.session import supervision
+from learner.session.reports import Reports
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
@@ -33,6 +34,8 @@ class Run:
 
     Attributes:
       calls: what was done, in order.
+      said: the last event of each kind.
+      ends: why the run ends, as status says.
       at_step: what happens at the start of a step, by its number.
     """
 
@@ -40,6 +43,8 @@ class Run:
         self.calls: list[str] = []
         self.at_step: dict[int, Callable[[], None]] = {}
         self.stop = threading.Event()
+        self.ends: list[str] = []
+        self.said: dict[str, str] = {}
         self.residues: list[str] = []
         self.stuck: list[str] = []
         self.failure: Exception | None = None
@@ -66,13 +71,24 @@ class Run:
         parts: dict[str, Any] = {
             "service": self.service,
             "saver": self.saver,
-            "metrics": metrics,
-            "progress": SimpleNamespace(
-                update=lambda values: self.calls.append(f"report {values['env_steps']}")
+            "reports": Reports(
+                metrics=cast(Any, metrics),
+                progress=cast(Any, SimpleNamespace(update=self._reported)),
+                events=cast(Any, SimpleNamespace(say=self._said)),
+                live=cast(
+                    Any,
+                    SimpleNamespace(metrics={}, stopping=lambda reason: self.ends.append(reason)),
+                ),
             ),
         }
         session: Any = self._session()
         self.supervision = Supervision(config, session, stop=self.stop, **parts)
+
+    def _reported(self, values: dict[str, float]) -> None:
+        self.calls.append(f"report {values['env_steps']}")
+
+    def _said(self, kind: str, text: str, **fields: Any) -> None:
+        self.said[kind] = text
 
     def _session(self) -> Any:
         def raise_failure() -> None:
@@ -128,6 +144,7 @@ def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() 
         "saved",
         "record ledger",
     ]
+    assert run.said["ended"] == "the run ends: all 5 steps taken, target 475 not reached"
     # Of what the last report lacks, the one before counts; no earlier one.
     assert run.supervision.last == {"env_steps": 6, "only at 5": 1.0, "only at 6": 1.0}
 
@@ -168,9 +185,12 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
 
 def test_a_confirmed_target_ends_the_run() -> None:
     run = Run(_config())
-    run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", "a score")
+    score = SimpleNamespace(mean=500.0, returns=[500.0] * 100)
+    run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", score)
     run.supervision.run()
     assert run.acting.training_steps == 3
+    run.supervision.end()
+    assert run.ends == ["target 475 confirmed: 500 over 100 episodes"]
 
 
 def test_saves_wait_until_they_are_due_and_for_compilation() -> None:

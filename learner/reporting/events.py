@@ -1,0 +1,123 @@
+"""What happens in a run, said once: on the terminal, and as a line of `events.jsonl`.
+
+`learner.reporting.event_kinds` lists what can happen.
+"""
+
+import collections
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from learner.reporting.event_kinds import PROBLEMS, Kind
+from learner.reporting.json_lines import JsonLines
+
+FILE_NAME = "events.jsonl"
+
+_LONGEST_TEXT = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that has happened.
+
+    Attributes:
+      time_seconds: Unix time.
+      elapsed_seconds: time of the run, over all of its sessions.
+      env_steps: training environment steps of the run by then.
+      kind: see `learner.reporting.event_kinds`.
+      is_problem: whether a person should look at it.
+      text: what a person reads, in one line.
+      fields: what the text tells, as names and numbers.
+    """
+
+    time_seconds: float
+    elapsed_seconds: float
+    env_steps: int
+    kind: Kind
+    is_problem: bool
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Events:
+    """Takes events from any thread, and never makes it wait; `flush` writes and shows them.
+
+    Owns `workdir/events.jsonl`, to which each session of the run appends. A disk that refuses a
+    line is reported as an error, and the run continues.
+
+    Attributes:
+      count_steps: gives the training environment steps of the run; set once they are known.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        show: Callable[[Event], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        elapsed_seconds: float = 0.0,
+        env_steps: int = 0,
+    ):
+        """Appends to the folder's events.
+
+        Args:
+          workdir: the run's folder.
+          show: prints an event.
+          clock: monotonic seconds.
+          elapsed_seconds, env_steps: of earlier sessions of the run.
+        """
+        self._show = show
+        self._clock = clock
+        self._started = clock() - elapsed_seconds
+        self.count_steps: Callable[[], int] = lambda: env_steps
+        self._queue: collections.deque[Event] = collections.deque()
+        self._has_some = threading.Event()
+        self._lock = threading.Lock()  # of those who flush
+        self._file = JsonLines(workdir / FILE_NAME)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Time of the run, over all of its sessions."""
+        return self._clock() - self._started
+
+    def say(self, kind: Kind, text: str, **fields: Any) -> None:
+        """Something has happened. Neither waits nor raises, whatever lock the caller holds."""
+        event = Event(
+            time_seconds=time.time(),
+            elapsed_seconds=self.elapsed_seconds,
+            env_steps=self.count_steps(),
+            kind=kind,
+            is_problem=kind in PROBLEMS,
+            text=_one_line(text),
+            fields=fields,
+        )
+        self._queue.append(event)
+        self._has_some.set()
+
+    def wait(self, timeout: float) -> None:
+        """Waits until there is something to flush."""
+        self._has_some.wait(timeout)
+
+    def flush(self) -> None:
+        """Writes and shows what has been said, in order."""
+        with self._lock:
+            self._has_some.clear()
+            while self._queue:
+                event = self._queue.popleft()
+                self._file.append(asdict(event))
+                self._show(event)
+
+    def close(self) -> None:
+        """Flushes, and closes the file."""
+        self.flush()
+        self._file.close()
+
+
+def _one_line(text: str) -> str:
+    """Without line breaks or control characters: parts of it are other machines' words."""
+    text = "".join(character if character.isprintable() else " " for character in text)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"

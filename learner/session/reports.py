@@ -1,0 +1,62 @@
+"""Through what a run says something of itself, opened and closed together."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from learner.reporting.events import Events
+from learner.reporting.metrics import Metrics, elapsed_seconds
+from learner.reporting.progress import Progress
+from learner.saving.run_folder import RunFolder
+from learner.serving.hub import Hub
+from learner.session.live_status import LiveStatus
+from seedrl.config import Config
+from seedrl.storage.checkpoints import Checkpoint
+
+
+class Reports(NamedTuple):
+    """What a person sees, numbers over time, what happens, and what is the case now."""
+
+    progress: Progress
+    metrics: Metrics
+    events: Events
+    live: LiveStatus
+
+
+@contextlib.contextmanager
+def open_reports(
+    config: Config, name: str, folder: RunFolder, checkpoint: Checkpoint | None, hub: Hub
+) -> Iterator[Reports]:
+    """Begins to report on a run called `name`; a run that is resumed goes on where it was saved."""
+    with contextlib.ExitStack() as stack:
+        progress = stack.enter_context(contextlib.closing(Progress()))
+        metrics = stack.enter_context(contextlib.closing(_metrics(folder, checkpoint)))
+        events = stack.enter_context(contextlib.closing(_events(folder, checkpoint, progress)))
+        live = LiveStatus(config, name, folder.path, hub=hub, events=events)
+        stack.callback(live.close)
+        yield Reports(progress, metrics, events, live)
+
+
+def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
+    """Resumes where the checkpoint was saved; without one, earlier attempts do not count."""
+    if checkpoint is None:
+        return Metrics(folder.path)
+    return Metrics(
+        folder.path,
+        elapsed_seconds=elapsed_seconds(folder.path),
+        totals=checkpoint.meta["totals"],
+        # What was written at the checkpoint itself still holds.
+        purge_step=int(checkpoint.meta["env_steps"]) + 1,
+    )
+
+
+def _events(folder: RunFolder, checkpoint: Checkpoint | None, progress: Progress) -> Events:
+    """Resumes as the metrics do."""
+    if checkpoint is None:
+        return Events(folder.path, progress.show)
+    return Events(
+        folder.path,
+        progress.show,
+        elapsed_seconds=elapsed_seconds(folder.path),
+        env_steps=int(checkpoint.meta["env_steps"]),
+    )

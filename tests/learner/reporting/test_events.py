@@ -1,0 +1,94 @@
+"""What happens in a run is said once, and never holds anybody up."""
+
+import ast
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from learner.reporting.event_kinds import EVENTS
+from learner.reporting.events import FILE_NAME, Event, Events
+
+ROOT = Path(__file__).parents[3]
+
+
+def lines(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+
+
+def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append, clock=iter([5.0, 7.5]).__next__, elapsed_seconds=10.0)
+    events.count_steps = lambda: 123
+    events.say("ended", "the run ends: all steps taken", reason="all steps taken")
+    assert shown == []  # whoever says it may hold a lock
+    events.close()
+    (line,) = lines(tmp_path)
+    (event,) = shown
+    assert line.pop("time_seconds") == event.time_seconds
+    assert line == {
+        "elapsed_seconds": 12.5,
+        "env_steps": 123,
+        "kind": "ended",
+        "is_problem": False,
+        "text": event.text,
+        "fields": {"reason": "all steps taken"},
+    }
+
+
+def test_every_session_of_a_run_appends(tmp_path: Path) -> None:
+    for session in ("first", "second"):
+        events = Events(tmp_path, lambda event: None)
+        events.say("ended", session, reason=session)
+        events.close()
+    assert [line["text"] for line in lines(tmp_path)] == ["first", "second"]
+
+
+def test_words_of_others_cannot_move_the_cursor_or_fill_the_disk(tmp_path: Path) -> None:
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append)
+    events.say("ended", "a\x1b[2J\nb" + 1000 * "c", reason="")
+    events.close()
+    assert shown[0].text.startswith("a [2J b") and len(shown[0].text) == 500
+
+
+def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE_NAME).symlink_to("/dev/full")
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append)
+    events.say("ended", "one", reason="")
+    events.close()
+    assert [event.text for event in shown] == ["one"]
+    assert "cannot write" in caplog.text
+
+
+def test_who_waits_wakes_when_something_is_said(tmp_path: Path) -> None:
+    events = Events(tmp_path, lambda event: None)
+    thread = threading.Thread(target=events.wait, args=(3600.0,))
+    thread.start()
+    events.say("ended", "one", reason="")
+    thread.join()
+    events.close()
+
+
+def said(tree: ast.AST) -> set[tuple[str, tuple[str, ...]]]:
+    """The kinds and fields of the calls of `say` in a module."""
+    return {
+        (ast.literal_eval(node.args[0]), tuple(sorted(word.arg or "**" for word in node.keywords)))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "say"
+    }
+
+
+def test_every_kind_of_event_is_documented_with_its_fields_and_said() -> None:
+    found = {
+        call
+        for path in (ROOT / "learner").rglob("*.py")
+        for call in said(ast.parse(path.read_text(), str(path)))
+    }
+    assert found == {(event.kind, tuple(sorted(event.fields))) for event in EVENTS}

@@ -122,7 +122,7 @@ def _check_environment(config: Config) -> None:
         )
     try:
         arguments = json.loads(environment.arguments)
-    except ValueError:
+    except (TypeError, ValueError):  # not even text
         arguments = None
     if not isinstance(arguments, dict):
         raise ConfigError(

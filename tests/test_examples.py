@@ -1,0 +1,79 @@
+"""The examples of docs/examples: each configuration builds an agent that acts, and trains."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from seedrl import config_file
+from seedrl.networks.network import NetworkInput
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.patience import SECONDS, wait_until
+
+EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+_SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
+_ROWS, _STREAMS = 2, 4
+_SHORT = "--learning.total-steps 1500 --evaluation.target-return None"
+
+
+@pytest.mark.parametrize("name", ["own_environment", "own_network", "own_agent"])
+def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
+    agent = config_file.load(EXAMPLES / name / "config.py").agent
+    agent.build(_SPEC)
+    network = agent.network.build(_SPEC)
+    inputs = NetworkInput(
+        observation=jnp.ones((_ROWS, _STREAMS, 3)),
+        previous_action=jnp.zeros((_ROWS, _STREAMS), jnp.int32),
+        reward=jnp.zeros((_ROWS, _STREAMS)),
+        is_first=jnp.arange(_ROWS)[:, None] == jnp.zeros((1, _STREAMS)),
+    )
+    params = network.init(jax.random.key(0))
+    unroll = jax.jit(network.unroll)
+    q_values, carry = unroll(params, network.initial_carry(_STREAMS), inputs)
+    assert q_values.shape == (_ROWS, _STREAMS, 2)
+    # It remembers the first row in the second, and after FIRST nothing.
+    assert not jnp.allclose(q_values[0], q_values[1])
+    again, _ = unroll(params, carry, inputs)
+    assert jnp.allclose(again, q_values, atol=1e-6)
+
+
+def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> None:
+    text = (EXAMPLES / "two_machines" / "README.md").read_text()
+    learner_command, env_server_command = re.findall(r"```sh\n(python -m .*)\n```", text)
+    run = tmp_path / "recall"
+    learner_command = learner_command.replace("runs/recall", str(run))
+    learner_command = f"{learner_command.replace('0.0.0.0:8686', '127.0.0.1:0')} {_SHORT}"
+    log = tmp_path / "learner.log"
+    with log.open("w") as output:
+        learner = subprocess.Popen(
+            [sys.executable, *shlex.split(learner_command)[1:]],
+            cwd=EXAMPLES / "own_environment",
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until(lambda: re.search(r"serving \S+:\d+", log.read_text()), "no address")
+        found = re.search(r"serving (\S+:\d+)", log.read_text())
+        assert found is not None
+        env_server = subprocess.run(
+            [
+                sys.executable,
+                *shlex.split(env_server_command.replace("LEARNER:8686", found[1]))[1:],
+            ],
+            cwd=EXAMPLES / "own_environment",
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+        assert env_server.returncode == 0, env_server.stderr
+        # All steps taken, no target to miss.
+        assert learner.wait(SECONDS) == 0, log.read_text()
+    finally:
+        learner.kill()
+        learner.wait()
+    assert (run / "learning_curve.png").exists()

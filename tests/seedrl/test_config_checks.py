@@ -165,8 +165,8 @@ def test_env_servers_must_offer_every_slot() -> None:
     check(changed("launch.envs_per_server", 6))
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", "3", "{'a': 1}", ""])
-def test_environment_arguments_are_a_json_object(arguments: str) -> None:
+@pytest.mark.parametrize("arguments", ["{", "[]", "3", "{'a': 1}", "", {"gravity": 3}])
+def test_environment_arguments_are_a_json_object(arguments: object) -> None:
     with pytest.raises(ConfigError, match=r"environment\.arguments: expected a JSON object"):
         check(changed("environment.arguments", arguments))
 

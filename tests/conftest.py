@@ -14,8 +14,12 @@ The cache of compiled programs is for both. The folder may be deleted at any tim
 """
 
 import os
+import sys
 from collections.abc import MutableSequence
 from pathlib import Path
+
+# The plug-in package is imported as a user's: from a folder on the path, not from the repository.
+sys.path.append(str(Path(__file__).parent / "plugin"))
 
 # With fewer threads than twice the devices, un-awaited collectives can block each other for ever.
 os.environ.setdefault("PJRT_NPROC", "8")

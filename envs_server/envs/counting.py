@@ -33,16 +33,6 @@ def reward_of(environment: Any, incarnation: Any, episode: Any, step: Any, actio
     return mixed & 0xFFFF
 
 
-def code_of(action: Any) -> int:
-    """A number of 32 bits for a box action, `[n] float32`: other for any other bits."""
-    mixed = 0x811C_9DC5
-    # Plus 0: -0 and 0 are the same number.
-    for bits in (np.asarray(action, np.float32) + np.float32(0)).view(np.uint32).tolist():
-        mixed = (mixed ^ bits) * 0x9E37_79B1 & _MASK
-        mixed ^= mixed >> 15
-    return mixed
-
-
 def image_of(observation: np.ndarray) -> np.ndarray:
     """`[84, 84] uint8`: the 16 little-endian bytes of `observation [4] uint32`, over and over."""
     octets = observation.astype("<u4").view(np.uint8)
@@ -50,14 +40,13 @@ def image_of(observation: np.ndarray) -> np.ndarray:
     return np.tile(octets, repeats).reshape(_IMAGE_SIDE, _IMAGE_SIDE)
 
 
-class Counting(gymnasium.Env[np.ndarray, Any]):
+class Counting(gymnasium.Env[np.ndarray, np.int64]):
     """Counts episodes and steps.
 
     Args:
       lengths: steps of the episodes, in order, at least 1 each. Episodes 0, 2, 4... terminate,
         the others are truncated.
       num_actions: number of actions; all of them only matter to the reward.
-      box: instead of these, real actions between bounds: (low, high) of each number.
       image: observations are `image_of` the four numbers instead of `[4] uint32`.
     """
 
@@ -66,15 +55,13 @@ class Counting(gymnasium.Env[np.ndarray, Any]):
         *,
         lengths: Sequence[int] = (7,),
         num_actions: int = 5,
-        box: Sequence[tuple[float, float]] = (),
         image: bool = False,
     ) -> None:
         if not lengths or min(lengths) < 1:
             raise ValueError(f"expected lengths of at least one step, got {list(lengths)}")
         self._lengths = tuple(lengths)
         self._image = image
-        low, high = np.array(box, np.float32).reshape(-1, 2).T
-        self.action_space = Box(low, high) if box else Discrete(num_actions)
+        self.action_space = Discrete(num_actions)
         self.observation_space = (
             Box(0, 255, (_IMAGE_SIDE, _IMAGE_SIDE), np.uint8)
             if image
@@ -95,14 +82,15 @@ class Counting(gymnasium.Env[np.ndarray, Any]):
         self._step = 0
         return self._observation(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Counts on. The info says by `code` which action was received, and counts the `step`."""
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Counts on. The info says which `action` was received, and counts the `step`."""
         self._step += 1
-        code = int(action) if isinstance(self.action_space, Discrete) else code_of(action)
-        reward = reward_of(self._environment, self._incarnation, self._episode, self._step, code)
+        received = int(action)
+        fields = (self._environment, self._incarnation, self._episode, self._step, received)
+        reward = reward_of(*fields)
         is_over = self._step == self._lengths[self._episode % len(self._lengths)]
         is_even = self._episode % 2 == 0
-        info = {"code": code, "step": self._step}
+        info = {"action": received, "step": self._step}
         terminated, truncated = is_over and is_even, is_over and not is_even
         return self._observation(), float(reward), terminated, truncated, info
 

@@ -1,28 +1,20 @@
-"""The plug-in package by itself: its loss by hand, and that its agent can learn its environment.
-
-It is imported as a user's package is: from a folder on the path, not from the repository.
-"""
+"""The plug-in package by itself: its loss by hand, and that its agent can learn its environment."""
 
 import functools
-import sys
-from pathlib import Path
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from seedrl_plugin.dqn import DQNConfig
+from seedrl_plugin.env import LEFT, RIGHT, make
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from seedrl_plugin.dqn import DQNConfig
-from seedrl_plugin.env import LEFT, RIGHT, make
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))

@@ -1,21 +1,15 @@
 """The plug-in's queue and its agent by themselves: order, and returns worked by hand."""
 
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
+from seedrl_plugin.fifo import QueueConfig
+from seedrl_plugin.reinforce import ReinforceConfig, returns
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.types import Page, StepType, StoredStep, TimeStep
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from seedrl_plugin.fifo import QueueConfig
-from seedrl_plugin.reinforce import ReinforceConfig, returns
 
 LENGTH, BATCH, SLOTS = 2, 3, 2
 WINDOW = WindowSpec(burn_in=0, unroll=LENGTH, bootstrap=0, stride=LENGTH)

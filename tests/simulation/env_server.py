@@ -1,6 +1,5 @@
 """Simulated processes around the real env server: a process, and its connection to a learner."""
 
-import json
 import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,7 +23,6 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.payload import ActionLayout
 from seedrl.wire.seedrl_pb2 import Assign
-from tests.system.oracle import BOX
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -256,9 +254,3 @@ class Process:
         if connection is not None:
             connection.close_here()
             connection.close_there()
-
-
-def counting(lengths: tuple[int, ...], num_actions: int) -> str:
-    """Arguments of the counting environment, with the real actions of BOX if there are 0."""
-    actions = {"num_actions": num_actions} if num_actions else {"box": BOX}
-    return json.dumps({"lengths": lengths, **actions})

@@ -14,11 +14,9 @@ from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.serving.reconciliation import SentSteps
 from learner.serving.slot_deal import Role
 from seedrl.agents.window import WindowSpec
-from seedrl.config import EnvironmentConfig
 from seedrl.replay.index import PageIndex, pages_per_sequence
 from seedrl.types import StepType
-from tests.simulation.env_server import counting
-from tests.system.oracle import START, choose, mix
+from tests.system.oracle import START, choose, counting, mix
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -62,11 +60,8 @@ def open_hub(world: "World", session: int) -> Hub:
         evaluation=EVALUATION_SLOTS,
         seed=session_seed(world.seed, f"session {session}"),
     )
-    environment = EnvironmentConfig(
-        id="envs_server.envs.counting:make", arguments=counting(LENGTHS, world.num_actions)
-    )
     serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.004))
-    return Hub(serving, environment, clock=lambda: world.timeline.now)
+    return Hub(serving, counting(LENGTHS, world.num_actions), clock=lambda: world.timeline.now)
 
 
 def page_index() -> PageIndex:

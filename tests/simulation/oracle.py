@@ -37,7 +37,7 @@ class Oracle:
       num_checked: rows that were compared, by what held them.
     """
 
-    def __init__(self, lengths: tuple[int, ...], num_actions: int = NUM_ACTIONS):
+    def __init__(self, lengths: tuple[int, ...], num_actions: int):
         """`num_actions` is as in `rows_of`."""
         self._lengths = lengths
         self._num_actions = num_actions

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from envs_server.spaces import env_spec
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor
 from learner.acting.batch_shapes import BatchShapes
@@ -28,11 +27,11 @@ from seedrl.agents.agent import Agent
 from seedrl.config import EvaluationConfig
 from seedrl.replay.limiter import ratio_limiter
 from seedrl.replay.replay import ReplayState, paged_replay, prioritized_memory
+from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Page, StoredStep
 from tests.simulation.learner import (
     CAPACITY_PAGES,
     EVALUATION_SLOTS,
-    LENGTHS,
     NUM_SLOTS,
     PAGE_STEPS,
     TRAINING_SLOTS,
@@ -41,8 +40,7 @@ from tests.simulation.learner import (
     open_hub,
     page_index,
 )
-from tests.simulation.oracle import NUM_ACTIONS
-from tests.system.oracle import HashingAgent, exploration, priority
+from tests.system.oracle import BOX, HashingAgent, exploration, priority
 from tests.system.sequences import sequence_reader
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ _EXPONENT = 0.9
 
 
 class _Programs(NamedTuple):
-    """Everything that is compiled, once for all seeds."""
+    """Everything that is compiled, once for all seeds with such actions."""
 
     agent: Agent
     page: Page
@@ -67,11 +65,8 @@ class _Programs(NamedTuple):
 
 
 @functools.cache
-def _programs() -> _Programs:
-    from envs_server.envs.counting import Counting
-
-    environment = Counting(lengths=LENGTHS, num_actions=NUM_ACTIONS)
-    spec = env_spec(environment.observation_space, environment.action_space)
+def _programs(action: ActionSpec) -> _Programs:
+    spec = EnvSpec(ArraySpec((4,), "uint32"), action)
     agent = HashingAgent(window=WINDOW).build(spec)
     page = example_page(agent, spec, PAGE_STEPS)
     replay = paged_replay(
@@ -106,6 +101,12 @@ def _programs() -> _Programs:
     )
 
 
+def _action(num_actions: int) -> ActionSpec:
+    """What env servers say of the counting environment: its actions, or those of BOX for 0."""
+    low, high = zip(*BOX, strict=True)
+    return DiscreteSpec(num_actions) if num_actions else BoxSpec((2,), low, high)
+
+
 def _devices() -> list[jax.Device]:
     return jax.local_devices()[:1]
 
@@ -121,7 +122,8 @@ class ProgramLearner:
     """Real acting and learning, driven by the world instead of by threads."""
 
     def __init__(self, world: "World", session: int, saved: Snapshot | None) -> None:
-        programs, device = _programs(), _devices()[0]
+        self._programs = programs = _programs(_action(world.num_actions))
+        device = _devices()[0]
         self._world = world
         self.hub = open_hub(world, session)
         key = jax.random.PRNGKey(world.seed)
@@ -217,7 +219,7 @@ class ProgramLearner:
         starts = np.flatnonzero(memory.mass > 0)
         if starts.tolist() != index["sampleable"]:
             broken.append("the device and the index do not agree on what can be sampled")
-        sequences = _programs().read_sequences(memory, starts)
+        sequences = self._programs.read_sequences(memory, starts)
         for number, start in enumerate(starts):
             steps = jax.tree.map(lambda leaf, number=number: leaf[:, number], sequences.steps)
             self._check_rows(f"sequence {start}", steps, sequences.carry[number])

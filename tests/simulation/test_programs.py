@@ -1,5 +1,7 @@
 """Seeds of the jitted act, insert and learn programs, with real acting and learning around them.
 
+Odd seeds play the plug-in's counting environment, which takes real actions.
+
 Many more seeds: `python -m tests.simulation --programs 500`.
 """
 

@@ -22,6 +22,9 @@ from tests.simulation.learner import (
 from tests.simulation.oracle import NUM_ACTIONS, Oracle
 from tests.simulation.timeline import Timeline
 
+# Factories that env servers may build.
+_ALLOWED = ("seedrl_plugin.*",)
+
 _ACT_SECONDS = 0.0005
 _LEARN_SECONDS = 0.003
 _SAVE_SECONDS = 0.02
@@ -38,7 +41,7 @@ class World:
       random: decides everything.
       faults: what strikes now.
       learner: the one that lives.
-      num_actions: of the environments; 0 for a box of real numbers.
+      num_actions: of the environments of even seeds; those of odd ones take real numbers (0).
       oracle: knows what must have happened; `broken` is the result.
     """
 
@@ -48,14 +51,13 @@ class World:
         build: Callable[["World", int, Any], Learner],
         *,
         seconds: float = 0.08,
-        num_actions: int = NUM_ACTIONS,
         drawn: faults.Faults | None = None,
     ):
         self.seed = seed
         self.random = random.Random(seed)
         self.timeline = Timeline(self.random)
-        self.num_actions = num_actions
-        self.oracle = Oracle(LENGTHS, num_actions)
+        self.num_actions = 0 if seed % 2 else NUM_ACTIONS
+        self.oracle = Oracle(LENGTHS, self.num_actions)
         self.faults = faults.draw(self.random) if drawn is None else drawn
         self.drawn = self.faults
         self.connections: list[SimulatedConnection] = []
@@ -66,7 +68,9 @@ class World:
         self._is_computing = False
         self.learner = build(self, 1, None)
         self._processes = [
-            Process(self, number, Offer(self.random.randint(1, 5), self.random.randint(1, 3), ()))
+            Process(
+                self, number, Offer(self.random.randint(1, 5), self.random.randint(1, 3), _ALLOWED)
+            )
             for number in range(self.random.randint(2, 3))
         ]
 

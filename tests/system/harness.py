@@ -35,6 +35,7 @@ from seedrl.config_checks import check, page_steps
 from seedrl.replay.replay import ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests.patience import SECONDS
+from tests.system.processes import PLUGIN
 from tests.system.sequences import sequence_reader
 
 _ROOT = Path(__file__).parents[2]
@@ -131,6 +132,7 @@ class LearnerRun:
         """Starts an env server with two groups; every other one sends over gRPC alone."""
         command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
         command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
+        command += ["--allow-env", "seedrl_plugin.*"]
         self._num_env_servers += 1
         if self._num_env_servers % 2 == 0:
             command += ["--no-local-link"]
@@ -138,7 +140,7 @@ class LearnerRun:
         if "--sent-log" not in arguments:
             command += ["--sent-log", str(self.sent_log(self._num_env_servers))]
         log = (self._folder / f"{name}.log").open("wb")
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), str(PLUGIN)])}
         with log:
             process = subprocess.Popen(command, stderr=log, env=environment)
         self.env_servers.append(process)

@@ -8,6 +8,7 @@ to another stream or acted on with another carry differs from what `predict` say
 
 import functools
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,12 +17,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from seedrl_plugin.counting import code_of
 
-from envs_server.envs.counting import code_of, reward_of
+from envs_server.envs.counting import reward_of
 from learner.serving.environment_seeds import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
+from seedrl.config import EnvironmentConfig
 from seedrl.specs import DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.system.harness import Outcome, Shard
@@ -130,6 +133,15 @@ def _loss(
 def _count_and_add(gradients: Tree, state: Tree, params: Tree) -> tuple[Tree, Tree]:
     del params
     return {"version": jnp.ones(()), "seen": gradients["seen"]}, state
+
+
+def counting(lengths: tuple[int, ...], num_actions: int) -> EnvironmentConfig:
+    """The counting environment; if there are 0 actions, that of the plug-in with those of BOX."""
+    if num_actions:
+        name, actions = "envs_server.envs.counting:make", {"num_actions": num_actions}
+    else:
+        name, actions = "seedrl_plugin.counting:make", {"bounds": BOX}
+    return EnvironmentConfig(id=name, arguments=json.dumps({"lengths": lengths, **actions}))
 
 
 class Prediction(NamedTuple):

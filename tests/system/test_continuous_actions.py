@@ -1,25 +1,21 @@
 """Real actions, and several numbers of each episode, on their way through the whole system."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 
 import numpy as np
+from seedrl_plugin.counting import code_of
 
 from seedrl.config import Config
 from tests.system.harness import LearnerRun
-from tests.system.oracle import BOX, Oracle, code_of, predict
+from tests.system.oracle import BOX, Oracle, counting, predict
 from tests.system.test_experience import CONFIG, EVALUATION_SLOTS, LENGTHS, TRAINING_SLOTS
 
 
 def test_each_environment_receives_the_real_action_that_was_stored_and_measures_its_episodes(
     learner_run: Callable[[Config], LearnerRun],
 ) -> None:
-    environment = dataclasses.replace(
-        CONFIG.environment,
-        arguments=json.dumps({"lengths": LENGTHS, "box": BOX}),
-        metrics=("code", "missing", "step"),
-    )
+    environment = dataclasses.replace(counting(LENGTHS, 0), metrics=("action", "missing", "step"))
     run = learner_run(dataclasses.replace(CONFIG, environment=environment))
     for num_envs in (6, 4):
         run.add_env_server(num_envs)
@@ -35,7 +31,7 @@ def test_each_environment_receives_the_real_action_that_was_stored_and_measures_
     # All rows of a batch are answered before it is accounted for: all lengths have been seen.
     assert set(outcome.observed["episode/step"]) == set(LENGTHS)
     assert set(outcome.observed["episode/step/evaluation"]) <= set(LENGTHS)
-    assert len(set(outcome.observed["episode/code"])) > 100
+    assert len(set(outcome.observed["episode/action"])) > 100
     assert "episode/missing" not in outcome.observed
 
 

@@ -1,6 +1,5 @@
 """The oracle: on the way from env servers to replay nothing happens to experience."""
 
-import json
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,14 +9,13 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
-    EnvironmentConfig,
     EvaluationConfig,
     LearningConfig,
     ReplayConfig,
     ServingConfig,
 )
 from tests.system.harness import LearnerRun, Outcome
-from tests.system.oracle import HashingAgent, Oracle
+from tests.system.oracle import HashingAgent, Oracle, counting
 
 # Two pages to a stride, and sequences that end within a page.
 WINDOW = WindowSpec(burn_in=3, unroll=16, bootstrap=2, stride=8)
@@ -28,10 +26,7 @@ NUM_ACTIONS = 5
 TRAINING_SLOTS, EVALUATION_SLOTS = 7, 3
 
 CONFIG = Config(
-    environment=EnvironmentConfig(
-        id="envs_server.envs.counting:make",
-        arguments=json.dumps({"lengths": LENGTHS, "num_actions": NUM_ACTIONS}),
-    ),
+    environment=counting(LENGTHS, NUM_ACTIONS),
     agent=HashingAgent(window=WINDOW),
     serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=EVALUATION_SLOTS),
     replay=ReplayConfig(capacity_steps=20_000, min_steps=200, page_steps=PAGE_STEPS, ratio=1.0),

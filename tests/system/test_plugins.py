@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from seedrl_plugin.counting import code_of
 
+from envs_server.envs.counting import reward_of
+from seedrl.specs import BoxSpec
 from seedrl.storage import checkpoints
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Programs
@@ -141,6 +145,46 @@ def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
 def has_learned_and_played(line: dict[str, Any]) -> bool:
     """Whether a line of metrics reports updates and rows of both roles."""
     return all(line.get(name, 0) > 0 for name in ("env_steps", "updates", "ledger/evaluation"))
+
+
+def test_an_on_policy_agent_trains_on_the_real_actions_that_its_environments_received(
+    programs: Programs, tmp_path: Path
+) -> None:
+    bounds = ((-2.0, 6.0), (0.0, 0.5))
+    (tmp_path / "on_policy.py").write_text(ON_POLICY)
+    workdir, arguments = tmp_path / "run", json.dumps({"bounds": bounds, "lengths": [5, 9]})
+    flags = {
+        "environment.id": "seedrl_plugin.counting:make",
+        "environment.arguments": arguments,
+        "learning.total-steps": 2000,
+        "evaluation.target-return": None,
+    }
+    run = programs(
+        *TRAIN, "on_policy.py", "--workdir", workdir, *(f"--{k}={v}" for k, v in flags.items())
+    )
+    assert run.end() == 0, run.stderr
+    saved = checkpoints.latest(workdir / "checkpoints")
+    assert saved is not None and saved.step > 10
+    (index,) = saved.meta["replay_indices"]
+    held = min(index["num_inserted"], 64)
+    steps = {
+        name: leaf[0, :held]
+        for name, leaf in checkpoints.restore_extra(saved, prefix="replay.steps.").items()
+    }
+    emitted = np.clip(steps["replay.steps.action"], -1, 1)
+    received = BoxSpec((2,), *zip(*bounds, strict=True)).rescaler()(emitted)
+    rows = zip(
+        steps["replay.steps.timestep.observation"][:, 1:],
+        steps["replay.steps.timestep.reward"][:, 1:],
+        received[:, :-1],
+        strict=True,
+    )
+    for observations, rewards, actions in rows:
+        expected = [
+            reward_of(*map(int, observation), code_of(action)) if observation[3] else 0
+            for observation, action in zip(observations, actions, strict=True)
+        ]
+        assert rewards.tolist() == expected
 
 
 @pytest.mark.parametrize(

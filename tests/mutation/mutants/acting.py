@@ -66,6 +66,14 @@ MUTANTS = (
         "the executed action is stored (DESIGN 4)",
     ),
     Mutant(
+        "real_actions_stored_backwards",
+        _ACT_STEP,
+        "            timestep, output.action, jnp.full(",
+        "            timestep, jnp.flip(output.action, range(1, output.action.ndim)), jnp.full(",
+        "The numbers of a real action are stored in another order than they are sent.",
+        "the executed action is stored (DESIGN 4)",
+    ),
+    Mutant(
         "version_stored_late",
         _ACT_STEP,
         "jnp.full(slots.shape, version, jnp.int32)",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from envs_server.building import build
-from envs_server.errors import BuildError, one_line
+from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import read_recipe
@@ -18,8 +18,14 @@ from seedrl.specs import EnvSpec
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
 from seedrl.wire.payload import ActionLayout, split
 from seedrl.wire.recording import Recording
-from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, Hello, Ready, Refusal
-from seedrl.wire.version import LONGEST_METRIC_BYTES, MAJOR, MINOR, MOST_METRICS
+from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
+from seedrl.wire.version import (
+    LONGEST_METRIC_BYTES,
+    MAJOR,
+    MINOR,
+    MINOR_OF_FAILURE,
+    MOST_METRICS,
+)
 
 _log = logging.getLogger("envs_server")
 
@@ -63,6 +69,7 @@ class Lease:
         self._groups: list[EnvGroup | PlayedGroup] = []
         self._action_layouts: list[ActionLayout] = []
         self._max_message_bytes = math.inf
+        self._learner_minor = 0
         self.is_serving = False
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
@@ -113,6 +120,17 @@ class Lease:
         self._sent_log.sent(group)
         self._outbox.put(step)
 
+    def report_failure(self, error: EnvironmentFailedError, count: int) -> bool:
+        """Reports the `count`-th failure of an environment; whether the learner understands that.
+
+        It ends the stream thereupon.
+        """
+        if self._learner_minor < MINOR_OF_FAILURE:
+            return False
+        failure = Failure(reason=str(error), count=count)
+        self._outbox.put(FromEnvServer(failure=failure))
+        return True
+
     def close(self) -> None:
         """Closes all environments, whatever they say to it."""
         for group in self._groups:
@@ -141,6 +159,7 @@ class Lease:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         _check(assign, self._offer.num_envs)
         self._max_message_bytes = assign.max_message_bytes or math.inf
+        self._learner_minor = assign.minor
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
             self._build(assign)

@@ -36,7 +36,8 @@ _LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
 # How often to look for the socket of a learner that has not started yet.
 _LOOK_SECONDS = 0.02
 _FAILURE_BUDGET = 10
-_REFUSAL_SECONDS = 5.0
+# For a last message to reach the learner, which ends the stream.
+_LAST_MESSAGE_SECONDS = 5.0
 # While there is no learner, say so this often.
 _REMINDER_PAUSES = 60
 
@@ -130,7 +131,12 @@ class ReconnectingClient:
         try:
             return lease.serve(connection.messages())
         except BuildError:
-            connection.await_end(_REFUSAL_SECONDS)  # a Refusal must reach the learner
+            connection.await_end(_LAST_MESSAGE_SECONDS)  # a Refusal must reach the learner
+            raise
+        except EnvironmentFailedError as error:
+            self._failures += 1
+            if lease.report_failure(error, self._failures):
+                connection.await_end(_LAST_MESSAGE_SECONDS)
             raise
         finally:
             self._stop.on_request(None)
@@ -144,7 +150,6 @@ class ReconnectingClient:
         return _Return(f"{code.name}: {details}", longest_pause)
 
     def _after_failure(self, error: EnvironmentFailedError) -> ExitCode | _Return:
-        self._failures += 1
         _log.error("%s (failure %d of %d)", error, self._failures, _FAILURE_BUDGET)
         if self._failures >= _FAILURE_BUDGET:
             return ExitCode.FAILING_ENVIRONMENT

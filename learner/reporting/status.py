@@ -40,7 +40,7 @@ class EnvServerStatus:
       steps_per_second: environment steps over the last second, of all of its environments.
       failures: exceptions of its environments so far.
       last_failure: the newest of them, in one line; empty if there is none.
-      silent_seconds: how long the learner has waited for the slowest group's step; 0 if for none.
+      waiting_seconds: how long the learner has waited for the slowest group's step; 0 if for none.
       hung_groups: numbers of the groups that have exceeded the deadline.
       left_because: why it has left; empty if it has not.
     """
@@ -56,7 +56,7 @@ class EnvServerStatus:
     steps_per_second: float = 0.0
     failures: int = 0
     last_failure: str = ""
-    silent_seconds: float = 0.0
+    waiting_seconds: float = 0.0
     hung_groups: tuple[int, ...] = ()
     left_because: str = ""
 
@@ -84,14 +84,14 @@ class Slots:
 
     Attributes:
       total: that the learner would take.
-      connected: of env servers that are ready.
-      silent: for whose step the learner has waited for a second or more.
+      live: of env servers that are ready.
+      waiting: of those, the ones for whose step the learner has waited for a second or more.
       hung: of those, the ones beyond `serving.step_deadline_seconds`.
     """
 
     total: int
-    connected: int = 0
-    silent: int = 0
+    live: int = 0
+    waiting: int = 0
     hung: int = 0
 
 

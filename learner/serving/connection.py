@@ -130,6 +130,9 @@ class Connection:
             self._step(message)
             return
         kind = message.WhichOneof("content")
+        if kind == "failure" and self.is_ready:
+            reason = _printable(message.failure.reason, _LONGEST_REASON)
+            raise self._hub.fail(self.peer, reason, message.failure.count)
         self._require(kind or "an empty message")
         if kind == "hello":
             self._hello(message.hello)
@@ -169,6 +172,7 @@ class Connection:
         config, lease = self._hub.environment, admission.lease
         return seedrl_pb2.Assign(
             lease=lease.key,
+            minor=version.MINOR,
             linked=self.link is not None,
             unlinked_reason=unlinked,
             max_message_bytes=self._max_message_bytes,

@@ -112,6 +112,10 @@ class Hub:
                 grpc.StatusCode.FAILED_PRECONDITION, reason, is_reported=not self._is_agreed
             )
 
+    def fail(self, peer: str, reason: str, count: int) -> EndError:
+        """Notes that an environment has failed; how its connection ends."""
+        return EndError(grpc.StatusCode.ABORTED, f"an environment failed: {reason}")
+
     def deliver(self, step: Pending) -> None:
         """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
         with self._changed:

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 4b6196f4e1ce2e7be3f8f10c5c41a60fa9f879e87a26246773856a84939a3027
+# seedrl/wire/seedrl.proto sha256 8ad715d1829d329e03122c71643b7ae5029f1165cb9d9bbb1803568d96a19783
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -11,16 +11,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromEnvServer(_message.Message):
-    __slots__ = ("hello", "ready", "step", "refusal")
+    __slots__ = ("hello", "ready", "step", "refusal", "failure")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     ready: Ready
     step: bytes
     refusal: Refusal
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+    failure: Failure
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class FromLearner(_message.Message):
     __slots__ = ("assign", "actions", "finish")
@@ -69,7 +71,7 @@ class Sent(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("environments", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds", "unlinked_reason")
+    __slots__ = ("environments", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds", "unlinked_reason", "minor")
     ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +79,7 @@ class Assign(_message.Message):
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     STEP_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     UNLINKED_REASON_FIELD_NUMBER: _ClassVar[int]
+    MINOR_FIELD_NUMBER: _ClassVar[int]
     environments: _containers.RepeatedCompositeFieldContainer[Environment]
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     lease: int
@@ -84,7 +87,8 @@ class Assign(_message.Message):
     max_message_bytes: int
     step_deadline_seconds: float
     unlinked_reason: str
-    def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ...) -> None: ...
+    minor: int
+    def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ..., minor: _Optional[int] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics")
@@ -127,6 +131,14 @@ class Refusal(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("reason", "count")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    count: int
+    def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("reason",)

@@ -3,7 +3,9 @@
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
 MAJOR = 2
 # Grows with additions that the other side may ignore.
-MINOR = 0
+MINOR = 1
+# The first minor of a learner that understands Failure.
+MINOR_OF_FAILURE = 1
 
 # Numbers that the last step of an episode may carry, and how long their names may be.
 MOST_METRICS = 64

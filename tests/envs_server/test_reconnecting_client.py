@@ -18,6 +18,7 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import learner_connection
 from seedrl.wire.seedrl_pb2 import Environment
+from seedrl.wire.version import MINOR_OF_FAILURE
 from tests.patience import SECONDS
 
 
@@ -99,19 +100,24 @@ class Failing(gymnasium.Env[np.ndarray, int]):
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 
+@pytest.mark.parametrize("minor", [0, MINOR_OF_FAILURE])
 def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
-    learner: Any, caplog: pytest.LogCaptureFixture
+    learner: Any, minor: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     gymnasium.register("Failing-v0", Failing)
     Failing.num_closed = 0
     environment = Environment(id="Failing-v0")
 
+    reported: list[Any] = []
+
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        # The env server ends the stream when its environment raises.
+        # The env server ends the stream when its environment raises, and to a learner that
+        # understands it says why.
         with contextlib.suppress(grpc.RpcError):
-            yield from learner.play(learner.assign([1], environment=environment), 4)(
-                messages, context
-            )
+            assign = learner.assign([1], environment=environment)
+            assign.assign.minor = minor
+            yield from learner.play(assign, 3 if minor else 4, last=None)(messages, context)
+            reported.append(next(messages).failure)
 
     try:
         learner.serve(*[play] * 20)
@@ -127,6 +133,10 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
     ]
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 10
     assert Failing.num_closed == 10
+    assert [(failure.reason, failure.count) for failure in reported] == [
+        ("step 3 of group 0: RuntimeError: the emulator has crashed", number)
+        for number in range(1, 11 if minor else 1)
+    ]
 
 
 def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:

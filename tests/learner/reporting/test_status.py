@@ -18,7 +18,7 @@ def status(env_steps: int) -> Status:
         total_steps=100,
         target_return=475.0,
         replay_ratio=float("nan"),
-        training_slots=Slots(total=4, connected=2),
+        training_slots=Slots(total=4, live=2),
         evaluation_slots=Slots(total=1),
         env_servers=(
             EnvServerStatus(

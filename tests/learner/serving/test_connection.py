@@ -241,6 +241,20 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     assert hub.refusal.isprintable() and len(hub.refusal) < 1500
 
 
+def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    connection = _ready(hub, outbox, encode_spec(SPEC))
+    assert outbox.get_nowait().assign.minor == version.MINOR
+    failure = seedrl_pb2.Failure(reason="no\nlicence", count=3)
+    assert not connection.receive(seedrl_pb2.FromEnvServer(failure=failure))
+    end = outbox.get_nowait()
+    assert (end.code, end.details) == (
+        grpc.StatusCode.ABORTED,
+        "an environment failed: no licence",
+    )
+    assert hub.num_free == 4
+
+
 class _Link:
     """Says whether it was ended."""
 

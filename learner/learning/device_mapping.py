@@ -1,5 +1,6 @@
 """How the per-device programs are laid over devices: the one place that says pmap."""
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from learner.learning.learn_step import AXIS, LearnPrograms
-from seedrl.types import Tree
+from seedrl.types import Array, Tree
 
 
 class MappedPrograms(NamedTuple):
@@ -16,18 +17,20 @@ class MappedPrograms(NamedTuple):
     Attributes:
       insert: `(replay [n, ...], pages [I, ...], plan [n, I]) -> replay`. Consumes `replay`. Every
         device sees all pages and keeps those that its plan names.
-      learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, metrics)`.
-        Consumes `state` and `replay`. State and metrics are replicated.
-      behaviour: `params -> behaviour`, what of them acting needs; see `Agent`.
+      learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
+        Consumes `state` and `replay`. State and numbers are replicated.
+      local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the acting device.
+      copy_behaviour: `params -> behaviour`, a copy of what of them acting needs; see `Agent`.
     """
 
     insert: Callable[..., Any]
     learn: Callable[..., Any]
-    behaviour: Callable[[Tree], Tree]
+    local_part: Callable[[Array], Array]
+    copy_behaviour: Callable[[Tree], Tree]
 
 
 def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> MappedPrograms:
-    """Maps the programs over `devices`.
+    """Maps the programs over `devices`, of which the first is also the one that acts.
 
     `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes these two
     expressions only. Its `pmean` after the gradient is what makes n devices equal to one.
@@ -48,7 +51,10 @@ def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> Mapp
             devices=devices,
             donate_argnums=(0, 1),
         ),
-        behaviour=programs.behaviour,
+        local_part=operator.methodcaller("addressable_data", 0),
+        copy_behaviour=jax.jit(
+            lambda params: jax.tree.map(jnp.copy, programs.behaviour(params)),
+        ),
     )
 
 
@@ -70,24 +76,3 @@ def replicate(state: Tree, devices: Sequence[jax.Device]) -> Tree:
         devices=devices,
     )
     return copies(state, jnp.arange(len(devices)))
-
-
-@jax.jit
-def _copy(tree: Tree) -> Tree:
-    return jax.tree.map(jnp.copy, tree)
-
-
-def publish(params: Tree, device: jax.Device) -> Tree:
-    """A copy of replicated parameters on one device.
-
-    A copy, because acting reads it while the next learning step consumes the original: sharing the
-    buffer raised errors on one device and crashed the process on four.
-    """
-    copy = _copy(jax.tree.map(_first_shard, params))
-    # What is there already: with small networks, asking for it takes as long as copying.
-    is_there = all(leaf.devices() == {device} for leaf in jax.tree.leaves(copy))
-    return copy if is_there else jax.device_put(copy, device)
-
-
-def _first_shard(leaf: Any) -> Any:
-    return leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf

@@ -2,20 +2,23 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from learner.learning.finite_guard import is_finite_everywhere, priorities_after
 from learner.learning.passes import run_passes
-from learner.learning.scalars import Scalars
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Memory
 from seedrl.types import Array, Page, Tree
 
 AXIS = "device"
+
+# Numbers by name, in one array `[M] float32`: the host takes as long to fetch one number as all of
+# them. The names are the keys, in alphabetical order, of a tree without leaves.
+Numbers: TypeAlias = tuple[Array, Mapping[str, tuple[()]]]
 
 
 class LearnerState(NamedTuple):
@@ -44,7 +47,7 @@ class LearnPrograms(NamedTuple):
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan [I]) -> replay`.
       behaviour: see `Agent`.
-      learn: `(state, replay, draw, is_enabled) -> (state, replay, metrics)`, `draw` as `Index.draw`
+      learn: `(state, replay, draw, is_enabled) -> (state, replay, numbers)`, `draw` as `Index.draw`
         gives it. An update that is not finite is skipped: the key moves on, and the sequences of
         its batch are drawn last from then on. With `is_enabled` False nothing changes: that
         compiles and warms up the program without learning from it.
@@ -52,7 +55,7 @@ class LearnPrograms(NamedTuple):
 
     init: Callable[[Array], LearnerState]
     insert: Callable[[Tree, Page, Tree], Tree]
-    learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Scalars]]
+    learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
     behaviour: Callable[[Tree], Tree]
 
 
@@ -71,7 +74,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 
     def learn(
         state: LearnerState, stored: Tree, draw: Tree, is_enabled: Array
-    ) -> tuple[LearnerState, Tree, Scalars]:
+    ) -> tuple[LearnerState, Tree, Numbers]:
         # The stored key stays equal on all devices; what each device draws differs by its index.
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
@@ -88,16 +91,23 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         new_state = LearnerState._make((*new, key))
         written = priorities_after(output, batch.weights, is_applied, is_enabled)
         new_stored = memory.write_back(stored, batch.places, written)
-        metrics = Scalars.of(
+        numbers = packed(
             {
                 **_over_devices(output.metrics),
                 **_lag(agent, state.updates, batch.sequence.steps.version),
                 "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
             }
         )
-        return new_state, new_stored, metrics
+        return new_state, new_stored, numbers
 
     return LearnPrograms(functools.partial(_init, agent), memory.insert, learn, agent.behaviour)
+
+
+def packed(numbers: Mapping[str, Array]) -> Numbers:
+    """`numbers`, each `[]`, as a program hands them out; see `learner.learning.loop.fetched`."""
+    names = sorted(numbers)
+    values = jnp.stack([jnp.asarray(numbers[name], jnp.float32) for name in names])
+    return values, dict.fromkeys(names, ())
 
 
 def _init(agent: Agent, key: Array) -> LearnerState:

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from learner.learning.device_mapping import MappedPrograms, publish
-from learner.learning.learn_step import LearnerState
-from learner.learning.scalars import Scalars
+from learner.learning.device_mapping import MappedPrograms
+from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
@@ -38,18 +37,6 @@ class ShardedReplay(NamedTuple):
     example_draw: Tree = ()
 
 
-class _Update(NamedTuple):
-    """An update that may still be computed.
-
-    Attributes:
-      numbers: its metrics.
-      params: a copy of the parameters after it, if they are to be published; one tree or none.
-    """
-
-    numbers: Scalars
-    params: tuple[Tree, ...]
-
-
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
@@ -69,7 +56,6 @@ class Learning:
         replay: ShardedReplay,
         exchange: Exchange,
         metrics: Metrics,
-        acting_device: jax.Device,
         publish_every_updates: int,
         poll_seconds: float = POLL_SECONDS,
     ):
@@ -88,10 +74,11 @@ class Learning:
         self._limiter = exchange.limiter
         self._clock = exchange.clock
         self._metrics = metrics
-        self._acting_device = acting_device
         self._publish_every = publish_every_updates
         self._poll_seconds = poll_seconds
-        self._in_flight: _Update | None = None
+        # Of an update that may still be computed: its metrics, and a copy of the parameters after
+        # it if they are to be published.
+        self._in_flight: tuple[Numbers, Sequence[Tree]] | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
         self._shapes = shapes_of((state, replay.memory))
         self.snapshots = Snapshots(self.final_snapshot)
@@ -124,10 +111,10 @@ class Learning:
           page_rows: numbers of pages that may arrive at once.
         """
         self.compile_insertion(page, page_rows)
-        self._state, self._replay, metrics = self._programs.learn(
+        self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, self._example_draw, np.bool_(False)
         )
-        jax.block_until_ready((metrics, self._publish()))
+        jax.block_until_ready((numbers, published(self._programs, self._state.params)))
 
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles insertion without running it, on any thread; for the arguments see `warm_up`.
@@ -219,16 +206,13 @@ class Learning:
         self.updates += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self.updates % self._publish_every == 0
-        params = [self._publish()] if is_published else []
-        self._in_flight = _Update(numbers, tuple(params))
+        params = [published(self._programs, self._state.params)] if is_published else []
+        self._in_flight = numbers, params
         self._exchange.learned_version.put(self.updates)
         # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
         # ever be inserted.
         self._limiter.took()
         self._exchange.wake_acting()
-
-    def _publish(self) -> Tree:
-        return publish(self._programs.behaviour(self._state.params), self._acting_device)
 
     def finish_update(self) -> None:
         """Waits for the update under way, if there is one, and publishes what it has learned.
@@ -237,12 +221,12 @@ class Learning:
         """
         if self._in_flight is None:
             return
-        update, self._in_flight = self._in_flight, None
-        self._observe(update.numbers.fetch())
+        (numbers, copies), self._in_flight = self._in_flight, None
+        self._observe(fetched(numbers))
         self._exchange.learned_version.put(self.updates)
         # A skipped update brings the count back to where nothing is to be published.
         if self.updates % self._publish_every == 0:
-            for params in update.params:
+            for params in copies:
                 self._exchange.params.put(FrozenParams(params, self.updates))
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
@@ -264,3 +248,18 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._indices], replay)
+
+
+def published(programs: MappedPrograms, params: Tree) -> Tree:
+    """A copy of replicated parameters, for acting: what of them it needs, on its device.
+
+    A copy, because acting reads it while the next learning step consumes the original: sharing the
+    buffer raised errors on one device and crashed the process on four.
+    """
+    return programs.copy_behaviour(jax.tree.map(programs.local_part, params))
+
+
+def fetched(numbers: Numbers) -> dict[str, float]:
+    """The numbers on the host; waits for them."""
+    values, names = numbers
+    return dict(zip(names, np.asarray(values).tolist(), strict=True))

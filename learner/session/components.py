@@ -12,9 +12,9 @@ from learner.acting.actor import Actor
 from learner.acting.batch_shapes import BatchShapes
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
-from learner.learning.device_mapping import map_programs, publish, replicate, stack_shards
+from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import POLL_SECONDS, Learning, ShardedReplay
+from learner.learning.loop import POLL_SECONDS, Learning, ShardedReplay, published
 from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
     by_field,
@@ -97,15 +97,15 @@ def assemble(
     )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
     state = _learner_state(config, geometry, learn_programs, learning_key, checkpoint)
-    exchange = _exchange(given, RateLimiter(experience.limiter), state)
+    mapped = map_programs(learn_programs, geometry.devices)
+    exchange = _exchange(given, RateLimiter(experience.limiter), state, mapped)
     acting = _acting(given, exchange, acting_key, version=int(state.updates))
     learning = Learning(
-        programs=map_programs(learn_programs, geometry.devices),
+        programs=mapped,
         state=state,
         replay=shards,
         exchange=exchange,
         metrics=metrics,
-        acting_device=geometry.devices[0],
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
     )
@@ -140,14 +140,15 @@ def _learner_state(
     return replicated
 
 
-def _exchange(given: _Given, limiter: RateLimiter, state: LearnerState) -> Exchange:
+def _exchange(
+    given: _Given, limiter: RateLimiter, state: LearnerState, programs: MappedPrograms
+) -> Exchange:
     """With the parameters of `state` to act with, and the limiter where the checkpoint left it."""
     if given.checkpoint is not None:
         limiter.restore(given.checkpoint.meta["limiter"])
-    params = publish(given.agent.behaviour(state.params), given.geometry.devices[0])
     return open_exchange(
         limiter,
-        FrozenParams(params, int(state.updates)),
+        FrozenParams(published(programs, state.params), int(state.updates)),
         wake_acting=given.hub.wake,
         clock=given.hub.clock,
     )

@@ -61,11 +61,11 @@ def _pattern(name: ast.expr) -> str | None:
 
 
 def computed_names(tree: ast.AST) -> Iterator[str]:
-    """The names in the dicts of `Scalars.of`, and in those that a function `metrics` returns."""
+    """The names in the dicts of `packed`, and in those that a function `metrics` returns."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(
-                func=ast.Attribute(value=ast.Name(id="Scalars"), attr="of"),
+                func=ast.Name(id="packed"),
                 args=[ast.Dict(keys=keys)],
             ):
                 yield from _literals(keys)
@@ -124,7 +124,7 @@ def test_every_field_of_a_configuration_has_a_meaning() -> None:
         ("metrics.gauge(f'ledger/{account}', rows)", []),
         ("metrics.gauge(f'socks/{account}', rows)", ["socks/.+"]),
         ("metrics.observe(name, number)", []),
-        ("Scalars.of({'loss': x, 'lost_socks': y, **z})", ["lost_socks"]),
+        ("packed({'loss': x, 'lost_socks': y, **z})", ["lost_socks"]),
         ("def metrics(self):\n    return {'lost_socks': x, 'loss': y}", ["lost_socks"]),
         ("text.count('lost_socks')", []),
     ],

@@ -14,12 +14,11 @@ from learner.acting.loop import Acting
 from learner.learning.device_mapping import (
     MappedPrograms,
     map_programs,
-    publish,
     replicate,
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import Learning, ShardedReplay
+from learner.learning.loop import Learning, ShardedReplay, published
 from learner.learning.snapshot import Snapshot
 from learner.threads.exchange import FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
@@ -123,7 +122,6 @@ class ProgramLearner:
 
     def __init__(self, world: "World", session: int, saved: Snapshot | None) -> None:
         self._programs = programs = _programs(_action(world.num_actions))
-        device = _devices()[0]
         self._world = world
         self.hub = open_hub(world, session)
         key = jax.random.PRNGKey(world.seed)
@@ -147,7 +145,7 @@ class ProgramLearner:
                     min_sequences=8,
                 )
             ),
-            FrozenParams(publish(state.params, device), int(state.updates)),
+            FrozenParams(published(programs.mapped, state.params), int(state.updates)),
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
             # One thread does both: the channel must never be what acting waits for.
@@ -168,7 +166,6 @@ class ProgramLearner:
             replay=ShardedReplay(memory, [index], PAGE_STEPS, TRAINING_SLOTS),
             exchange=exchange,
             metrics=metrics,
-            acting_device=device,
             publish_every_updates=1,
             poll_seconds=0.0,
         )

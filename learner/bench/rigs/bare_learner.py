@@ -11,10 +11,11 @@ from learner.bench.measure.flops import count_flops
 from learner.bench.rigs.workloads import Workload
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
+from learner.learning.loop import fetched
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import InsertPlan, PageIndex
 from seedrl.replay.replay import paged_replay, prioritized_memory
-from seedrl.types import Array, Page
+from seedrl.types import Page
 
 
 class BareLearner:
@@ -111,13 +112,12 @@ class BareLearner:
         while self.num_inserted < len(self._indices) * self.replay.capacity_pages:
             self.insert()
 
-    def learn(self) -> Mapping[str, Array]:
+    def learn(self) -> Mapping[str, float]:
         """One update; returns its metrics, once they are there."""
-        self.state, self.memory, metrics = self.programs.learn(
+        self.state, self.memory, numbers = self.programs.learn(
             self.state, self.memory, (), np.bool_(True)
         )
-        done: Mapping[str, Array] = jax.block_until_ready(metrics)
-        return done
+        return fetched(numbers)
 
 
 def _random_pages(page: Page, num_pages: int) -> Page:

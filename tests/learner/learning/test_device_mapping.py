@@ -9,8 +9,9 @@ import numpy as np
 import optax
 import pytest
 
-from learner.learning.device_mapping import MappedPrograms, map_programs, publish, stack_shards
+from learner.learning.device_mapping import MappedPrograms, map_programs, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
+from learner.learning.loop import fetched, published
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
@@ -196,12 +197,12 @@ def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -
     replay = setting.replay
     for base in (10.0, 20.0):
         replay = _insert(setting, replay, _marks(setting, base))
-    state, replay, metrics = setting.programs.learn(setting.state, replay, (), np.bool_(True))
+    state, replay, numbers = setting.programs.learn(setting.state, replay, (), np.bool_(True))
     # Two draws from two equal masses, one from each half: each page once, on every shard.
     for shard, mass in enumerate(np.asarray(replay.mass)):
         expected = [K * 64 * (10.0 + shard), K * 64 * (20.0 + shard), 0.0, 0.0]
         np.testing.assert_allclose(mass, expected)
-    assert float(metrics["skipped_updates"]) == 0.0
+    assert fetched(numbers)["skipped_updates"] == 0.0
     assert int(state.updates) == 1
 
 
@@ -222,11 +223,11 @@ def test_published_parameters_outlive_the_update_that_consumes_the_original(
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     expected = np.array(state.params.addressable_data(0))
-    published = publish(state.params, setting.devices[-1])
-    assert published.devices() == {setting.devices[-1]}
-    assert published.unsafe_buffer_pointer() not in _pointers(state.params)[0]
+    copy = published(setting.programs, state.params)
+    assert copy.devices() == {setting.devices[0]}
+    assert copy.unsafe_buffer_pointer() not in _pointers(state.params)[0]
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
-    np.testing.assert_array_equal(published, expected)
+    np.testing.assert_array_equal(copy, expected)
     assert (np.asarray(state.params) != expected).any()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
 from learner.learning.learn_step import LearnerState, build_learn_programs
+from learner.learning.loop import fetched
 from seedrl.agents.agent import Agent, Passes
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -139,9 +140,8 @@ def _learn(
     setting: Setting, state: LearnerState, memory: Fixed, *, is_enabled: bool = True
 ) -> tuple[LearnerState, Fixed, dict[str, float]]:
     """One update; takes and gives values on the host, so that nothing donated is looked at."""
-    state, memory, metrics = setting.programs.learn(state, memory, (), np.bool_(is_enabled))
-    values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-    return _on_host(state), _on_host(memory), values
+    state, memory, numbers = setting.programs.learn(state, memory, (), np.bool_(is_enabled))
+    return _on_host(state), _on_host(memory), fetched(numbers)
 
 
 def _on_host(tree: Tree) -> Any:
@@ -424,8 +424,8 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
     state, skipped = programs.init(jax.random.PRNGKey(1)), []
     for _ in range(12):
-        state, stored, metrics = mapped.learn(state, stored, (), np.bool_(True))
-        skipped.append(float(metrics["skipped_updates"]))
+        state, stored, numbers = mapped.learn(state, stored, (), np.bool_(True))
+        skipped.append(fetched(numbers)["skipped_updates"])
     # Row 40 is in the burn-in, the trained rows or the bootstrap of at most three sequences.
     assert skipped[0] == 1.0
     assert sum(skipped) <= 3

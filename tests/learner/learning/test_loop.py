@@ -2,14 +2,12 @@ import itertools
 from types import SimpleNamespace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
-from learner.learning.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState, packed
 from learner.learning.loop import Learning, ShardedReplay
-from learner.learning.scalars import Scalars
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
@@ -55,7 +53,7 @@ def _learning(
         return (
             state,
             replay,
-            Scalars.of(
+            packed(
                 {
                     "skipped_updates": jnp.float32(is_skipped),
                     "loss": jnp.float32("nan" if is_skipped else 0.5),
@@ -75,12 +73,11 @@ def _learning(
     ]
     memory: Any = ()
     learning = Learning(
-        programs=MappedPrograms(lambda *_: None, learn, behaviour=lambda params: params),
+        programs=MappedPrograms(lambda *_: None, learn, lambda leaf: leaf, lambda params: params),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
         exchange=exchange,
         metrics=metrics,
-        acting_device=jax.local_devices()[0],
         publish_every_updates=publish_every_updates,
     )
     return learning, exchange, metrics

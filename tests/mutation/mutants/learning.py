@@ -132,9 +132,9 @@ MUTANTS = (
     ),
     Mutant(
         "parameters_published_by_reference",
-        "learner/learning/device_mapping.py",
-        "copy = _copy(jax.tree.map(_first_shard, params))",
-        "copy = jax.tree.map(_first_shard, params)",
+        _LEARNING,
+        "return programs.copy_behaviour(jax.tree.map(programs.local_part, params))",
+        "return jax.tree.map(programs.local_part, params)",
         "Acting reads buffers that the next update consumes.",
         "parameters cross as copies (DESIGN 3.4)",
     ),

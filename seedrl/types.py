@@ -14,8 +14,9 @@ Array = Any
 class StepType(enum.IntEnum):
     """Where in its episode a time step lies (dm_env semantics).
 
-    Where every message passes, arrays are compared with `StepType.LAST.value`: with the member
-    itself, which it must first find out to be a number, numpy takes five times as long.
+    Where every message passes, arrays are compared with plain numbers that were taken of it once:
+    `_LAST = StepType.LAST.value`. With a member, which it must first find out to be a number, numpy
+    takes five times as long, and `value` is a function in Python.
     """
 
     FIRST = 0

@@ -6,6 +6,8 @@ import numpy as np
 
 from seedrl.types import StepType
 
+_FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
+
 
 class Episode(NamedTuple):
     """A finished episode: slot, undiscounted sum of rewards, and length in agent steps."""
@@ -30,11 +32,11 @@ class EpisodeTracker:
         self, slots: np.ndarray, step_type: np.ndarray, reward: np.ndarray
     ) -> list[Episode]:
         """Takes rows `[B]` of distinct slots; returns the episodes that end in them."""
-        is_first = step_type == StepType.FIRST.value
+        is_first = step_type == _FIRST
         # FIRST also drops what a cut stream left behind.
         self.returns[slots] = np.where(is_first, 0.0, self.returns[slots] + reward)
         self.lengths[slots] = np.where(is_first, 0, self.lengths[slots] + 1)
         return [
             Episode(int(slot), float(self.returns[slot]), int(self.lengths[slot]))
-            for slot in slots[step_type == StepType.LAST.value]
+            for slot in slots[step_type == _LAST]
         ]

@@ -60,20 +60,20 @@ class Evaluator:
     parameters must reach it again over `confirm_episodes` fresh episodes.
 
     Attributes:
+      is_running: whether evaluation slots should be acted on.
       confirmed: the score over the fresh episodes, once it has held.
     """
 
     def __init__(self, config: EvaluationConfig, now: float):
         self._config = config
         self._next_start = now
-        self._round: Round | None = None
+        self._play(None)
         self._is_confirming = False
         self.confirmed: Score | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Whether evaluation slots should be acted on."""
-        return self._round is not None
+    def _play(self, round_: Round | None) -> None:
+        # Acting looks at every batch: at something plain.
+        self._round, self.is_running = round_, round_ is not None
 
     @property
     def frozen(self) -> FrozenParams:
@@ -91,10 +91,8 @@ class Evaluator:
             latest = self._round.frozen
         elif now < self._next_start:
             return
-        self._round = None
-        if len(live_slots):
-            self._round = Round(latest, live_slots, self._episodes)
-        else:
+        self._play(Round(latest, live_slots, self._episodes) if len(live_slots) else None)
+        if not len(live_slots):
             # The nomination ends with its parameters: those of the next round are others.
             self._is_confirming = False
 
@@ -117,10 +115,10 @@ class Evaluator:
         self._is_confirming = is_reached and not was_confirming
         if is_reached and was_confirming:
             self.confirmed = score
-            self._round = None
+            self._play(None)
         elif self._is_confirming:
-            self._round = Round(score.frozen, self._round.slots, self._episodes)
+            self._play(Round(score.frozen, self._round.slots, self._episodes))
         else:
-            self._round = None
+            self._play(None)
             self._next_start = now + self._config.interval_seconds
         return score, was_confirming

@@ -18,6 +18,8 @@ from learner.threads.channel import ClosedError
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from seedrl.types import StepType, Tree
 
+_FIRST = StepType.FIRST.value
+
 
 class ActingSnapshot(NamedTuple):
     """What acting needs to resume with every stream where it is; numpy leaves.
@@ -82,15 +84,15 @@ class Acting:
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
-        self._actor.warm_up(self._exchange.params.get())
+        self._actor.warm_up(self._exchange.params)
 
     def warm_up_largest(self) -> None:
         """Compiles what acting needs to begin; see `Actor`."""
-        self._actor.warm_up_largest(self._exchange.params.get())
+        self._actor.warm_up_largest(self._exchange.params)
 
     def compile_others(self) -> None:
         """Compiles the rest, on any thread; see `Actor`."""
-        self._actor.compile_others(self._exchange.params.get())
+        self._actor.compile_others(self._exchange.params)
 
     def run_once(self) -> Acted | None:
         """Acts on the next batch, if one is due soon; what it did."""
@@ -111,7 +113,7 @@ class Acting:
 
     def _poll(self, now: float) -> None:
         live = self._hub.live_slots("evaluation")
-        self.evaluator.poll(now, self._exchange.params.get(), live)
+        self.evaluator.poll(now, self._exchange.params, live)
         ended = self._hub.take_ended()
         if ended:
             self._send(FilledPages((), (), (), ended))
@@ -119,7 +121,7 @@ class Acting:
     def _act(self, batch: Batch) -> Acted:
         start = self._clock()
         is_training = batch.role == "training"
-        frozen = self._exchange.params.get() if is_training else self.evaluator.frozen
+        frozen = self._exchange.params if is_training else self.evaluator.frozen
         acted = self._actor.act(batch, frozen)
         self._hub.answer(batch, acted.actions)
         end = self._clock()
@@ -129,14 +131,14 @@ class Acting:
         self._account(acted)
         if is_training:
             self._metrics.observe("batch_fill", acted.fill)
-            lag = self._exchange.learned_version.get() - frozen.version
+            lag = self._exchange.learned_version - frozen.version
             self._metrics.observe("serving_lag_updates", lag)
             self._take_pages(batch)
         return acted
 
     def snapshot(self) -> ActingSnapshot:
         """A copy of what acting needs to resume. For the owning thread, or after it has ended."""
-        frozen = self._exchange.params.get()
+        frozen = self._exchange.params
         return ActingSnapshot(
             state=self._actor.state(),
             params=jax.tree.map(np.array, frozen.params),
@@ -151,9 +153,9 @@ class Acting:
         params = jax.tree.map(
             lambda new, old: jax.device_put(new, old.sharding),
             snapshot.params,
-            self._exchange.params.get().params,
+            self._exchange.params.params,
         )
-        self._exchange.params.put(FrozenParams(params, int(snapshot.version)))
+        self._exchange.params = FrozenParams(params, int(snapshot.version))
         self._episodes.returns[:] = snapshot.episode_returns
         self._episodes.lengths[:] = snapshot.episode_lengths
 
@@ -165,7 +167,7 @@ class Acting:
         if self._hub.environment.metrics:
             self._observe_metrics(batch)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
-        steps = int(np.count_nonzero(acted.step_type != StepType.FIRST.value))
+        steps = int(np.count_nonzero(acted.step_type != _FIRST))
         if batch.role == "evaluation":
             self._metrics.count("evaluation_steps", steps)
             result = self.evaluator.observe(self._clock(), batch.slots, acted.step_type, ended)

@@ -151,7 +151,8 @@ class Learning:
         # At most one update in flight: a queue of them would keep acting from the device.
         self.finish_update()
         self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
-        self.snapshots.answer()
+        if self.snapshots.request_made is not None:
+            self.snapshots.answer()
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
@@ -208,7 +209,7 @@ class Learning:
         is_published = self.updates % self._publish_every == 0
         params = [published(self._programs, self._state.params)] if is_published else []
         self._in_flight = numbers, params
-        self._exchange.learned_version.put(self.updates)
+        self._exchange.learned_version = self.updates
         # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
         # ever be inserted.
         self._limiter.took()
@@ -223,11 +224,11 @@ class Learning:
             return
         (numbers, copies), self._in_flight = self._in_flight, None
         self._observe(fetched(numbers))
-        self._exchange.learned_version.put(self.updates)
+        self._exchange.learned_version = self.updates
         # A skipped update brings the count back to where nothing is to be published.
         if self.updates % self._publish_every == 0:
             for params in copies:
-                self._exchange.params.put(FrozenParams(params, self.updates))
+                self._exchange.params = FrozenParams(params, self.updates)
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])

@@ -52,7 +52,8 @@ class LockStep:
         while self._learning.run_once():
             # At once, so that what is acted on next knows whether the update was applied.
             self._learning.finish_update()
-        self.snapshots.answer()
+        if self.snapshots.request_made is not None:
+            self.snapshots.answer()
 
     def snapshot(self, with_replay: bool) -> Snapshot:
         """A copy of everything. For the owning thread, or after it has ended."""

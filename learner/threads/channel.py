@@ -1,4 +1,4 @@
-"""How threads exchange values: a bounded channel of values, and a latest-wins mailbox."""
+"""How threads exchange values: a bounded channel."""
 
 import threading
 from collections import deque
@@ -60,18 +60,3 @@ class Channel(Generic[T]):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-
-
-class Mailbox(Generic[T]):
-    """Holds the newest value only. Reading does not take it away."""
-
-    def __init__(self, value: T):
-        self._value = value
-
-    def put(self, value: T) -> None:
-        """Replaces the value. Rebinding an attribute is atomic, so no lock is needed."""
-        self._value = value
-
-    def get(self) -> T:
-        """The newest value."""
-        return self._value

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from learner.threads.channel import Channel, Mailbox
+from learner.threads.channel import Channel
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.types import Page, Tree
 
@@ -35,8 +36,11 @@ class FrozenParams(NamedTuple):
     version: int
 
 
-class Exchange(NamedTuple):
+@dataclass(eq=False)
+class Exchange:
     """What acting and learning share, and all that they know of each other.
+
+    Learning rebinds `params` and `learned_version`, which needs no lock; acting reads them.
 
     Attributes:
       limiter: holds the replay ratio between the two.
@@ -49,8 +53,8 @@ class Exchange(NamedTuple):
 
     limiter: RateLimiter
     pages: Channel[FilledPages]
-    params: Mailbox[FrozenParams]
-    learned_version: Mailbox[int]
+    params: FrozenParams
+    learned_version: int
     wake_acting: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
 
@@ -67,6 +71,4 @@ def open_exchange(
 
     `capacity`: how many items acting may send before learning takes them; then it waits.
     """
-    return Exchange(
-        limiter, Channel(capacity), Mailbox(first), Mailbox(first.version), wake_acting, clock
-    )
+    return Exchange(limiter, Channel(capacity), first, first.version, wake_acting, clock)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from learner.threads.channel import Channel, Mailbox
+from learner.threads.channel import Channel
 
 T = TypeVar("T")
 
@@ -18,11 +18,12 @@ class Snapshots(Generic[T]):
 
     Attributes:
       take: `with_replay -> snapshot`, for the owner's thread, or after that has ended.
+      request_made: what was asked for; whoever owns the state calls `answer` if it is not None.
     """
 
     def __init__(self, take: Callable[[bool], T]):
         self.take = take
-        self._request: Mailbox[_Request[T] | None] = Mailbox(None)
+        self.request_made: _Request[T] | None = None  # rebinding needs no lock
 
     def request(self, *, with_replay: bool) -> Channel[T]:
         """Asks for a copy of everything; the answer's channel.
@@ -31,12 +32,11 @@ class Snapshots(Generic[T]):
         not taken for the next one's.
         """
         request = _Request[T](with_replay, Channel(1))
-        self._request.put(request)
+        self.request_made = request
         return request.answer
 
     def answer(self) -> None:
         """Takes the snapshot that was asked for, if one was. Called by the owner, when at rest."""
-        request = self._request.get()
+        request, self.request_made = self.request_made, None
         if request is not None:
-            self._request.put(None)
             request.answer.put(self.take(request.with_replay), timeout=0.0)

@@ -167,7 +167,8 @@ class PageIndex:
         self._num_sequences -= int(self._is_sampleable[evicted])
         self._is_sampleable[evicted] = False
 
-        entry = self._streams.setdefault(stream, _Stream(0))
+        if (entry := self._streams.get(stream)) is None:
+            entry = self._streams[stream] = _Stream(0)
         previous = entry.serials[-1] if entry.serials else None
         entry.serials.append(serial)
         entry.num_pages += 1

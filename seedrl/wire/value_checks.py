@@ -8,6 +8,7 @@ from seedrl.types import StepType
 from seedrl.wire.framing import WireError
 
 _STEP_TYPES = bytes(StepType)
+_FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 _ONE = np.ones((), "<f4").tobytes()
 
 
@@ -18,11 +19,11 @@ def check_steps(step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray)
     if unknown := kinds.translate(None, _STEP_TYPES):
         raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
     _check_finite("reward", reward)
-    if StepType.FIRST in kinds and reward[step_type == StepType.FIRST.value].any():
+    if _FIRST in kinds and reward[step_type == _FIRST].any():
         raise WireError("expected reward 0 on FIRST, got another")
     if discount.tobytes() == _ONE * len(discount):
         return
-    is_terminated = (discount == 0) & (step_type == StepType.LAST.value)
+    is_terminated = (discount == 0) & (step_type == _LAST)
     if not ((discount == 1) | is_terminated).all():
         raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
 

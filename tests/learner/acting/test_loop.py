@@ -72,7 +72,7 @@ class World(NamedTuple):
 
     def learn(self, number: int) -> None:
         """Parameters and version become `number`."""
-        self.exchange.params.put(FrozenParams(jnp.int32(number), number))
+        self.exchange.params = FrozenParams(jnp.int32(number), number)
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
@@ -226,7 +226,7 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
 
 def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:
     with _world(_sealing(_programs()), tmp_path) as world:
-        world.exchange.params.put(FrozenParams(Sealed(jnp.int32(1)), 1))
+        world.exchange.params = FrozenParams(Sealed(jnp.int32(1)), 1)
         for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
             world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
         filled = world.exchange.pages.take_all(timeout=0.0)

@@ -156,24 +156,24 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     for _ in skips:
         learning.run_once()
         # What is under way is not published: acting would wait for it.
-        assert exchange.params.get().version < learning.updates
+        assert exchange.params.version < learning.updates
         assert metrics.counted == _counted(looked_at)
         looked_at = skips[: len(looked_at) + 1]
     learning.finish_update()
     assert int(learning._state.updates) == 7 + skips.count(0.0)
     assert learning.updates == int(learning._state.updates)
-    assert exchange.params.get().version == learning.updates
+    assert exchange.params.version == learning.updates
 
 
 def test_only_every_nth_update_that_counts_is_published() -> None:
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     learning, exchange, _ = _learning(skips, publish_every_updates=2)
-    published = [exchange.params.get()]
+    published = [exchange.params]
     for _ in skips:
         assert learning.run_once()
         learning.finish_update()
-        if exchange.params.get() is not published[-1]:
-            published.append(exchange.params.get())
+        if exchange.params is not published[-1]:
+            published.append(exchange.params)
     assert learning.updates == 11
     assert [each.version for each in published] == [7, 8, 10]
 
@@ -185,8 +185,8 @@ def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
         assert learning.run_once()
         learning.finish_update()
         updates = int(learning._state.updates)
-        assert learning.updates == exchange.params.get().version == updates
-        assert exchange.learned_version.get() == updates
+        assert learning.updates == exchange.params.version == updates
+        assert exchange.learned_version == updates
         assert metrics.counted == _counted(skips[: number + 1])
     learning.finish_update()
     assert len(metrics.counted) == 2 * len(skips)

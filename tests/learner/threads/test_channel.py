@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from learner.threads.channel import Channel, ClosedError, Mailbox
+from learner.threads.channel import Channel, ClosedError
 from tests.patience import SECONDS
 
 
@@ -92,11 +92,3 @@ def test_after_closing_what_is_queued_can_be_taken_and_nothing_be_added() -> Non
     with pytest.raises(ClosedError):
         channel.put(2, timeout=0.0)
     assert channel.take_all(timeout=0.0) == [1]
-
-
-def test_a_mailbox_keeps_the_newest_value_however_often_it_is_read() -> None:
-    mailbox = Mailbox("a")
-    assert [mailbox.get(), mailbox.get()] == ["a", "a"]
-    mailbox.put("b")
-    mailbox.put("c")
-    assert [mailbox.get(), mailbox.get()] == ["c", "c"]

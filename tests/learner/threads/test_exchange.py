@@ -16,8 +16,8 @@ def test_the_first_parameters_are_the_newest_and_no_pages_wait() -> None:
     exchange = open_exchange(
         _limiter(), FrozenParams("params", 7), wake_acting=lambda: woken.append("acting")
     )
-    assert exchange.params.get() == FrozenParams("params", 7)
-    assert exchange.learned_version.get() == 7
+    assert exchange.params == FrozenParams("params", 7)
+    assert exchange.learned_version == 7
     assert exchange.pages.take_all(timeout=0.0) == []
     exchange.wake_acting()
     assert woken == ["acting"]

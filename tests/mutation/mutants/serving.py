@@ -211,7 +211,7 @@ MUTANTS = (
         "version_of_the_learner_stored",
         _ACTING,
         "acted = self._actor.act(batch, frozen)",
-        "newest = self._exchange.learned_version.get()\n"
+        "newest = self._exchange.learned_version\n"
         "        acted = self._actor.act(batch, frozen._replace(version=newest))",
         "Rows carry the learner's version instead of the one that acted.",
         "policy lag is measured (DESIGN 7)",
@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "first_rows_counted_as_steps",
         _ACTING,
-        "steps = int(np.count_nonzero(acted.step_type != StepType.FIRST.value))",
+        "steps = int(np.count_nonzero(acted.step_type != _FIRST))",
         "steps = len(acted.step_type)",
         "LAST to FIRST counts as an environment step.",
         "LAST to FIRST rows are not steps (DESIGN 7)",
@@ -227,8 +227,8 @@ MUTANTS = (
     Mutant(
         "evaluation_not_frozen",
         _ACTING,
-        "frozen = self._exchange.params.get() if is_training else self.evaluator.frozen",
-        "frozen = self._exchange.params.get()",
+        "frozen = self._exchange.params if is_training else self.evaluator.frozen",
+        "frozen = self._exchange.params",
         "Evaluation acts with parameters that change meanwhile.",
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),

@@ -11,9 +11,15 @@ from collections.abc import Callable
 SECONDS = float(os.environ.get("SEEDRL_PATIENCE_SECONDS", "120"))
 
 
-def wait_until(condition: Callable[[], object], what: str = "") -> None:
-    """Returns once `condition()` is true; fails with `what` if that looks like a hang."""
+def wait_until(
+    condition: Callable[[], object], what: str = "", *, pause_seconds: float = 0.005
+) -> None:
+    """Returns once `condition()` is true; fails with `what` if that looks like a hang.
+
+    Args:
+      pause_seconds: between two looks; longer where a look is expensive.
+    """
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline, what or "nothing happened"
-        time.sleep(0.005)
+        time.sleep(pause_seconds)

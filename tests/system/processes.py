@@ -38,6 +38,8 @@ _TINY = {
     "logging.interval-seconds": 0.1,
 }
 TINY = tuple(f"--{field}={value}" for field, value in _TINY.items())
+# For runs that go on until something has happened.
+UNHURRIED = ("--environment.wrappers=tests.system.unhurried:Unhurried",)
 
 # What a learner says on stderr while all is well.
 PROGRESS = re.compile(r"learner: .*, serving |replay: \d+ MiB on each device|\d+:\d\d:\d\d  ")

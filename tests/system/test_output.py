@@ -1,74 +1,159 @@
-"""A run whose output nobody reads, or whose log has no room, ends as it would have, and saved."""
+"""What a run reports and leaves behind, also when its output reaches nobody.
+
+The runs are those of a dict of observations and of a game that is bundled, with one env server.
+"""
 
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from learner.reporting.metric_names import METRICS, RECORDS, lines
+from learner.serving.ledger import ACCOUNTS
 from seedrl.storage.checkpoints import latest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import processes
-from processes import ROOT, TINY, TRAIN
-
 from tests.patience import SECONDS, wait_until
+from tests.system import processes
+from tests.system.processes import ROOT, TINY, TRAIN, UNHURRIED
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full"),
 ]
 
-TOTAL_STEPS = 600
+DOCUMENTED = {line for metric in METRICS for line in lines(metric)} | {
+    f"ledger/{account}" for account in ACCOUNTS
+}
+RARE = {line for metric in METRICS if metric.is_rare for line in lines(metric)}
+ON_EVERY_LINE = {"kind", "time_seconds", "elapsed_seconds"}
+# With these an update was reported, and an episode of either role.
+LAST_TO_COME = {"loss", "length/training", "length/evaluation"}
+
+# The cart's position and angle apart, in a dict with a tuple in it.
+DICT = """
+import gymnasium
+import numpy as np
+from gymnasium import spaces
 
 
-def start(workdir: Path, output: int, *flags: str) -> subprocess.Popen[bytes]:
-    words = ["cartpole_r2d2", "--workdir", str(workdir), *TINY, *flags]
-    return subprocess.Popen(
-        [sys.executable, "-m", *TRAIN, *words],
+class Apart(gymnasium.ObservationWrapper):
+    def __init__(self, environment):
+        super().__init__(environment)
+        self.observation_space = spaces.Dict(
+            {
+                "cart": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+                "pole": spaces.Tuple([spaces.Box(-np.inf, np.inf, (), np.float32)] * 2),
+            }
+        )
+
+    def observation(self, observation):
+        return {"cart": observation[:2], "pole": (observation[2], observation[3])}
+
+
+def make():
+    return Apart(gymnasium.make("CartPole-v1"))
+"""
+
+
+@contextmanager
+def running(
+    workdir: Path, output: int, name: str, *flags: object
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A run that writes all that it says to `output`; killed at the end if it still runs."""
+    words = [name, "--workdir", workdir, *TINY, *UNHURRIED, "--env-servers", 1, *flags]
+    with subprocess.Popen(
+        [sys.executable, "-m", *TRAIN, *map(str, words)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
         cwd=workdir.parent,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
+def names(workdir: Path, kind: str) -> set[str]:
+    """Of the fields of all lines of a kind."""
+    return {name for line in processes.records(workdir, kind) for name in line}
+
+
+def has_reported_all(workdir: Path) -> bool:
+    return names(workdir, "metrics") >= LAST_TO_COME and all(
+        names(workdir, kind) for kind in ("evaluation", "checkpoint")
     )
 
 
-def saved_steps(workdir: Path) -> int:
+def has_learned_and_played(line: dict[str, Any]) -> bool:
+    """Whether a line of metrics reports updates and rows of both roles."""
+    return all(line.get(name, 0) > 0 for name in ("env_steps", "updates", "ledger/evaluation"))
+
+
+def saved_updates(workdir: Path) -> int:
     found = latest(workdir / "checkpoints")
-    return 0 if found is None else int(found.meta["env_steps"])
+    return 0 if found is None else found.step
 
 
-def test_a_run_outlives_the_reader_of_its_output(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run whose log has no room, ended by SIGTERM when it has reported all."""
+    folder = tmp_path_factory.mktemp("unlogged")
+    (folder / "apart.py").write_text(DICT)
+    workdir = folder / "run"
+    flags = ("--environment.id=apart:make", "--environment.vectorization=sync")
+    flags = (*flags, "--checkpoint.interval-seconds=0.5")
+    with (
+        open("/dev/full", "w") as full,
+        running(workdir, full.fileno(), "cartpole_r2d2", *flags) as run,
+    ):
+        wait_until(lambda: run.poll() is not None or has_reported_all(workdir), pause_seconds=0.05)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(SECONDS) == 0
+    return workdir
+
+
+def test_a_run_whose_log_has_no_room_is_saved_on_sigterm(unlogged: Path) -> None:
+    assert saved_updates(unlogged) >= processes.records(unlogged)[-1]["updates"] > 0
+
+
+def test_a_run_emits_what_is_documented_and_nothing_else(unlogged: Path) -> None:
+    emitted = names(unlogged, "metrics") - ON_EVERY_LINE
+    documented = DOCUMENTED - ON_EVERY_LINE
+    assert emitted - documented == set(), "emitted and not documented"
+    assert documented - emitted - RARE == set(), "documented and never emitted"
+    for record in RECORDS:
+        fields = set(ACCOUNTS) if record.kind == "ledger" else set(record.fields)
+        assert names(unlogged, record.kind) == fields | ON_EVERY_LINE
+
+
+def test_r2d2_trains_on_a_dict_of_observations(unlogged: Path) -> None:
+    assert any(map(has_learned_and_played, processes.records(unlogged)))
+    assert (unlogged / "learning_curve.png").stat().st_size > 0
+
+
+def test_a_run_of_catch_outlives_the_reader_of_its_output(tmp_path: Path) -> None:
     # `seedrl train ... 2>&1 | head -1`
+    workdir = tmp_path / "run"
     read_end, write_end = os.pipe()
-    run = start(tmp_path / "run", write_end, f"--learning.total-steps={TOTAL_STEPS}")
-    os.close(write_end)
-    try:
+    with running(workdir, write_end, "catch_r2d2") as run:
+        os.close(write_end)
         with os.fdopen(read_end) as reader:
             assert ", serving " in reader.readline()
-        assert run.wait(SECONDS) == 0
-    finally:
-        run.kill()
-    assert saved_steps(tmp_path / "run") >= TOTAL_STEPS
-
-
-def test_a_run_whose_log_has_no_room_is_saved_on_sigterm(tmp_path: Path) -> None:
-    workdir = tmp_path / "run"
-    with open("/dev/full", "w") as full:
-        run = start(workdir, full.fileno())
-    try:
         wait_until(
             lambda: (
                 run.poll() is not None
-                or any(line["updates"] > 0 for line in processes.records(workdir))
-            )
+                or any(map(has_learned_and_played, processes.records(workdir)))
+            ),
+            pause_seconds=0.05,
         )
         run.send_signal(signal.SIGTERM)
         assert run.wait(SECONDS) == 0
-    finally:
-        run.kill()
-    assert saved_steps(workdir) > 0
+    assert saved_updates(workdir) >= processes.records(workdir)[-1]["updates"] > 0
+    assert (workdir / "learning_curve.png").stat().st_size > 0

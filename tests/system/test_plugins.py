@@ -1,10 +1,8 @@
-"""What a user brings, and what is bundled, trains through the same programs."""
+"""What a user brings trains through the programs that are there."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from envs_server.envs.counting import reward_of
 from seedrl.specs import BoxSpec
 from seedrl.storage import checkpoints
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, Programs
+from tests.system.processes import TRAIN, Programs
 
 pytestmark = pytest.mark.slow
 
@@ -74,31 +72,6 @@ def config() -> Config:
     )
 """
 
-# The cart's position and angle apart, in a dict with a tuple in it.
-DICT = """
-import gymnasium
-import numpy as np
-from gymnasium import spaces
-
-
-class Apart(gymnasium.ObservationWrapper):
-    def __init__(self, environment):
-        super().__init__(environment)
-        self.observation_space = spaces.Dict(
-            {
-                "cart": spaces.Box(-np.inf, np.inf, (2,), np.float32),
-                "pole": spaces.Tuple([spaces.Box(-np.inf, np.inf, (), np.float32)] * 2),
-            }
-        )
-
-    def observation(self, observation):
-        return {"cart": observation[:2], "pole": (observation[2], observation[3])}
-
-
-def make():
-    return Apart(gymnasium.make("CartPole-v1"))
-"""
-
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
@@ -111,7 +84,7 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
 ) -> None:
     (tmp_path / "corridor.py").write_text(CORRIDOR)
     workdir = tmp_path / "run"
-    run = programs(*TRAIN, "corridor.py", "--workdir", workdir)
+    run = programs(*TRAIN, "corridor.py", "--workdir", workdir, "--env-servers", 1)
     assert run.end() == 0, run.stderr
     last = processes.records(workdir, "evaluation")[-1]
     assert last["is_confirmation"]
@@ -126,7 +99,7 @@ def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
 ) -> None:
     (tmp_path / "on_policy.py").write_text(ON_POLICY)
     workdir = tmp_path / "run"
-    run = programs(*TRAIN, "on_policy.py", "--workdir", workdir)
+    run = programs(*TRAIN, "on_policy.py", "--workdir", workdir, "--env-servers", 1)
     assert run.end() == 0, run.stderr
     last = processes.records(workdir, "evaluation")[-1]
     assert last["is_confirmation"]
@@ -142,11 +115,6 @@ def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
     assert processes.records(workdir)[-1]["skipped_updates"] == 0
 
 
-def has_learned_and_played(line: dict[str, Any]) -> bool:
-    """Whether a line of metrics reports updates and rows of both roles."""
-    return all(line.get(name, 0) > 0 for name in ("env_steps", "updates", "ledger/evaluation"))
-
-
 def test_an_on_policy_agent_trains_on_the_real_actions_that_its_environments_received(
     programs: Programs, tmp_path: Path
 ) -> None:
@@ -159,9 +127,8 @@ def test_an_on_policy_agent_trains_on_the_real_actions_that_its_environments_rec
         "learning.total-steps": 2000,
         "evaluation.target-return": None,
     }
-    run = programs(
-        *TRAIN, "on_policy.py", "--workdir", workdir, *(f"--{k}={v}" for k, v in flags.items())
-    )
+    words = [f"--{field}={value}" for field, value in flags.items()]
+    run = programs(*TRAIN, "on_policy.py", "--workdir", workdir, "--env-servers", 1, *words)
     assert run.end() == 0, run.stderr
     saved = checkpoints.latest(workdir / "checkpoints")
     assert saved is not None and saved.step > 10
@@ -185,24 +152,3 @@ def test_an_on_policy_agent_trains_on_the_real_actions_that_its_environments_rec
             for observation, action in zip(observations, actions, strict=True)
         ]
         assert rewards.tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "flags"),
-    [
-        ("cartpole_r2d2", ("--environment.id=apart:make", "--environment.vectorization=sync")),
-        ("catch_r2d2", ()),
-    ],
-    ids=["dict", "catch"],
-)
-def test_r2d2_trains_on_what_the_env_servers_give(
-    programs: Programs, tmp_path: Path, name: str, flags: tuple[str, ...]
-) -> None:
-    (tmp_path / "apart.py").write_text(DICT)
-    workdir = tmp_path / "run"
-    run = programs(*TRAIN, name, "--workdir", workdir, *TINY, *flags, "--env-servers", 1)
-    # No number of steps is a limit: all may be taken before the update is compiled.
-    processes.wait_for(lambda: any(map(has_learned_and_played, processes.records(workdir))), run)
-    run.signal(signal.SIGTERM)
-    assert run.end() == 0, run.stderr
-    assert (workdir / "learning_curve.png").stat().st_size > 0

@@ -1,12 +1,14 @@
 """The batch shapes that are compiled, each with its place for the steps of a batch."""
 
+import bisect
+
 import jax
 import numpy as np
 
 from learner.acting.act_step import example_timestep
 from learner.serving.core import Batch
 from seedrl.specs import EnvSpec
-from seedrl.types import StepType, TimeStep
+from seedrl.types import TimeStep
 
 
 def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
@@ -31,15 +33,13 @@ class BatchShapes:
         self.ready_rows = self.act_rows
         # Pages of one group fill up together, so few sizes are enough: each costs two compilations.
         self.page_rows = ladder(max(num_training, 1), factor=4, rungs=rungs)
-        self._example = example_timestep(spec)
+        leaves, self._tree = jax.tree.flatten(example_timestep(spec))
+        self._leaves = [(leaf.shape, leaf.dtype) for leaf in leaves]
 
     def padding_batch(self, rows: int) -> tuple[np.ndarray, np.ndarray, TimeStep]:
         """Slots, positions and time step of a batch that holds nothing."""
-        timestep = jax.tree.map(
-            lambda leaf: np.zeros((rows, *leaf.shape), leaf.dtype), self._example
-        )
-        timestep.step_type[:] = StepType.FIRST
-        return np.full(rows, self.padding_slot, np.int32), np.zeros(rows, np.int32), timestep
+        slots, positions, leaves = self._padding(rows)
+        return slots, positions, jax.tree.unflatten(self._tree, leaves)
 
     def stage(self, batch: Batch, own_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, TimeStep]:
         """Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]`, padded to R rows.
@@ -49,15 +49,22 @@ class BatchShapes:
         Args:
           own_slots: `[B] int32`, what the programs call the slots of the batch.
         """
-        rows = self._fit(self.ready_rows, len(batch.slots))
-        slots, positions, timestep = self.padding_batch(rows)
-        slots[: len(batch.slots)] = own_slots
-        positions[: len(batch.slots)] = batch.positions
-        targets = jax.tree.leaves(timestep)
+        num_rows = len(batch.slots)
+        slots, positions, targets = self._padding(self._fit(self.ready_rows, num_rows))
+        slots[:num_rows] = own_slots
+        positions[:num_rows] = batch.positions
         for item, where in zip(batch.pending, batch.rows, strict=True):
             for target, source in zip(targets, jax.tree.leaves(item.timestep), strict=True):
                 target[where] = source
-        return slots, positions, timestep
+        return slots, positions, jax.tree.unflatten(self._tree, targets)
+
+    def _padding(self, rows: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Like `padding_batch`, with the leaves of the time step."""
+        slots = np.empty(rows, np.int32)
+        slots.fill(self.padding_slot)
+        # Zeros are FIRST rows.
+        leaves = [np.zeros((rows, *shape), dtype) for shape, dtype in self._leaves]
+        return slots, np.zeros(rows, np.int32), leaves
 
     def pad_page_slots(self, slots: np.ndarray) -> np.ndarray:
         """`[I] int32`, padded by repeating slot 0: the pages of padding are never inserted."""
@@ -67,4 +74,4 @@ class BatchShapes:
 
     @staticmethod
     def _fit(sizes: tuple[int, ...], rows: int) -> int:
-        return next(size for size in sizes if size >= rows)
+        return sizes[bisect.bisect_left(sizes, rows)]

@@ -60,9 +60,16 @@ class Outbox(Protocol):
 
 
 class Lease:
-    """A stream's environments, owned from Assign until `close`. Used by one thread."""
+    """A stream's environments, owned from Assign until `close`. Used by one thread.
 
-    def __init__(self, offer: Offer, outbox: Outbox, sent_log: SentLog) -> None:
+    Attributes:
+      is_serving: whether the handshake is over.
+      has_worked: whether environments have ever taken a step, in this lease or in one before.
+    """
+
+    def __init__(
+        self, offer: Offer, outbox: Outbox, sent_log: SentLog, *, has_worked: bool = False
+    ) -> None:
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
@@ -71,13 +78,15 @@ class Lease:
         self._max_message_bytes = math.inf
         self._learner_minor = 0
         self.is_serving = False
+        self.has_worked = has_worked
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
         """Serves `messages`, what the learner sends, until they end.
 
         Returns Finished if the learner says so, None if the stream just ended. Raises WireError if
         the learner breaks the contract, BuildError (after a Refusal was put) if the environment
-        cannot be built, EnvironmentFailedError if one fails, and what `messages` raises.
+        cannot be built or, without having ever worked, not be reset, EnvironmentFailedError if one
+        fails, and what `messages` raises.
         """
         self.open()
         for message in messages:
@@ -95,6 +104,7 @@ class Lease:
         if isinstance(message, ActionsPayload):
             for header, data in split(message.data, self._action_layouts):
                 step = self._groups[header.group].step(ActionsPayload(data))
+                self.has_worked = True
                 # Only now: what arrived twice is refused by then, and answers a step once.
                 self._sent_log.answered(header.group)
                 self._send(header.group, step)
@@ -163,14 +173,16 @@ class Lease:
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
             self._build(assign)
+            # Before Ready: what cannot even be reset is refused like what cannot be built.
+            first = self._first_steps(assign)
         except BuildError as error:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise
         self._action_layouts = [group.action_layout for group in self._groups]
         ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=self._metrics(assign))
         self._outbox.put(FromEnvServer(ready=ready))
-        for number, group in enumerate(self._groups):
-            self._send(number, group.first())
+        for number, step in enumerate(first):
+            self._send(number, step)
         self.is_serving = True
         _log.info(
             "connected: %d x %s in %d groups",
@@ -199,6 +211,15 @@ class Lease:
             except BuildError:
                 environment.close()
                 raise
+
+    def _first_steps(self, assign: Assign) -> list[FramedStep | None]:
+        try:
+            return [group.first() for group in self._groups]
+        except EnvironmentFailedError as error:
+            if self.has_worked:
+                raise
+            names = ", ".join(environment.id for environment in assign.environments)
+            raise BuildError(f"cannot start {names}: {error}") from error
 
     def _metrics(self, assign: Assign) -> list[str]:
         """The numbers that LAST rows carry: those that any environment was asked for."""

@@ -83,6 +83,7 @@ class ReconnectingClient:
         self._local_link = local_link
         self._token = token
         self._failures = 0
+        self._has_worked = False  # an environment has taken a step
         self._attempts = 0
         self._random = random.Random()
 
@@ -96,13 +97,14 @@ class ReconnectingClient:
                     local_link=self._local_link,
                     token=self._token,
                 )
-                lease = Lease(self._offer, connection, self._sent_log)
+                lease = Lease(self._offer, connection, self._sent_log, has_worked=self._has_worked)
                 # Environments may take their time: the learner hears of the end before.
                 stack.callback(lease.close)
                 stack.enter_context(connection)
                 outcome = self._serve(lease, connection)
             if isinstance(outcome, ExitCode):
                 return outcome
+            self._has_worked = lease.has_worked
             self._pause(outcome, lease.is_serving)
         _log.info("stopped")
         return ExitCode.OK
@@ -117,6 +119,9 @@ class ReconnectingClient:
             _log.error("%s", error)
             return ExitCode.USAGE
         except EnvironmentFailedError as error:
+            if not lease.has_worked:
+                _log.error("cannot run the environment: %s", error)
+                return ExitCode.USAGE
             return self._after_failure(error)
         except LinkMissingError as error:
             self._local_link = False

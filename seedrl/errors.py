@@ -16,10 +16,6 @@ class ConfigError(UserError, ValueError):
     """A configuration or command line that cannot work."""
 
 
-class EnvironmentRefusedError(UserError, ValueError):
-    """An environment that an env server does not or may not build, or of an unexpected spec."""
-
-
 class CheckpointError(UserError, OSError):
     """A checkpoint that is missing, damaged or of another configuration."""
 

@@ -14,7 +14,8 @@ class ExitCode(enum.IntEnum):
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
       BROKEN_ENVIRONMENT: `seedrl check-env`: the environment breaks a rule.
-      FAILING_ENVIRONMENT: an env server: the environment raised an error too often.
+      FAILING_ENVIRONMENT: an env server: the environment raised an error too often; `seedrl train`:
+        an env server has died too often.
       INTERNAL: a defect of ours; the traceback is printed.
       UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
       STUCK: a thread made no progress; all stacks are printed.

@@ -99,6 +99,8 @@ def _run(argv: Sequence[str]) -> int:
         command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
         name=options.name or Path(argv[0]).stem,
     )
+    if summary is None:
+        return ExitCode.OK
     print_summary(summary)
     return _result(config, env_steps=summary.env_steps, solved=summary.solved)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import queue
+import re
 import signal
 import sys
 import time
@@ -15,10 +16,9 @@ from seedrl.exit_codes import ExitCode
 
 _MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
-# The learner, which hears of a refusal too, is allowed to report it and end by itself. The end of a
-# session whose replay was allocated took more than 3 seconds on a busy machine.
-_PATIENCE_SECONDS = 10.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
+# What an env server writes before each of its lines: when, and which process.
+_LOG_PREFIX = re.compile(r"^\S+ \S+ env server \d+: ")
 
 
 class _Exit(NamedTuple):
@@ -61,7 +61,6 @@ class Supervisor:
         self._env_servers: list[Child] = []
         self._restarted: dict[str, deque[float]] = {}
         self._is_ending = False  # after the first signal
-        self._refusal: str | None = None  # why an env server cannot run
         # Set when the run ends for another reason than the learner's end.
         self._outcome: int | None = None
         self._deadline: float | None = None
@@ -93,9 +92,8 @@ class Supervisor:
             try:
                 event = self._events.get(timeout=self._seconds_left())
             except queue.Empty:
-                code = self._expire()
-            else:
-                code = self._react(event)
+                return self._expire()
+            code = self._react(event)
             if code is not None:
                 return code
 
@@ -111,20 +109,17 @@ class Supervisor:
                 self._learner.send(signal.SIGTERM)
             case _Exit(child, code) if child is self._learner:
                 return code if self._outcome is None else self._outcome
-            case _Exit(child, code) if not self._is_ending and self._refusal is None:
+            case _Exit(child, code) if not self._is_ending:
                 self._replace(child, code)
                 if self._learner is None:
                     return self._outcome
         return None
 
-    def _expire(self) -> int | None:
-        """What happens at the deadline; the exit code if the run is over, else None."""
-        if self._outcome is not None:
-            self._say("the learner did not end in time and is killed")
-            return self._outcome
-        assert self._refusal is not None
-        self._fail(ExitCode.USAGE, self._refusal)
-        return self._outcome if self._learner is None else None
+    def _expire(self) -> int:
+        """What happens at the deadline; the run's exit code."""
+        assert self._outcome is not None
+        self._say("the learner did not end in time and is killed")
+        return self._outcome
 
     def _start(self, command: Command) -> Child:
         return Child(command, lambda child, code: self._events.put(_Exit(child, code)))
@@ -132,10 +127,9 @@ class Supervisor:
     def _replace(self, child: Child, code: int) -> None:
         if code == ExitCode.OK:
             return
-        name, last_line = child.command.name, child.last_line()
+        name, last_line = child.command.name, _LOG_PREFIX.sub("", child.last_line())
         if code == ExitCode.USAGE:
-            self._refusal = f"{name} cannot run: {last_line}"
-            self._deadline = self._clock() + _PATIENCE_SECONDS
+            self._fail(ExitCode.USAGE, f"{name} cannot run: {last_line}")
             return
         times = self._restarted.setdefault(name, deque())
         now = self._clock()
@@ -143,7 +137,7 @@ class Supervisor:
             times.popleft()
         if len(times) >= self._restarts:
             self._fail(
-                ExitCode.INTERNAL,
+                ExitCode.FAILING_ENVIRONMENT,
                 f"{name} ended with {code} and was started again {len(times)} times within a "
                 f"minute (launch.restarts); its log, {child.command.log}, ends: {last_line}",
             )
@@ -153,7 +147,7 @@ class Supervisor:
         self._env_servers[self._env_servers.index(child)] = self._start(child.command)
 
     def _fail(self, outcome: int, line: str) -> None:
-        self._say(line)
+        self._say(f"seedrl: error: {line}")
         self._outcome, self._is_ending = outcome, True
         if self._learner is not None:
             self._deadline = self._clock() + _LEARNER_GRACE_SECONDS

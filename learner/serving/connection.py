@@ -14,6 +14,7 @@ from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
 from learner.serving.peer import Admission, EndError, Offer
 from learner.serving.reconciliation import SentSteps
 from seedrl.spec_json import decode_spec
+from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import (
@@ -80,6 +81,8 @@ class Connection:
         self.link: Link | None = None
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
+        # Of an env server that has not sent a step yet; it may never do so.
+        self._unproved_spec: EnvSpec | None = None
         # Where in the metrics of a LAST row those of `environment.metrics` are; -1 for nowhere.
         self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
@@ -140,7 +143,7 @@ class Connection:
             self._ready(message.ready)
         else:
             reason = _printable(message.refusal.reason, _LONGEST_REASON)
-            raise self._hub.refuse(self.peer, reason)
+            raise EndError(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     def _require(self, kind: str) -> None:
         if kind not in self._expected:
@@ -203,7 +206,8 @@ class Connection:
         except ValueError as error:
             raise ProtocolError(str(error)) from error
         self._columns = _columns(ready.metrics, self._hub.environment.metrics)
-        self._hub.accept_spec(self.peer, spec)
+        self._hub.check_spec(spec)
+        self._unproved_spec = spec
         assert self._lease is not None
         self._layouts = [
             StepLayout(spec, len(group.slots), len(ready.metrics)) for group in self._lease.groups
@@ -221,9 +225,15 @@ class Connection:
                 timestep = layout.unpack(data)
                 if len(self._columns):
                     metrics = _in_order(layout.metrics(data), self._columns)
-            except WireError:
+                if self._unproved_spec is not None:
+                    self._hub.accept_spec(self._unproved_spec)
+                    self._unproved_spec = None
+            except (WireError, EndError) as error:
                 self._hub.reject(group, header.sequence)
-                raise
+                if isinstance(error, EndError):
+                    raise
+                name = self._hub.environment.id
+                raise WireError(f"{name}, group {group.number}: {error}") from error
             now = self._hub.clock()
             self._hub.deliver(Pending(group, header.sequence, timestep, now, metrics))
 

@@ -16,6 +16,7 @@ from learner.serving.peer import (
     EndError,
     HubConnection,
     Offer,
+    connection_of,
 )
 from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
@@ -42,7 +43,9 @@ class Hub:
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """`spec`: what environments must look like; without one the first Ready decides."""
+        """`spec`: of a checkpoint: what environments must look like. Without one the first env
+        server to send a step decides.
+        """
         self.environment = environment
         self.clock = clock
         # Guards all that follows; notified at every change.
@@ -50,7 +53,6 @@ class Hub:
         self._serving = serving
         self._spec = spec
         self._is_agreed = False
-        self._refusal: str | None = None
         self._is_open = True
         self._is_woken = False
 
@@ -81,35 +83,19 @@ class Hub:
                 self._make_room()
             return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
 
-    def accept_spec(self, peer: str, spec: EnvSpec) -> None:
-        """Takes what an env server has built. Raises EndError if it is another environment."""
+    def check_spec(self, spec: EnvSpec) -> None:
+        """Compares what an env server has built. Raises EndError if it is another environment."""
         with self._changed:
-            difference = [] if self._spec is None else self._spec.difference(spec)
-            if not difference:
-                self._spec, self._is_agreed = spec, True
-            elif not self._is_agreed:
-                self._note_refusal(
-                    f"env server {peer} has another environment than the checkpoint: "
-                    f"{'; '.join(difference)}; restore the config or start a new workdir"
-                )
-            self._changed.notify_all()
-            # Until there is agreement, whoever waits for it raises the refusal.
-            is_reported = not self._is_agreed
-        if difference:
-            raise EndError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "this environment differs from the one that the learner trains on: "
-                + "; ".join(difference),
-                is_reported=is_reported,
-            )
+            self._check_spec(spec)
+            if self._spec is not None:
+                self._agree(spec)
 
-    def refuse(self, peer: str, reason: str) -> EndError:
-        """Notes why an env server cannot build the environment; how its connection ends."""
+    def accept_spec(self, spec: EnvSpec) -> None:
+        """Takes what an env server sends steps of: the first one decides. Raises as above."""
         with self._changed:
-            self._note_refusal(f"env server {peer} refuses: {reason}")
-            return EndError(
-                grpc.StatusCode.FAILED_PRECONDITION, reason, is_reported=not self._is_agreed
-            )
+            # Again: two env servers may have got ready before either has sent a step.
+            self._check_spec(spec)
+            self._agree(spec)
 
     def fail(self, peer: str, reason: str, count: int) -> EndError:
         """Notes that an environment has failed; how its connection ends."""
@@ -170,7 +156,7 @@ class Hub:
             group = item.group
             if id(group) in open_groups:
                 payload = pack_actions(group.number, item.sequence, actions[rows])
-                group.lease.holder.send_actions(payload)
+                connection_of(group.lease).send_actions(payload)
 
     def take_ended(self) -> list[int]:
         """Streams of experience that were cut since the last call."""
@@ -187,33 +173,27 @@ class Hub:
     def wait_for_spec(self, timeout: float) -> EnvSpec | None:
         """Waits for a first env server's spec; None if none arrived in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._spec is not None or self._refusal, timeout)
+            self._changed.wait_for(lambda: self._spec is not None, timeout)
             return self._spec
 
     def wait_for_agreement(self, timeout: float) -> bool:
         """Waits for an env server with an environment of the spec; whether one arrived in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_agreed or self._refusal, timeout)
+            self._changed.wait_for(lambda: self._is_agreed, timeout)
             return self._is_agreed
 
     def wait_for_rows(self, num_rows: int, timeout: float) -> int:
-        """Waits until N rows were accepted in all, or an env server refused; how many were."""
+        """Waits until N rows were accepted in all; how many were in time."""
         with self._changed:
             ledger = self._serving.ledger
-            self._changed.wait_for(lambda: ledger["accepted"] >= num_rows or self._refusal, timeout)
+            self._changed.wait_for(lambda: ledger["accepted"] >= num_rows, timeout)
             return ledger["accepted"]
 
     @property
     def spec(self) -> EnvSpec | None:
-        """What environments look like: given, or taken from the first Ready."""
+        """What environments look like: given, or taken from the first that is stepped."""
         with self._changed:
             return self._spec
-
-    @property
-    def refusal(self) -> str | None:
-        """Why the first env server could not build the environment, or built another one."""
-        with self._changed:
-            return self._refusal
 
     @property
     def num_batches(self) -> int:
@@ -230,7 +210,7 @@ class Hub:
     def connections(self) -> list[HubConnection]:
         """The connections of all live leases."""
         with self._changed:
-            return [lease.holder for lease in self._serving.slots.leases.values()]
+            return [connection_of(lease) for lease in self._serving.slots.leases.values()]
 
     def live_slots(self, role: Role) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted."""
@@ -257,7 +237,7 @@ class Hub:
         with self._changed:
             self._is_open = False
             for lease in self._serving.slots.leases.values():
-                lease.holder.end(error)
+                connection_of(lease).end(error)
             self._changed.notify_all()
 
     # Below, the caller holds the lock: all of them are methods of this class.
@@ -269,7 +249,7 @@ class Hub:
         ends with.
         """
         self._serving.end(lease)
-        lease.holder.end(error)
+        connection_of(lease).end(error)
         self._changed.notify_all()
 
     def _end_superseded(self, keys: set[int]) -> None:
@@ -292,7 +272,20 @@ class Hub:
             more = EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True)
             self._end(lease, more)
 
-    def _note_refusal(self, reason: str) -> None:
-        """Of several refusals the first is kept."""
-        self._refusal = self._refusal or reason
-        self._changed.notify_all()
+    def _agree(self, spec: EnvSpec) -> None:
+        if not self._is_agreed:
+            self._spec, self._is_agreed = spec, True
+            self._changed.notify_all()
+
+    def _check_spec(self, spec: EnvSpec) -> None:
+        """Raises EndError if `spec` is not that of the environment that is trained on."""
+        difference = [] if self._spec is None else self._spec.difference(spec)
+        if not difference:
+            return
+        # A spec to which no env server has agreed yet is a checkpoint's.
+        owner = "the one that the learner trains on" if self._is_agreed else "the checkpoint's"
+        advice = "" if self._is_agreed else "; restore the config or start a new workdir"
+        raise EndError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"this environment differs from {owner}: {'; '.join(difference)}{advice}",
+        )

@@ -1,6 +1,6 @@
 """What the hub and an env server's connection know of each other."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import grpc
 
@@ -58,3 +58,8 @@ class Admission(NamedTuple):
 
     lease: Lease
     seeds: list[list[int]]
+
+
+def connection_of(lease: Lease) -> HubConnection:
+    """The connection that holds a lease, which only the hub gives out."""
+    return cast(HubConnection, lease.holder)

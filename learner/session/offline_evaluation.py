@@ -22,7 +22,7 @@ from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
-from seedrl.errors import CheckpointError, EnvironmentRefusedError
+from seedrl.errors import CheckpointError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage import checkpoints
@@ -70,8 +70,7 @@ def evaluate(
       seed: of environments and random actions; by default the run's.
       is_greedy: without the exploration that the agent has when it is evaluated.
 
-    Raises CheckpointError if there is no readable checkpoint, EnvironmentRefusedError if no env
-    server can build the environment.
+    Raises CheckpointError if there is no readable checkpoint.
     """
     checkpoint = checkpoints.latest(workdir / "checkpoints")
     if checkpoint is None:
@@ -160,8 +159,6 @@ class _Player:
                     return round_.score
 
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
-        if self._hub.refusal is not None:
-            raise EnvironmentRefusedError(self._hub.refusal)
         live = self._hub.live_slots("evaluation")
         if len(live) < self._actor.num_slots:
             return None

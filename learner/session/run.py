@@ -41,7 +41,7 @@ def train(
     env_servers: int = 1,
     command: str = "",
     name: str = "",
-) -> Summary:
+) -> Summary | None:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
 
     Args:
@@ -49,6 +49,8 @@ def train(
       env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
       command: what the user typed; by default this process's command line.
       name: of the configuration, to be shown.
+
+    Returns how it went; None if it was stopped before an env server had joined.
 
     Raises a UserError for what the user can put right, RuntimeError if a thread died.
     """
@@ -78,16 +80,16 @@ def _train(
     *,
     start: float,
     stop: threading.Event,
-) -> Summary:
+) -> Summary | None:
     progress, metrics, events, live = reports
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(_served(hub, config))
         live.address = service.address
         _say_started(events, folder.path, service.address, geometry)
-        spec = wait_for(hub.wait_for_spec, hub, stop)
+        spec = wait_for(hub.wait_for_spec, stop)
         if spec is None:
             service.stop()
-            return _summary(None, {}, start, folder.path)
+            return None
         recorder = open_recorder(config, folder.path, spec, hub.num_batches)
         if recorder is not None:
             stack.callback(recorder.close)
@@ -95,9 +97,9 @@ def _train(
         live.session, events.count_steps = session, lambda: session.acting.training_steps
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.
-        if not wait_for(hub.wait_for_agreement, hub, stop):
+        if not wait_for(hub.wait_for_agreement, stop):
             service.stop()
-            return _summary(session, {}, start, folder.path)
+            return None
         folder.record_config(config)
         progress.log(_replay_size(session))
         session.start()
@@ -173,20 +175,18 @@ def _draw_curve(folder: RunFolder, progress: Progress) -> None:
         progress.log(f"cannot draw the learning curve: {error}")
 
 
-def _summary(
-    session: Session | None, last: Mapping[str, float], start: float, workdir: Path
-) -> Summary:
+def _summary(session: Session, last: Mapping[str, float], start: float, workdir: Path) -> Summary:
     seconds = time.monotonic() - start
-    score = None if session is None else session.acting.last_score
+    score = session.acting.last_score
     return Summary(
         mean_return=None if score is None else score.mean,
         episodes=0 if score is None else len(score.returns),
-        env_steps=0 if session is None else session.acting.training_steps,
+        env_steps=session.acting.training_steps,
         wall_seconds=seconds,
         env_steps_per_second=last.get("env_steps_per_second", 0.0),
         replay_ratio=last.get("replay_ratio", 0.0),
         policy_lag_updates=last.get("policy_lag_updates", 0.0),
-        updates=0 if session is None else session.learning.updates,
+        updates=session.learning.updates,
         workdir=workdir,
-        solved=session is not None and session.evaluator.confirmed is not None,
+        solved=session.evaluator.confirmed is not None,
     )

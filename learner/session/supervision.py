@@ -9,13 +9,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from learner.saving.saver import Saver
-from learner.serving.hub import Hub
 from learner.serving.server import Service
 from learner.session.end_of_run import EndOfRun, end_of_run, why
 from learner.session.reports import Reports
 from learner.session.session import Session
 from seedrl.config import Config
-from seedrl.errors import EnvironmentRefusedError
 from seedrl.exit_codes import ExitCode
 
 _TICK_SECONDS = 0.1
@@ -24,18 +22,11 @@ _STOP_SECONDS = 120.0
 Found = TypeVar("Found")
 
 
-def wait_for(
-    condition: Callable[[float], Found | None], hub: Hub, stop: threading.Event
-) -> Found | None:
-    """What `condition(timeout)` finds; None if `stop` is set before.
-
-    Raises EnvironmentRefusedError if the hub has rejected an env server's environment.
-    """
+def wait_for(condition: Callable[[float], Found | None], stop: threading.Event) -> Found | None:
+    """What `condition(timeout)` finds; None if `stop` is set before."""
     while not stop.is_set():
         if found := condition(_TICK_SECONDS):
             return found
-        if hub.refusal is not None:
-            raise EnvironmentRefusedError(hub.refusal)
     return None
 
 

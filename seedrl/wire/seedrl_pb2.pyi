@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 8ad715d1829d329e03122c71643b7ae5029f1165cb9d9bbb1803568d96a19783
+# seedrl/wire/seedrl.proto sha256 b086110d618ca834498809b1d353dd229b6322f7ef115464ce2ddb4d825afc09
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -164,7 +164,7 @@ class LearnerRun:
     def start(self) -> None:
         """Waits for an env server, and starts acting and learning; see `Session.start`."""
         spec = self.hub.wait_for_spec(SECONDS)
-        assert spec is not None, self.hub.refusal or self.logs()
+        assert spec is not None, self.logs()
         self.agent: Agent = self.config.agent.build(spec)
         self.session = Session(
             self.config, self.geometry, self.hub, spec, self.metrics, checkpoint=None

@@ -138,28 +138,34 @@ def test_a_wrong_config_is_told_before_anything_starts(
     [
         (
             ("--replay.capacity-steps", "1000000000000"),
-            "error: replay.capacity_steps: the replay needs ",
+            "python -m learner: error: replay.capacity_steps: the replay needs ",
         ),
-        (("--environment.id", "NoSuch-v0"), "refuses: cannot build NoSuch-v0: NameNotFound"),
+        (
+            ("--environment.id", "NoSuch-v0"),
+            "seedrl: error: env server 0 cannot run: cannot build NoSuch-v0: NameNotFound",
+        ),
     ],
     ids=["memory", "environment"],
 )
-def test_what_only_a_learner_can_know_ends_the_whole_run(
+def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
     programs: Programs, tmp_path: Path, flags: tuple[str, ...], expected: str
 ) -> None:
+    flags = (*flags, "--env-servers", "1")
     workdir = tmp_path / "run"
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags)
     children: set[int] = set()
     wait_until(lambda: children.update(processes.descendants(run.pid)) or run.has_ended)
-    code, line = run.error()
-    assert code == USAGE
-    assert line.startswith("python -m learner: error: ")
-    assert expected in line
+    assert run.end() == USAGE
+    (line,) = [line for line in run.stderr.splitlines() if "error: " in line]
+    assert line.startswith(expected)
+    assert "Traceback" not in run.stderr and run.stdout == ""
     assert children
     processes.wait_until_gone(children)
 
 
-def test_a_refusal_is_told_on_both_sides(programs: Programs, tmp_path: Path, address: str) -> None:
+def test_an_env_server_that_is_not_ready_is_named_on_both_sides_and_the_learner_waits(
+    programs: Programs, tmp_path: Path, address: str
+) -> None:
     flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", "math:sqrt")
     learner = programs(*LEARNER, *flags)
     env_server = programs("envs_server", "--learner", address, "--num-envs", 6)
@@ -167,11 +173,11 @@ def test_a_refusal_is_told_on_both_sides(programs: Programs, tmp_path: Path, add
         "math:sqrt is not among the factories that this env server may build "
         "(envs_server.envs.*); start it with --allow-env 'math:sqrt'"
     )
-    code, line = learner.error()
-    assert code == USAGE
-    assert line.startswith("python -m learner: error: env server ")
-    assert line.endswith(f"refuses: {expected}")
     assert env_server.end() == 2
+    processes.wait_for(lambda: expected in learner.stderr, learner)
+    learner.signal(signal.SIGTERM)
+    assert learner.end() == 0
+    assert "Traceback" not in learner.stderr
     assert has_line(env_server, expected)
     assert "Traceback" not in env_server.stderr
 

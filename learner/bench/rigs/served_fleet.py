@@ -93,7 +93,7 @@ class ServedFleet:
         if accepted < num_rows:
             raise RuntimeError(
                 f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
-                f"got {accepted}: {self.hub.refusal or self._logs()}"
+                f"got {accepted}: {self._logs()}"
             )
 
     def _logs(self) -> str:

@@ -9,7 +9,6 @@ from seedrl.errors import (
     AddressInUseError,
     CheckpointError,
     ConfigError,
-    EnvironmentRefusedError,
 )
 from seedrl.exit_codes import ExitCode
 
@@ -44,7 +43,6 @@ def test_a_result_is_passed_on() -> None:
     ("kind", "builtin", "code"),
     [
         (ConfigError, ValueError, 2),
-        (EnvironmentRefusedError, ValueError, 2),
         (CheckpointError, OSError, 74),
         (AddressInUseError, OSError, 98),
     ],

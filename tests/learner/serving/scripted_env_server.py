@@ -109,16 +109,25 @@ class Client:
         self.send(ready())
         return self
 
-    def step(self, sequence: int, step_type: StepType, group: int = 0, mark: float = 0.0) -> None:
+    def step(
+        self,
+        sequence: int,
+        step_type: StepType,
+        group: int = 0,
+        mark: float = 0.0,
+        *,
+        spec: EnvSpec = SPEC,
+    ) -> None:
         size = len(self.groups[group].slots)
-        observation = {"a": np.full((size, 2), mark, np.float32), "b": np.zeros(size, np.uint8)}
+        leaves = [np.zeros((size, *leaf.shape), leaf.dtype) for _, leaf in spec.leaves()]
+        leaves[0][:] = mark
         timestep = TimeStep(
             np.full(size, step_type, np.uint8),
             np.zeros(size, np.float32),
             np.ones(size, np.float32),
-            observation,
+            spec.unflatten(leaves),
         )
-        self.send(StepPayload(StepLayout(SPEC, size).pack(group, sequence, timestep)))
+        self.send(StepPayload(StepLayout(spec, size).pack(group, sequence, timestep)))
 
     def end(self) -> tuple[grpc.StatusCode, str]:
         """How the learner ended the stream; nothing more may arrive before that."""

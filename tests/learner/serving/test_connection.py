@@ -213,7 +213,9 @@ def test_what_is_wrong_in_a_message_of_several_groups_is_the_one_that_is_rejecte
         assert isinstance(outbox.get_nowait(), ActionsPayload)
     end = outbox.get_nowait()
     assert end.code == grpc.StatusCode.INVALID_ARGUMENT
-    assert end.details == "expected finite metrics, or NaN for none; got infinity"
+    assert end.details == (
+        "Some-v0, group 1: expected finite metrics, or NaN for none; got infinity"
+    )
 
 
 @pytest.mark.parametrize("metrics", [["health"], ["keys", "keys"]])
@@ -236,9 +238,11 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
     assert connection.peer.isprintable() and len(connection.peer) < 300
     refusal = seedrl_pb2.Refusal(reason="no\nlicence\x1b[2J" + "y" * 10**6)
+    outbox.get()  # Assign
     connection.receive(seedrl_pb2.FromEnvServer(refusal=refusal))
-    assert hub.refusal is not None
-    assert hub.refusal.isprintable() and len(hub.refusal) < 1500
+    end = outbox.get()
+    assert end.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert end.details.isprintable() and len(end.details) < 1500
 
 
 def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:

@@ -117,7 +117,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
 
 def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) -> None:
     with Client(service.address) as client:
-        client.shake_hands()
+        client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) is not None
         service.stop()
         code, details = client.end()
@@ -131,7 +131,7 @@ def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Se
         second.start()
     second.stop(grace_seconds=0.0)
     with Client(service.address) as client:
-        client.shake_hands()
+        client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
 
 
@@ -152,7 +152,7 @@ def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
     first.stop(grace_seconds=0.0)
     service = service_at(bind)
     with Client(service.start()) as client:
-        client.shake_hands()
+        client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
     service.stop(grace_seconds=0.0)
 

@@ -70,7 +70,7 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
 ) -> None:
     service = unix_service
     with Client(service.address) as good, Client(service.address) as bad:
-        good.shake_hands()
+        good.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) is not None
         bad.shake_hands()
         break_a_rule(bad)
@@ -78,7 +78,6 @@ def test_a_bad_message_ends_its_own_stream_and_no_other(
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert message in details
         wait_until_free(service, 4)
-        good.step(0, FIRST)
         batch = next_batch(service)
         assert batch.slots.tolist() == list(good.groups[0].slots)
         service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))

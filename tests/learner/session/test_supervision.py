@@ -13,7 +13,6 @@ from learner.session.reports import Reports
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
-from seedrl.errors import EnvironmentRefusedError
 from seedrl.exit_codes import ExitCode
 
 TOTAL_STEPS = 5
@@ -261,12 +260,8 @@ def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
     assert "acting and learning finished nothing for 60 seconds" in capsys.readouterr().err
 
 
-def test_waiting_ends_with_what_was_found_with_a_refusal_or_with_the_run() -> None:
+def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:
     stop, looks = threading.Event(), iter([None, None, "found"])
-    hub: Any = SimpleNamespace(refusal=None)
-    assert wait_for(lambda timeout: next(looks), hub, stop) == "found"
-    hub.refusal = "cannot build it"
-    with pytest.raises(EnvironmentRefusedError, match="cannot build it"):
-        wait_for(lambda timeout: None, hub, stop)
+    assert wait_for(lambda timeout: next(looks), stop) == "found"
     stop.set()
-    assert wait_for(lambda timeout: None, hub, stop) is None
+    assert wait_for(lambda timeout: None, stop) is None

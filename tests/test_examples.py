@@ -16,7 +16,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.patience import SECONDS, wait_until
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
-_SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
+_SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
 _ROWS, _STREAMS = 2, 4
 _SHORT = "--learning.total-steps 1500 --evaluation.target-return None"
 
@@ -27,7 +27,7 @@ def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
     agent.build(_SPEC)
     network = agent.network.build(_SPEC)
     inputs = NetworkInput(
-        observation=jnp.ones((_ROWS, _STREAMS, 3)),
+        observation=jnp.ones((_ROWS, _STREAMS, 5)),
         previous_action=jnp.zeros((_ROWS, _STREAMS), jnp.int32),
         reward=jnp.zeros((_ROWS, _STREAMS)),
         is_first=jnp.arange(_ROWS)[:, None] == jnp.zeros((1, _STREAMS)),
@@ -35,7 +35,7 @@ def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
     params = network.init(jax.random.key(0))
     unroll = jax.jit(network.unroll)
     q_values, carry = unroll(params, network.initial_carry(_STREAMS), inputs)
-    assert q_values.shape == (_ROWS, _STREAMS, 2)
+    assert q_values.shape == (_ROWS, _STREAMS, 4)
     # It remembers the first row in the second, and after FIRST nothing.
     assert not jnp.allclose(q_values[0], q_values[1])
     again, _ = unroll(params, carry, inputs)

@@ -17,12 +17,12 @@ def _snippets() -> dict[str, str]:
     return dict(blocks)
 
 
-def test_each_extension_snippet_is_under_20_lines_of_code() -> None:
+def test_each_extension_snippet_is_at_most_20_lines_of_code() -> None:
     snippets = _snippets()
     assert len(snippets) == 4
     for name, text in snippets.items():
         code = [line for line in text.splitlines() if line.strip()]
-        assert len(code) < 20, name
+        assert len(code) <= 20, name
 
 
 def _write_snippets(folder: Path) -> None:
@@ -36,7 +36,8 @@ def test_the_snippets_train_together(tmp_path: Path) -> None:
     _write_snippets(tmp_path)
     flags = (
         "--workdir run --serving.training-slots 4 --serving.evaluation-slots 2 "
-        "--replay.min-steps 100 --learning.total-steps 600 --env-servers 1"
+        "--replay.min-steps 100 --learning.total-steps 600 --env-servers 1 "
+        "--evaluation.target-return None"
     )
     done = subprocess.run(
         [sys.executable, "-m", "learner.cli.main", "train", "my_config.py", *shlex.split(flags)],
@@ -76,12 +77,12 @@ def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
         assert re.fullmatch(_pattern(expected), line)
 
 
-def test_a_wrong_dtype_in_the_snippet_is_told_as_shown(tmp_path: Path) -> None:
+def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(tmp_path: Path) -> None:
     _write_snippets(tmp_path)
-    path = tmp_path / "my_package" / "countdown.py"
-    changed = path.read_text().replace("[self.left / 10], np.float32", "[self.left / 10]")
+    path = tmp_path / "my_package" / "recall.py"
+    changed = path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]")
     path.write_text(changed)
-    code, lines = _check_env(tmp_path, "my_package.countdown:make")
+    code, lines = _check_env(tmp_path, "my_package.recall:make")
     (shown,) = re.findall(r"^error .*", README, re.MULTILINE)
     assert code == 3
     assert re.fullmatch(_pattern(shown), lines[0])

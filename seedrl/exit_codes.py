@@ -13,7 +13,7 @@ class ExitCode(enum.IntEnum):
       OK: done; also after the first SIGTERM or SIGINT, with everything saved.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
-      BROKEN_ENVIRONMENT: `seedrl check-env`: the environment breaks a rule.
+      BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.
       FAILING_ENVIRONMENT: an env server: the environment raised an error too often; `seedrl train`:
         an env server has died too often.
       INTERNAL: a defect of ours; the traceback is printed.

@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play the newest checkpoint of a run",
     "check-env": "check an environment of your own before training with it",
+    "check-env-server": "check an env server, in any language, against the wire's contract",
     "digest": "print SHA-256 sums of what a run has learned",
     "replay-images": "draw sequences of a run's saved replay",
     "bench": "measure how well this machine is used",
@@ -29,7 +30,7 @@ def _run(argv: Sequence[str]) -> int:
     if argv and argv[0] in ("-h", "--help"):
         print("usage: seedrl COMMAND ...\n")
         for name, purpose in COMMANDS.items():
-            print(f"  {name:<14} {purpose}")
+            print(f"  {name:<16} {purpose}")
         print("\nEach explains itself: seedrl COMMAND --help")
         return 0
     name = argv[0] if argv else ""

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 b086110d618ca834498809b1d353dd229b6322f7ef115464ce2ddb4d825afc09
+# seedrl/wire/seedrl.proto sha256 56603321f9eecf036ec5abd4c34fcf0dee18a6b36ae5a85b28f540e76f2c7200
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -69,3 +69,14 @@ def test_bad_usage_has_its_exit_code(folder: Path) -> None:
     done = check_env(folder, "own_envs:Nothing")
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
     assert done.stderr.startswith("seedrl check-env: error: expected a callable Nothing")
+
+
+def test_env_servers_have_a_checker_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "learner.cli.main", "check-env-server", "--command", "no-program"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
+    assert done.stderr.startswith("seedrl check-env-server: error: cannot start 'no-program ")

@@ -1,0 +1,79 @@
+"""Entry point: `python -m envs_server.server_conformance --command "node server.js"`.
+
+Exit codes: 0 the env server passes, maybe with notes; 2 wrong arguments, or the command cannot be
+started; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
+"""
+
+import json
+import sys
+import traceback
+
+from envs_server.conformance.findings import Finding
+from envs_server.server_conformance.check import Report, check
+from envs_server.server_conformance.options import PROG, Options, read_options
+from envs_server.server_conformance.session import Plan
+from envs_server.server_conformance.subject import CommandNotFoundError, Process
+from seedrl.exit_codes import ExitCode
+from seedrl.wire.seedrl_pb2 import Environment
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Checks the env server that the command line names and prints a report; the exit code."""
+    options = read_options(arguments)
+    plan = Plan(
+        environment=Environment(
+            id=options.environment, arguments=options.arguments, vectorization="auto"
+        ),
+        num_envs=options.num_envs,
+        steps=options.steps,
+        seed=options.seed,
+        patience_seconds=options.patience_seconds,
+    )
+    try:
+        with Process(options.command, options.num_envs) as subject:
+            report = check(subject, plan)
+    except CommandNotFoundError as error:
+        print(f"{PROG}: error: {error}", file=sys.stderr)
+        return ExitCode.USAGE
+    except KeyboardInterrupt:
+        return ExitCode.KILLED
+    except Exception:
+        traceback.print_exc()
+        return ExitCode.INTERNAL
+    print(_as_json(options, report) if options.json else _as_text(options, report))
+    return ExitCode.BROKEN_ENVIRONMENT if report.errors else ExitCode.OK
+
+
+def _as_text(options: Options, report: Report) -> str:
+    findings = report.findings
+    lines = [finding.line() for finding in [*findings.errors, *findings.notes]]
+    count = len(findings.errors)
+    verdict = "passes" if not count else f"breaks {'a rule' if count == 1 else f'{count} rules'}"
+    lines.append(
+        f"{options.command} {verdict}: {report.num_dialogues} dialogues, {report.num_streams} "
+        f"streams, {report.num_steps:,} steps of {options.environment}"
+    )
+    return "\n".join(lines)
+
+
+def _as_json(options: Options, report: Report) -> str:
+    def listed(findings: list[Finding]) -> list[dict[str, object]]:
+        return [
+            {"rule": f.rule.name, "text": f.text, "times": f.times, "remedy": f.rule.remedy}
+            for f in findings
+        ]
+
+    content = {
+        "command": options.command,
+        "passes": not report.errors,
+        "errors": listed(report.findings.errors),
+        "notes": listed(report.findings.notes),
+        "num_dialogues": report.num_dialogues,
+        "num_streams": report.num_streams,
+        "num_steps": report.num_steps,
+    }
+    return json.dumps(content)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

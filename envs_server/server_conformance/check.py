@@ -1,0 +1,92 @@
+"""All dialogues with one env server, and what they gave."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from envs_server.building import build_one
+from envs_server.conformance.findings import Finding, Findings
+from envs_server.errors import BuildError
+from envs_server.recipe import read_recipe
+from envs_server.server_conformance import cartpole, dialogues, endings, links
+from envs_server.server_conformance.rules import BrokenError
+from envs_server.server_conformance.session import Plan, Session
+from envs_server.server_conformance.subject import Subject
+from envs_server.spaces import env_spec
+from seedrl.specs import EnvSpec
+from seedrl.wire.seedrl_pb2 import Environment
+
+Dialogue = Callable[[Session], None]
+
+
+class Report(NamedTuple):
+    """What was found.
+
+    Attributes:
+      findings: errors and notes, in order of discovery.
+      num_dialogues, num_streams, num_steps: how much was tried.
+    """
+
+    findings: Findings
+    num_dialogues: int
+    num_streams: int
+    num_steps: int
+
+    @property
+    def errors(self) -> list[Finding]:
+        """What fails the check."""
+        return self.findings.errors
+
+
+def all_dialogues(plan: Plan) -> list[Dialogue]:
+    """Those that are tried by default; later ones assume what earlier ones have shown."""
+    return [
+        partial(dialogues.steps, spec=known_spec(plan.environment)),
+        dialogues.groups,
+        dialogues.waiting,
+        dialogues.fewer,
+        dialogues.seeds,
+        *([cartpole.cartpole] if plan.environment.id == cartpole.ID else []),
+        links.links,
+        endings.returns,
+        endings.returns_after_restart,
+        endings.back_off,
+        endings.finish,
+        dialogues.refusal,
+        endings.stays_away,
+    ]
+
+
+def known_spec(environment: Environment) -> EnvSpec | None:
+    """What gymnasium says of an environment, if it is registered here and can be built."""
+    try:
+        one = build_one(read_recipe(environment, ()))
+    except BuildError:
+        return None
+    try:
+        return env_spec(one.observation_space, one.action_space)
+    finally:
+        one.close()
+
+
+def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None) -> Report:
+    """Holds the dialogues, `chosen` ones or all. Raises CommandNotFoundError.
+
+    After one that could not be finished the env server is started again, so that each is judged by
+    itself; one that does not even connect is not tried further.
+    """
+    held = 0
+    session = Session(subject, plan, Findings())
+    try:
+        for dialogue in all_dialogues(plan) if chosen is None else chosen:
+            held += 1
+            try:
+                dialogue(session)
+            except BrokenError as error:
+                session.findings.add(error.rule, str(error))
+                session.restart()
+                if not session.num_streams:
+                    break
+        return Report(session.findings, held, session.num_streams, session.num_steps)
+    finally:
+        session.close()

@@ -1,0 +1,169 @@
+"""Dialogues about steps: what an env server does while its stream is open."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+
+from envs_server.server_conformance import rules
+from envs_server.server_conformance.lease import Lease, RefusedError, Terms, random_policy, terms
+from envs_server.server_conformance.played_learner import PlayedStream
+from envs_server.server_conformance.rules import BrokenError
+from envs_server.server_conformance.session import Session, kind
+from seedrl.specs import EnvSpec
+from seedrl.types import TimeStep
+from seedrl.wire.seedrl_pb2 import Environment
+
+# Field 1000 of Assign, a number: not in this contract, maybe in a later one.
+_UNKNOWN_FIELD = b"\xc0\x3e\x01"
+_UNKNOWN_ENVIRONMENT = "seedrl-no-such-environment-v0"
+_ROUNDS = 20
+# For what arrives unasked; whoever asks for nothing pays it once.
+_EARLY_SECONDS = 0.2
+
+
+def open_lease(session: Session, *, seed: int = 0) -> Lease:
+    """A lease with all groups, whose first steps have arrived. Raises BrokenError."""
+    stream, hello = session.hello()
+    return accepted(session, stream, terms(session, hello, seed=seed))
+
+
+def accepted(session: Session, stream: PlayedStream, wanted: Terms) -> Lease:
+    """A lease of these terms. Raises BrokenError, also for a Refusal."""
+    try:
+        return Lease(session, stream, wanted)
+    except RefusedError as error:
+        text = f"expected Ready for {wanted.environment.id}, got a Refusal: {error}"
+        raise BrokenError(rules.READY, text) from error
+
+
+@contextlib.contextmanager
+def leased(session: Session, *, seed: int = 0) -> Iterator[Lease]:
+    """A lease that ends so that the env server returns."""
+    lease = open_lease(session, seed=seed)
+    yield lease
+    session.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
+
+
+def steps(session: Session, spec: EnvSpec | None) -> None:
+    """Random actions to all groups; what was built is `spec`, if that is known."""
+    stream, hello = session.hello()
+    if stream.has_message(within_seconds=_EARLY_SECONDS):
+        message = session.receive(stream, "nothing", rules.HELLO)
+        text = f"expected to wait for Assign after Hello, got {kind(message)}"
+        raise BrokenError(rules.HELLO, text)
+    lease = accepted(session, stream, terms(session, hello))
+    if spec is not None and (difference := spec.difference(lease.spec)):
+        session.findings.add(
+            rules.SPEC_DIFFERS, f"{session.plan.environment.id}: {'; '.join(difference)}"
+        )
+    lease.play(session.plan.steps, random_policy(lease.spec, session.plan.seed))
+    session.end(stream, grpc.StatusCode.UNAVAILABLE)
+
+
+def groups(session: Session) -> None:
+    """A group is stepped though another waits; one message may answer several."""
+    with leased(session) as lease:
+        policy = random_policy(lease.spec, session.plan.seed)
+        if len(lease.groups) == 1:
+            lease.play(_ROUNDS, policy)
+            return
+        first, *others = lease.groups
+        try:
+            lease.play(_ROUNDS, policy, others)
+        except BrokenError as error:
+            text = f"while group {first} waits for actions: {error}"
+            raise BrokenError(
+                rules.GROUPS if error.rule == rules.SILENCE else error.rule, text
+            ) from error
+        try:
+            lease.play(_ROUNDS, policy, together=True)
+        except BrokenError as error:
+            text = f"after one message with the actions of {len(lease.groups)} groups: {error}"
+            raise BrokenError(
+                rules.GROUPS if error.rule == rules.SILENCE else error.rule, text
+            ) from error
+
+
+def waiting(session: Session) -> None:
+    """No actions for a while, as when a learner compiles or saves."""
+    with leased(session) as lease:
+        policy = random_policy(lease.spec, session.plan.seed)
+        lease.play(3, policy)
+        time.sleep(session.plan.idle_seconds)
+        try:
+            lease.expect_nothing()
+            lease.play(3, policy)
+        except BrokenError as error:
+            text = f"after {session.plan.idle_seconds:g} seconds without actions: {error}"
+            raise BrokenError(rules.PATIENCE, text) from error
+
+
+def fewer(session: Session) -> None:
+    """One environment alone, whatever was offered, and a field that nobody knows."""
+    stream, hello = session.hello()
+    offered = terms(session, hello)
+    one = offered._replace(sizes=(1,), seeds=offered.seeds[:1], unknown=_UNKNOWN_FIELD)
+    try:
+        lease = accepted(session, stream, one)
+    except BrokenError as error:
+        both = "Assign had a single environment, and a field 1000 that no version knows"
+        raise BrokenError(rules.FEWER, f"{error} ({both})") from error
+    lease.play(_ROUNDS, random_policy(lease.spec, session.plan.seed))
+    session.end(stream, grpc.StatusCode.UNAVAILABLE)
+
+
+def seeds(session: Session) -> None:
+    """Equal seeds and actions give equal episodes; others, as a rule, do not."""
+    plays = []
+    for seed in (1, 1, 2):
+        with leased(session, seed=seed) as lease:
+            lease.play(3 * _ROUNDS, random_policy(lease.spec, session.plan.seed))
+            plays.append(lease.rows)
+    for group, (one, same) in enumerate(zip(*plays[:2], strict=True)):
+        for sequence, (row, other) in enumerate(zip(one, same, strict=True)):
+            if not _is_equal(row, other):
+                session.findings.add(
+                    rules.SEEDS,
+                    f"group {group}, step {sequence}: expected the same as in the lease before, "
+                    "with the same seeds and actions; got another",
+                )
+    if all(map(_is_equal, plays[0][0], plays[2][0])):
+        session.findings.add(rules.SEED_IGNORED, f"{3 * _ROUNDS} steps of group 0 were the same")
+
+
+def refusal(session: Session) -> None:
+    """An environment that cannot be built is refused in one line, and that is the end."""
+    stream, hello = session.hello()
+    unknown = Environment(id=_UNKNOWN_ENVIRONMENT)
+    try:
+        lease = Lease(session, stream, terms(session, hello)._replace(environment=unknown))
+    except RefusedError as error:
+        if not str(error) or "\n" in str(error):
+            session.findings.add(
+                rules.REFUSAL, f"expected a reason of one line, got {str(error)!r}"
+            )
+        session.end(stream, grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        session.expect_gone(rules.REFUSAL, "a Refusal")
+        return
+    except BrokenError as error:
+        raise BrokenError(rules.REFUSAL, f"{_UNKNOWN_ENVIRONMENT}: {error}") from error
+    session.findings.add(rules.REFUSAL, f"expected a Refusal of {_UNKNOWN_ENVIRONMENT}, got Ready")
+    session.end(lease.stream, grpc.StatusCode.FAILED_PRECONDITION)
+    session.restart()
+
+
+def _is_equal(one: TimeStep, other: TimeStep) -> bool:
+    return all(
+        np.array_equal(mine, theirs)
+        for mine, theirs in zip(_leaves(one), _leaves(other), strict=True)
+    )
+
+
+def _leaves(tree: object) -> list[np.ndarray]:
+    if isinstance(tree, np.ndarray):
+        return [tree]
+    items = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for item in items for leaf in _leaves(item)]  # type: ignore[attr-defined]

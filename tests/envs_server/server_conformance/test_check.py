@@ -1,0 +1,415 @@
+"""A sound env server passes, and whatever is broken in one is named by the rule it breaks."""
+
+import contextlib
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from envs_server.server_conformance import cartpole, dialogues, endings, links
+from envs_server.server_conformance.check import Dialogue, all_dialogues, check, known_spec
+from envs_server.server_conformance.session import Plan
+from seedrl.wire.local_link import Link, listen
+from seedrl.wire.seedrl_pb2 import (
+    Assign,
+    Environment,
+    Failure,
+    FromEnvServer,
+    FromLearner,
+    Group,
+    Hello,
+    Sent,
+)
+from tests.envs_server.server_conformance.example_server import (
+    LAST,
+    MID,
+    CartPole,
+    ExampleServer,
+    OwnDefectError,
+)
+from tests.patience import SECONDS
+
+PLAN = Plan(
+    environment=Environment(id=cartpole.ID),
+    steps=30,
+    patience_seconds=SECONDS,
+    quiet_seconds=SECONDS,
+    idle_seconds=0.0,
+)
+
+
+def _steps(session: Any) -> None:
+    dialogues.steps(session, known_spec(PLAN.environment))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes time only because of pauses takes none."""
+    monkeypatch.setattr(endings, "_AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(endings, "_REFUSALS", 2)
+    monkeypatch.setattr(endings, "_SHORTEST_SUM_SECONDS", 0.0)
+
+
+def broken_rules(server: ExampleServer, *chosen: Dialogue) -> dict[str, str]:
+    """The rules that `server` breaks in these dialogues, notes included, and the texts."""
+    found = check(server, PLAN, chosen or all_dialogues(PLAN)).findings
+    return {finding.rule.name: finding.text for finding in [*found.errors, *found.notes]}
+
+
+def test_a_sound_env_server_passes() -> None:
+    server = ExampleServer()
+    report = check(server, PLAN)
+    assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
+    assert report.num_dialogues == len(all_dialogues(PLAN)) == 13
+    assert report.num_streams > 25 and report.num_steps > 1000
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_an_env_server_of_few_environments_passes(num_envs: int) -> None:
+    chosen = [_steps, dialogues.groups, cartpole.cartpole]
+    assert broken_rules(ExampleServer(num_envs), *chosen) == {}
+
+
+class OldVersion(ExampleServer):
+    def hello(self) -> Hello:
+        hello = super().hello()
+        hello.major = 1
+        return hello
+
+
+class NoHello(ExampleServer):
+    def send(self, message: FromEnvServer) -> None:
+        super().send(FromEnvServer(step=b"") if message.HasField("hello") else message)
+
+
+class Empty(ExampleServer):
+    def send(self, message: FromEnvServer) -> None:
+        super().send(FromEnvServer() if message.HasField("step") else message)
+
+
+class Fails(ExampleServer):
+    def step(self, group: int, actions: np.ndarray) -> None:
+        self.send(FromEnvServer(failure=Failure(reason="no licence", count=1)))
+
+
+class Impatient(ExampleServer):
+    def send(self, message: FromEnvServer) -> None:
+        super().send(message)
+        if message.HasField("hello"):
+            super().send(FromEnvServer(step=b"too early"))
+
+
+class BareSpec(ExampleServer):
+    def spec(self) -> dict[str, Any]:
+        return {"num_actions": 2, "observation": {"dtype": "float32", "shape": [4]}}
+
+
+class OtherSpec(ExampleServer):
+    def spec(self) -> dict[str, Any]:
+        return {**super().spec(), "action": {"discrete": 3}}
+
+
+class Unpadded(ExampleServer):
+    def padded(self, section: bytes) -> bytes:
+        return section
+
+
+class Infinite(CartPole):
+    def end(self) -> None:
+        super().end()
+        self.reward = np.inf
+
+
+class EndsWithZero(CartPole):
+    def reset(self) -> None:
+        super().reset()
+        self.discount = 0.0
+
+
+class FromOne(ExampleServer):
+    def payload(self, group: int, sequence: int) -> bytes:
+        return super().payload(group, sequence + 1)
+
+
+class Hasty(ExampleServer):
+    def send_step(self, group: int) -> None:
+        super().send_step(group)
+        super().send_step(group)
+
+
+class SameStepReset(CartPole):
+    """As gymnasium's SAME_STEP autoreset: after LAST the first observation is lost."""
+
+    def end(self) -> None:
+        super().end()
+        if self.step_type == LAST:
+            super().reset()
+            self.step_type, self.reward = LAST, 1.0
+
+    def step(self, action: int) -> None:
+        if self.step_type == LAST:
+            self.step_type = MID
+        super().step(action)
+
+
+class AllTogether(ExampleServer):
+    def handle(self, message: FromLearner) -> None:
+        if message.actions and struct.unpack_from("<I", message.actions)[0] != 0:
+            raise OwnDefectError("group 0 comes first")
+        super().handle(message)
+
+
+class OneAMessage(ExampleServer):
+    def handle(self, message: FromLearner) -> None:
+        if len(message.actions) > 24:
+            raise OwnDefectError("too many actions")
+        super().handle(message)
+
+
+class AllThatIsOffered(ExampleServer):
+    def build_group(self, group: Group) -> list[CartPole]:
+        return [self.cartpole(seed) for seed in range(self.num_envs)]
+
+    def step(self, group: int, actions: np.ndarray) -> None:
+        super().step(group, np.resize(actions, self.num_envs))
+
+
+class Strict(ExampleServer):
+    def build(self, assign: Assign) -> None:
+        if b"\xc0\x3e" in assign.SerializeToString():
+            raise OwnDefectError("unknown field 1000")
+        super().build(assign)
+
+
+class Unseeded(CartPole):
+    def __init__(self, seed: int) -> None:
+        super().__init__(np.random.default_rng().integers(2**31).item())
+
+
+class OneSeed(CartPole):
+    def __init__(self, seed: int) -> None:
+        super().__init__(0)
+
+
+class ForgetsReport(ExampleServer):
+    def report(self) -> list[Sent]:
+        return []
+
+
+class CountsTwice(ExampleServer):
+    def report(self) -> list[Sent]:
+        sent = super().report()
+        for each in sent:
+            each.steps *= 2
+        return sent
+
+
+class LikeJavaScript(ExampleServer):
+    """Numbers of 64 bits are rounded to doubles."""
+
+    def report(self) -> list[Sent]:
+        sent = super().report()
+        for each in sent:
+            each.lease = int(float(each.lease)) % 2**64
+        return sent
+
+
+class OneGroupOnly(ExampleServer):
+    def report(self) -> list[Sent]:
+        return super().report()[:1]
+
+
+class GivesUp(ExampleServer):
+    def after_status(self, code: str) -> int | None:
+        return 1 if code == "ABORTED" else super().after_status(code)
+
+
+class Stubborn(ExampleServer):
+    def after_status(self, code: str) -> int | None:
+        return None if code == "PERMISSION_DENIED" else super().after_status(code)
+
+
+class Cheerful(ExampleServer):
+    def after_status(self, code: str) -> int | None:
+        return 0 if super().after_status(code) else None
+
+
+class Endless(ExampleServer):
+    def after_finish(self) -> int | None:
+        return None
+
+
+class Sad(ExampleServer):
+    def after_finish(self) -> int | None:
+        return 1
+
+
+class BuildsAnything(ExampleServer):
+    def known(self) -> Sequence[str]:
+        return ["CartPole-v1", "seedrl-no-such-environment-v0"]
+
+
+class OtherIntegrator(CartPole):
+    def end(self) -> None:
+        self.state[2] += 0.02 * 0.02 * 15
+        super().end()
+
+
+class TimeLimitTerminates(CartPole):
+    def end(self) -> None:
+        super().end()
+        if self.length == 500:
+            self.discount = 0.0
+
+
+class WideStart(CartPole):
+    def reset(self) -> None:
+        super().reset()
+        self.state *= 3
+
+
+class Doubled(CartPole):
+    def end(self) -> None:
+        super().end()
+        self.reward = 2.0
+
+
+def _with(environment: type[CartPole]) -> type[ExampleServer]:
+    return type(environment.__name__, (ExampleServer,), {"cartpole": environment})
+
+
+@pytest.mark.parametrize(
+    ("server", "dialogue", "rule", "text"),
+    [
+        (OldVersion, _steps, "version", "expected major 2, got 1"),
+        (NoHello, _steps, "hello", "expected Hello as the first message, got step"),
+        (Empty, _steps, "message", "expected a FromEnvServer message, got no bytes"),
+        (Fails, _steps, "failure", "expected a step of group 0, got Failure: no licence"),
+        (BareSpec, _steps, "spec", "expected an object with action and observation"),
+        (OtherSpec, _steps, "spec-differs", "expected 2 discrete actions, got 3"),
+        (Unpadded, _steps, "payload", "expected a step payload of"),
+        (_with(Infinite), _steps, "payload", "expected finite numbers in reward, got inf"),
+        (_with(EndsWithZero), _steps, "payload", "expected discount 1, or 0 on LAST"),
+        (FromOne, _steps, "sequence", "group 0: expected sequence 0, got 1"),
+        (Hasty, _steps, "one-in-flight", "group 0: expected no step before its actions"),
+        (_with(SameStepReset), _steps, "episode-order", "expected FIRST after LAST, got MID"),
+        (AllTogether, dialogues.groups, "groups", "while group 0 waits for actions: expected"),
+        (OneAMessage, dialogues.groups, "groups", "after one message with the actions of 3"),
+        (AllThatIsOffered, dialogues.fewer, "fewer-environments", "expected a step of 1 env"),
+        (Strict, dialogues.fewer, "fewer-environments", "expected Ready or Refusal, the env"),
+        (_with(Unseeded), dialogues.seeds, "seeds", "group 0, step 0: expected the same as in"),
+        (_with(OneSeed), dialogues.seeds, "seed-ignored", "60 steps of group 0 were the same"),
+        (ForgetsReport, endings.returns, "sent-missing", "Hello reports nothing of the lease"),
+        (CountsTwice, endings.returns, "sent", "after OK: group 0: expected steps of answered"),
+        (LikeJavaScript, endings.returns, "sent", "after OK: expected a report of lease "),
+        (OneGroupOnly, endings.returns, "sent", "after OK: expected each of groups 0 to 2 once"),
+        (GivesUp, endings.returns, "return", "a stream after ABORTED, the env server ended with"),
+        (Stubborn, endings.stays_away, "never-return", "no stream after PERMISSION_DENIED, got"),
+        (Cheerful, endings.stays_away, "error-code", "after INVALID_ARGUMENT the exit code was 0"),
+        (Endless, endings.finish, "finish", "expected no stream after Finish, got another"),
+        (Sad, endings.finish, "finish", "expected exit code 0 after Finish, got 1"),
+        (BuildsAnything, dialogues.refusal, "refusal", "expected a Refusal of seedrl-no-such"),
+        (_with(OtherIntegrator), cartpole.cartpole, "cartpole-step", "by action "),
+        (_with(TimeLimitTerminates), cartpole.cartpole, "cartpole-end", "expected LAST with disc"),
+        (_with(WideStart), cartpole.cartpole, "cartpole-start", "expected numbers within 0.05"),
+        (_with(Doubled), cartpole.cartpole, "cartpole-reward", "expected reward 1, got 2"),
+    ],
+)
+def test_what_is_broken_is_named(
+    server: type[ExampleServer], dialogue: Dialogue, rule: str, text: str
+) -> None:
+    found = broken_rules(server(), dialogue)
+    assert list(found) == [rule]
+    assert text in found[rule]
+
+
+def test_who_asks_again_at_once_has_no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "_SHORTEST_SUM_SECONDS", SECONDS)
+    found = broken_rules(ExampleServer(), endings.back_off)
+    assert found["back-off"].startswith("expected random pauses below bounds of 0.1")
+
+
+def test_who_does_not_wait_for_assign_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialogues, "_EARLY_SECONDS", SECONDS)
+    found = broken_rules(Impatient(), _steps)
+    assert found == {"hello": "expected to wait for Assign after Hello, got step"}
+
+
+class Tired(ExampleServer):
+    """Takes three actions and then, after a pause, no more."""
+
+    def step(self, group: int, actions: np.ndarray) -> None:
+        if self.sent[group][1] > 3:
+            raise OwnDefectError("no actions for too long")
+        super().step(group, actions)
+
+
+def test_who_does_not_wait_for_actions_is_named() -> None:
+    found = broken_rules(Tired(), dialogues.waiting)
+    assert list(found) == ["patience"]
+    assert found["patience"].startswith("after 0 seconds without actions: expected a step of group")
+
+
+class Linked(ExampleServer):
+    """Offers a socket link, and uses it as it should."""
+
+    def stream(self, channel: grpc.Channel) -> int | None:
+        self.link: Link | None = None
+        with contextlib.closing(self.listen()) as self.listener:
+            return super().stream(channel)
+
+    def listen(self) -> Any:
+        return listen()
+
+    def hello(self) -> Hello:
+        hello = super().hello()
+        hello.link = self.listener.name
+        return hello
+
+    def build(self, assign: Assign) -> None:
+        if assign.linked:
+            self.link = self.listener.accept(SECONDS, 2**20)
+        super().build(assign)
+        if self.link is not None:
+            with contextlib.closing(self.link):
+                for data in self.link.receive():
+                    self.handle(FromLearner.FromString(bytes(data)))
+
+    def send(self, message: FromEnvServer) -> None:
+        if self.link is None:
+            super().send(message)
+        else:
+            self.link.send(message.SerializeToString())
+
+
+class OtherPrefix(Linked):
+    def hello(self) -> Hello:
+        hello = super().hello()
+        hello.link = hello.link.removeprefix("seedrl-")
+        return hello
+
+
+class OverGrpc(Linked):
+    """Accepts the link, and does not use it."""
+
+    def send(self, message: FromEnvServer) -> None:
+        ExampleServer.send(self, message)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
+@pytest.mark.parametrize(
+    ("server", "text"),
+    [
+        (Linked, ""),
+        (OtherPrefix, "Hello names a link, but expected a name that begins with seedrl-"),
+        (OverGrpc, "over the link: expected Ready or Refusal over the link, got it over gRPC"),
+    ],
+)
+def test_a_link_is_tried_if_it_is_offered(server: type[ExampleServer], text: str) -> None:
+    found = broken_rules(server(), links.links, links.links)
+    assert found == ({} if not text else {"link": found["link"]})
+    assert text in found.get("link", "")

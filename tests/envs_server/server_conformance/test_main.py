@@ -1,0 +1,69 @@
+"""The checker as a command, and env servers as processes."""
+
+import json
+import sys
+
+import pytest
+
+from envs_server.server_conformance import dialogues, endings, links
+from envs_server.server_conformance.__main__ import main
+from envs_server.server_conformance.check import check
+from envs_server.server_conformance.session import Plan
+from envs_server.server_conformance.subject import Process
+from seedrl.exit_codes import ExitCode
+from seedrl.wire.seedrl_pb2 import Environment
+from tests.patience import SECONDS
+
+# Each start of a process costs a second: what needs several is tried in test_check.
+_DIALOGUES = (
+    dialogues.groups,
+    dialogues.fewer,
+    dialogues.seeds,
+    links.links,
+    endings.returns,
+    endings.finish,
+)
+
+
+def test_our_own_env_server_passes() -> None:
+    environment = Environment(id="CartPole-v1", vectorization="auto")
+    plan = Plan(environment=environment, patience_seconds=SECONDS, quiet_seconds=SECONDS)
+    with Process(f"{sys.executable} -m envs_server", 4) as subject:
+        report = check(subject, plan, _DIALOGUES)
+    assert [each.line() for each in [*report.findings.errors, *report.findings.notes]] == []
+    assert report.num_dialogues == len(_DIALOGUES)
+
+
+def test_a_command_that_does_not_connect_is_said_with_its_last_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = f"{sys.executable} -c 'import sys; sys.exit(sys.argv[2] + \" fails\")'"
+    assert main(["--command", command]) == ExitCode.BROKEN_ENVIRONMENT
+    line, verdict = capsys.readouterr().out.splitlines()
+    assert line.startswith(
+        "error  connect: expected a stream after its start, the env server ended with code 1; "
+        "its last line: 127.0.0.1:"
+    )
+    assert line.endswith(" fails; open one Connect stream to the learner's address, and say Hello")
+    assert verdict.endswith("breaks a rule: 1 dialogues, 0 streams, 0 steps of CartPole-v1")
+
+
+def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--command", "false", "--json"]) == ExitCode.BROKEN_ENVIRONMENT
+    report = json.loads(capsys.readouterr().out)
+    assert not report["passes"] and report["notes"] == []
+    assert [error["rule"] for error in report["errors"]] == ["connect"]
+
+
+def test_a_command_that_cannot_be_started_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--command", "no-such-program at-all"]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("seedrl check-env-server: error: cannot start 'no-such-program at-all ")
+
+
+def test_bad_numbers_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--command", "false", "--num-envs", "0"])
+    assert ended.value.code == ExitCode.USAGE
+    assert "expected at least one environment" in capsys.readouterr().err

@@ -5,7 +5,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -32,7 +34,9 @@ def _write_snippets(folder: Path) -> None:
         path.write_text(text)
 
 
-def test_the_snippets_train_together(tmp_path: Path) -> None:
+def test_the_snippets_train_together_and_act_in_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _write_snippets(tmp_path)
     flags = (
         "--workdir run --serving.training-slots 4 --serving.evaluation-slots 2 "
@@ -48,6 +52,11 @@ def test_the_snippets_train_together(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "learning_curve.png").exists()
+    monkeypatch.syspath_prepend(tmp_path)
+    (script,) = re.findall(r"```python\n(from seedrl import policy\n.*?)```", README, re.DOTALL)
+    names: dict[str, Any] = {"observation": np.zeros(5, np.float32)}
+    exec(script.replace("runs/mine", str(tmp_path / "run")), names)
+    assert names["action"] in range(4)
 
 
 def _check_env(folder: Path, *arguments: str) -> tuple[int, list[str]]:

@@ -28,7 +28,7 @@ def config() -> Config:
         environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
         agent=R2D2Config(
             network=QNetworkConfig(
-                torso="nature", torso_sizes=(512,), core_size=256, head_sizes=(256,)
+                torso="nature", torso_sizes=(512,), core_size=256, head_sizes=(256,), frame_stack=4
             ),
             burn_in=20,
             unroll=40,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl import config_json
-from seedrl.agents.agent import Agent
+from seedrl.agents.agent import Agent, build_agent
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
@@ -153,7 +153,7 @@ def load(
     if found is None:
         raise CheckpointError(f"expected a checkpoint in {directory}, found none; train first")
     spec = saved_spec(found.meta["env_spec"])
-    agent = config.agent.build(spec)
+    agent = build_agent(config.agent, spec)
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
     params = checkpoints.restore(found, abstract)["params"]
     return Policy(agent, params, spec, step=found.step, seed=seed, epsilon=epsilon)

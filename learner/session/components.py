@@ -27,7 +27,7 @@ from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, scale
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.agents.agent import Agent
+from seedrl.agents.agent import Agent, build_agent
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.replay.experience import Experience
@@ -82,7 +82,7 @@ def assemble(
     Raises ConfigError if the devices cannot hold the replay, CheckpointError if the checkpoint does
     not fit the config.
     """
-    agent: Agent = config.agent.build(spec)
+    agent = build_agent(config.agent, spec)
     page = example_page(agent, spec, geometry.page_steps)
     given = _Given(config, geometry, hub, spec, metrics, checkpoint, agent, page)
     experience: Experience = config.replay.build(

@@ -20,7 +20,7 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
-from seedrl.agents.agent import Agent
+from seedrl.agents.agent import Agent, build_agent
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.spec_json import saved_spec
@@ -85,7 +85,7 @@ def evaluate(
     service = Service(hub, config.serving)
     service.start()
     try:
-        agent: Agent = config.agent.build(spec)
+        agent = build_agent(config.agent, spec)
         exploration = 0.0 if is_greedy else agent.evaluation_exploration
         frozen = _restore(agent, checkpoint)
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)

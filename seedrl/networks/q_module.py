@@ -8,13 +8,28 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from seedrl.errors import ConfigError
 from seedrl.networks.frame_stack import stack_frames
 from seedrl.networks.heads import DuelingHead, QHead
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import GRU, LSTM
-from seedrl.networks.torsos import ObservationTorso, is_image
+from seedrl.networks.torsos import (
+    SMALLEST_NATURE_IMAGE,
+    ObservationTorso,
+    is_encoded,
+    is_image,
+)
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
+
+_FRAMES_OF_IMAGES = 4  # as R2D2 and DQN
+
+
+class View(NamedTuple):
+    """How a network looks at observations; see `QNetworkConfig`, whose defaults it resolves."""
+
+    torso: str
+    frame_stack: int
 
 
 class QNetworkCarry(NamedTuple):
@@ -71,19 +86,37 @@ class QNetwork(nn.Module):
         return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)
 
 
-def build_network(module: QNetwork, spec: EnvSpec, *, frame_stack: int) -> Network:
-    """The pure functions of `module`, which sees `frame_stack` frames of every image at once.
+def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
+    """How a network of these settings looks at observations of `spec`.
 
-    Raises ValueError where an image is needed (a convolutional torso, frame stacking) and the
+    Args:
+      torso: "auto" is resolved by what there is to see.
+      frame_stack: so is None.
+
+    Raises ConfigError where an image is needed (a convolutional torso, frame stacking) and the
     observation has none.
     """
-    if not any(map(is_image, module.specs)) and (module.torso != "mlp" or frame_stack > 1):
+    leaves = [leaf for _, leaf in spec.leaves()]
+    if torso == "auto":
+        torso = "nature" if any(is_encoded(leaf, "nature") for leaf in leaves) else "mlp"
+    has_image = any(map(is_image, leaves))
+    if frame_stack is None:
+        frame_stack = _FRAMES_OF_IMAGES if has_image else 1
+    if (torso != "mlp" and not any(is_encoded(leaf, torso) for leaf in leaves)) or (
+        frame_stack > 1 and not has_image
+    ):
+        size = f", {SMALLEST_NATURE_IMAGE} x {SMALLEST_NATURE_IMAGE} at least"
         found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
-        raise ValueError(
-            f"network.torso {module.torso!r}, network.frame_stack {frame_stack}: expected an image "
-            f"(uint8 of rank 2 or 3), the observation has {', '.join(found)}; set torso to 'mlp' "
-            "and frame_stack to 1"
+        raise ConfigError(
+            f"network.torso {torso!r}, network.frame_stack {frame_stack}: expected an image "
+            f"(uint8 of rank 2 or 3{size if torso == 'nature' else ''}), the observation has "
+            f"{', '.join(found)}; leave both at their defaults, which follow the observation"
         )
+    return View(torso, frame_stack)
+
+
+def build_network(module: QNetwork, spec: EnvSpec, *, frame_stack: int) -> Network:
+    """The pure functions of `module`, which sees `frame_stack` frames of every image at once."""
     initial_carry = functools.partial(_initial_carry, module, frame_stack)
     return Network(
         init=functools.partial(_init, module, spec, initial_carry(1)),
@@ -107,7 +140,12 @@ def _initial_carry(module: QNetwork, frame_stack: int, batch_size: int) -> QNetw
 
 
 def _init(module: QNetwork, spec: EnvSpec, carry: QNetworkCarry, key: Array) -> Tree:
-    observation = [jnp.zeros((1, 1, *leaf.shape), leaf.dtype) for leaf in module.specs]
+    # As arrays of experience have them: without 64 bits.
+    dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in module.specs]
+    observation = [
+        jnp.zeros((1, 1, *leaf.shape), dtype)
+        for leaf, dtype in zip(module.specs, dtypes, strict=True)
+    ]
     inputs = NetworkInput(
         observation=spec.unflatten(observation),
         previous_action=jnp.zeros((1, 1), jnp.int32),

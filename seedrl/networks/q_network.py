@@ -20,24 +20,28 @@ class QNetworkConfig:
     previous reward, both zeros on FIRST. The reward is raw, as in R2D2: scale rewards of thousands
     in the environment. Without a core, the head sees the torso's output alone.
 
+    What a default leaves open follows from the observation, in `build`.
+
     Attributes:
-      torso: encoder of images; "mlp" flattens them.
+      torso: encoder of images; "mlp" flattens them; "auto" is "nature" where there is an image that
+        is large enough for it (36 x 36), else "mlp". Whatever is no such image is flattened.
       torso_sizes: dense layers after it, on all arrays of the observation together.
       core: recurrent core.
       core_size: its units.
       head_sizes: hidden layers of the head.
       dueling: whether value and advantages have streams of their own.
-      frame_stack: frames that the torso sees at once, newest first; 1 stacks nothing.
+      frame_stack: frames of an image that the torso sees at once, newest first; 1 stacks nothing;
+        None is 4 where there is an image, else 1.
       dtype: of matrix products and convolutions. Parameters, carry and Q-values stay float32.
     """
 
-    torso: Literal["mlp", "nature", "impala"] = "nature"
+    torso: Literal["auto", "mlp", "nature", "impala"] = "auto"
     torso_sizes: tuple[int, ...] = (512,)
     core: Literal["lstm", "gru", "none"] = "lstm"
     core_size: int = 512
     head_sizes: tuple[int, ...] = (512,)
     dueling: bool = True
-    frame_stack: int = 4
+    frame_stack: int | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
@@ -48,8 +52,9 @@ class QNetworkConfig:
                     f"network.{name}: expected {expected}; got {getattr(self, name)!r}"
                 )
         for name in ("core_size", "frame_stack"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"network.{name}: expected at least 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"network.{name}: expected at least 1, got {value}")
         for name in ("torso_sizes", "head_sizes"):
             if any(size < 1 for size in getattr(self, name)):
                 raise ValueError(f"network.{name}: expected sizes >= 1, got {getattr(self, name)}")
@@ -57,7 +62,7 @@ class QNetworkConfig:
     def build(self, spec: "EnvSpec") -> Network:
         """The network for environments of this spec.
 
-        `unroll` gives Q-values `[T, B, A] float32`. Raises ValueError where an image is needed (a
+        `unroll` gives Q-values `[T, B, A] float32`. Raises ConfigError where an image is needed (a
         convolutional torso, frame stacking) and the observation has none.
         """
         from seedrl.networks import q_module
@@ -65,8 +70,9 @@ class QNetworkConfig:
 
         assert isinstance(spec.action, DiscreteSpec), "the agent has refused other actions"
 
+        view = q_module.view(spec, self.torso, self.frame_stack)
         module = q_module.QNetwork(
-            torso=self.torso,
+            torso=view.torso,
             torso_sizes=self.torso_sizes,
             core=self.core,
             core_size=self.core_size,
@@ -76,11 +82,11 @@ class QNetworkConfig:
             specs=tuple(leaf for _, leaf in spec.leaves()),
             num_actions=spec.action.num_actions,
         )
-        return q_module.build_network(module, spec, frame_stack=self.frame_stack)
+        return q_module.build_network(module, spec, frame_stack=view.frame_stack)
 
 
 _CHOICES = {
-    "torso": ("mlp", "nature", "impala"),
+    "torso": ("auto", "mlp", "nature", "impala"),
     "core": ("lstm", "gru", "none"),
     "dtype": ("float32", "bfloat16"),
 }

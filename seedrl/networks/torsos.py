@@ -8,10 +8,20 @@ import jax.numpy as jnp
 from seedrl.specs import ArraySpec
 from seedrl.types import Array
 
+# Its three convolutions leave one row and one column of 36.
+SMALLEST_NATURE_IMAGE = 36
+
 
 def is_image(spec: ArraySpec) -> bool:
     """Whether an array is an image: uint8 of shape `[H, W]` or `[H, W, C]`."""
     return spec.dtype == "uint8" and len(spec.shape) in (2, 3)
+
+
+def is_encoded(spec: ArraySpec, torso: str) -> bool:
+    """Whether the convolutions of `torso` take an array; if not, it is flattened."""
+    if torso == "mlp" or not is_image(spec):
+        return False
+    return torso != "nature" or min(spec.shape[:2]) >= SMALLEST_NATURE_IMAGE
 
 
 class MLP(nn.Module):
@@ -72,9 +82,9 @@ class ImpalaEncoder(nn.Module):
 class ObservationTorso(nn.Module):
     """Every array of an observation -> one vector of features, `[N, D]` of `dtype`.
 
-    Images go through the encoder that `torso` names ("mlp": none), everything else is flattened;
-    the concatenation goes through dense layers of `sizes`. uint8 is divided by 255, whatever its
-    shape; every other dtype is taken at its value.
+    Images go through the encoder that `torso` names ("mlp": none); everything else, and what is too
+    small for that encoder, is flattened. The concatenation goes through dense layers of `sizes`.
+    uint8 is divided by 255, whatever its shape; every other dtype is taken at its value.
     """
 
     torso: str
@@ -90,7 +100,7 @@ class ObservationTorso(nn.Module):
             values = leaf.astype(self.dtype)
             if spec.dtype == "uint8":
                 values = values / 255
-            if is_image(spec) and self.torso != "mlp":
+            if is_encoded(spec, self.torso):
                 values = self._encoder()(values.reshape(*values.shape[:3], -1))
             features.append(values.reshape(values.shape[0], -1))
         return MLP(self.sizes, self.dtype, name="dense")(jnp.concatenate(features, axis=-1))

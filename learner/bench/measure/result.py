@@ -104,6 +104,6 @@ def network_name(agent: Any) -> str:
     if not hasattr(network, "torso"):
         return type(network).__name__
     core = "" if network.core == "none" else f", {network.core} {network.core_size}"
-    stack = "" if network.frame_stack == 1 else f" of {network.frame_stack} frames"
+    stack = "" if network.frame_stack in (1, None) else f" of {network.frame_stack} frames"
     sizes = "x".join(map(str, network.torso_sizes))
     return f"{network.torso}{stack} {sizes}{core}, {network.dtype}"

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from seedrl.errors import ConfigError
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.q_module import QNetworkCarry
+from seedrl.networks.q_module import QNetworkCarry, View, view
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.networks.recurrent import LSTMCarry
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -52,14 +53,10 @@ def changed_rows(network: Network, params: Any, inputs: NetworkInput, other: Net
 
 def test_defaults_are_those_of_r2d2() -> None:
     config = QNetworkConfig()
-    assert (config.torso, config.torso_sizes, config.core, config.core_size) == (
-        "nature",
-        (512,),
-        "lstm",
-        512,
-    )
-    assert (config.head_sizes, config.dueling, config.frame_stack) == ((512,), True, 4)
+    assert (config.torso_sizes, config.core, config.core_size) == ((512,), "lstm", 512)
+    assert (config.head_sizes, config.dueling) == ((512,), True)
     spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
+    assert view(spec, config.torso, config.frame_stack) == View("nature", 4)
     params = jax.eval_shape(config.build(spec).init, jax.random.key(0))["params"]
     # SEED RL's check of the core's input, which it never runs: 512 + A + 1.
     assert params["LSTM_0"]["input"]["kernel"].shape == (512 + 18 + 1, 4 * 512)
@@ -137,7 +134,7 @@ def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() ->
     ("arguments", "message"),
     [
         ({"core": "rnn"}, r"network.core: expected lstm, gru, none; got 'rnn'"),
-        ({"torso": "vgg"}, r"network.torso: expected mlp, nature, impala; got 'vgg'"),
+        ({"torso": "vgg"}, r"network.torso: expected auto, mlp, nature, impala; got 'vgg'"),
         ({"dtype": "float16"}, r"network.dtype: expected float32, bfloat16; got 'float16'"),
         ({"frame_stack": 0}, r"network.frame_stack: expected at least 1, got 0"),
         ({"head_sizes": (0,)}, r"network.head_sizes: expected sizes >= 1, got \(0,\)"),
@@ -146,6 +143,43 @@ def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() ->
 def test_a_wrong_setting_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         QNetworkConfig(**arguments)
+
+
+ATARI, GRID = ArraySpec((84, 84, 3), "uint8"), ArraySpec((7, 7, 3), "uint8")
+VECTOR, COUNT = ArraySpec((5,), "float32"), ArraySpec((), "int64")
+
+
+@pytest.mark.parametrize(
+    ("observation", "expected"),
+    [
+        (ATARI, View("nature", 4)),
+        (VECTOR, View("mlp", 1)),
+        (COUNT, View("mlp", 1)),
+        (GRID, View("mlp", 4)),  # too small for three convolutions
+        ({"image": ATARI, "grid": GRID, "speed": VECTOR}, View("nature", 4)),
+        ((VECTOR, COUNT), View("mlp", 1)),
+    ],
+)
+def test_the_default_network_follows_the_observation(observation: Any, expected: View) -> None:
+    config = QNetworkConfig(torso_sizes=(4,), core_size=4, head_sizes=(4,))
+    spec = EnvSpec(observation, DiscreteSpec(2))
+    assert view(spec, config.torso, config.frame_stack) == expected
+    # It can be made of all of it.
+    jax.eval_shape(config.build(spec).init, jax.random.key(0))
+
+
+def test_what_is_set_is_kept() -> None:
+    spec = EnvSpec({"image": ATARI, "speed": VECTOR}, DiscreteSpec(2))
+    assert view(spec, "impala", None) == View("impala", 4)
+    assert view(spec, "mlp", 1) == View("mlp", 1)
+    assert view(spec, "auto", 2) == View("nature", 2)
+
+
+def test_an_image_that_is_too_small_for_the_torso_is_refused() -> None:
+    spec = EnvSpec(GRID, DiscreteSpec(2))
+    with pytest.raises(ConfigError, match=r"36 x 36 at least\), the observation has .*uint8\[7, 7"):
+        QNetworkConfig(torso="nature").build(spec)
+    jax.eval_shape(QNetworkConfig(torso="impala").build(spec).init, jax.random.key(0))
 
 
 @pytest.mark.parametrize("arguments", [{"torso": "nature", "frame_stack": 1}, {"frame_stack": 4}])

@@ -245,7 +245,8 @@ class ActionLayout:
         else:
             is_legal = np.abs(actions) <= 1.0  # also false for NaN
             expected = "-1 to 1"
-        if not is_legal.all():
+        # Bytes again, as in the checks of a step: a fraction of the time of `all`.
+        if 0 in is_legal.tobytes():
             position = np.argwhere(~is_legal)[0]
             raise WireError(
                 f"expected actions {expected} for group {group}, got {actions[tuple(position)]} "

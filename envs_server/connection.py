@@ -102,12 +102,12 @@ class Lease:
     def handle(self, message: ToEnvServer | WireError) -> Finished | None:
         """Does what one message of the learner asks for; raises like `serve`."""
         if isinstance(message, ActionsPayload):
-            for header, data in split(message.data, self._action_layouts):
-                step = self._groups[header.group].step(ActionsPayload(data))
+            for group, data in split(message, self._action_layouts):
+                step = self._groups[group].step(memoryview(data))
                 self.has_worked = True
                 # Only now: what arrived twice is refused by then, and answers a step once.
-                self._sent_log.answered(header.group)
-                self._send(header.group, step)
+                self._sent_log.answered(group)
+                self._send(group, step)
         elif isinstance(message, WireError):
             raise message
         elif message.WhichOneof("content") == "finish":

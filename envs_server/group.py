@@ -18,7 +18,7 @@ def read_actions(
     payload: ActionsPayload, layout: ActionLayout, group: int, sequence: int
 ) -> np.ndarray:
     """The actions `[E, ...]` that answer step `sequence` of a group; WireError if they do not."""
-    header, actions = layout.unpack(payload.data)
+    header, actions = layout.unpack(payload)
     if header.sequence != sequence:
         raise WireError(
             f"expected actions for step {sequence} of group {group}, got them for step "

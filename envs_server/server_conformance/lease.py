@@ -16,7 +16,7 @@ from seedrl.types import StepType, TimeStep
 from seedrl.wire import version
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError, encode_from_learner
 from seedrl.wire.local_link import Link
-from seedrl.wire.payload import StepLayout, pack_actions, split
+from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
@@ -182,18 +182,17 @@ class Lease:
 
     def _take(self, message: StepPayload) -> None:
         try:
-            for header, data in split(message.data, self._layouts):
-                group = header.group
+            for group, data in split(message, self._layouts):
                 if group in self._unanswered:
                     text = f"group {group}: expected no step before its actions, got a second one"
                     raise BrokenError(rules.ONE_IN_FLIGHT, text)
                 timestep = self._layouts[group].unpack(data)
                 self._layouts[group].metrics(data)
-                self._check_order(group, header.sequence, timestep)
+                self._check_order(group, sequence_of(data), timestep)
                 # What is kept is no view of the message.
                 self.rows[group].append(_copy(timestep, self.spec))
                 self._unanswered.add(group)
-                self._session.num_steps += header.num_envs
+                self._session.num_steps += len(timestep.step_type)
                 self._note()
         except WireError as error:
             raise BrokenError(rules.PAYLOAD, str(error)) from error

@@ -24,7 +24,7 @@ from seedrl.wire.framing import (
     encode_from_learner,
 )
 from seedrl.wire.local_link import Link
-from seedrl.wire.payload import StepLayout, split
+from seedrl.wire.payload import StepLayout, sequence_of, split
 
 _logger = logging.getLogger(__name__)
 
@@ -218,8 +218,9 @@ class Connection:
 
     def _step(self, message: StepPayload) -> None:
         assert self._lease is not None
-        for header, data in split(message.data, self._layouts):
-            group, layout = self._lease.groups[header.group], self._layouts[header.group]
+        for number, data in split(message, self._layouts):
+            group, layout = self._lease.groups[number], self._layouts[number]
+            sequence = sequence_of(data)
             metrics: np.ndarray | tuple[()] = ()
             try:
                 timestep = layout.unpack(data)
@@ -229,13 +230,13 @@ class Connection:
                     self._hub.accept_spec(self._unproved_spec)
                     self._unproved_spec = None
             except (WireError, EndError) as error:
-                self._hub.reject(group, header.sequence)
+                self._hub.reject(group, sequence)
                 if isinstance(error, EndError):
                     raise
                 name = self._hub.environment.id
                 raise WireError(f"{name}, group {group.number}: {error}") from error
             now = self._hub.clock()
-            self._hub.deliver(Pending(group, header.sequence, timestep, now, metrics))
+            self._hub.deliver(Pending(group, sequence, timestep, now, metrics))
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:

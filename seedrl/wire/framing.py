@@ -27,24 +27,16 @@ class WireError(ValueError):
     """Bytes that are not what proto/seedrl/wire/seedrl.proto says; the text is one line."""
 
 
-class StepPayload(NamedTuple):
-    """Content of `FromEnvServer.step`, to be read by `StepLayout.unpack`."""
-
-    data: bytes | bytearray | memoryview
-
-
-class ActionsPayload(NamedTuple):
-    """Content of `FromLearner.actions`, to be read by `ActionLayout.unpack`."""
-
-    data: bytes | bytearray | memoryview
-
-
 class FramedStep(NamedTuple):
     """A whole `FromEnvServer` message with a step, ready to be sent as it is; see `frame_step`."""
 
     message: bytes
 
 
+# Content of `FromEnvServer.step`, to be read by `StepLayout.unpack`, and of `FromLearner.actions`,
+# to be read by `ActionLayout.unpack`: what arrives otherwise is a message of protobuf.
+StepPayload: TypeAlias = memoryview
+ActionsPayload: TypeAlias = memoryview
 ToLearner: TypeAlias = FromEnvServer | StepPayload | FramedStep
 ToEnvServer: TypeAlias = FromLearner | ActionsPayload
 
@@ -59,14 +51,14 @@ def encode_from_env_server(message: ToLearner) -> bytes:
     if isinstance(message, FramedStep):
         return message.message
     if isinstance(message, StepPayload):
-        return b"".join((_head(_STEP_TAG, len(message.data)), message.data))
+        return b"".join((_head(_STEP_TAG, len(message)), message))
     return _encode_control(message, "step")
 
 
 def encode_from_learner(message: ToEnvServer) -> bytes:
     """Serialises what a learner sends; of a FromLearner only control messages are allowed."""
     if isinstance(message, ActionsPayload):
-        return b"".join((_head(_ACTIONS_TAG, len(message.data)), message.data))
+        return b"".join((_head(_ACTIONS_TAG, len(message)), message))
     return _encode_control(message, "actions")
 
 
@@ -74,7 +66,7 @@ def decode_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayl
     """Parses what an env server sent; a step's payload is a view of `data`. Raises WireError."""
     start = _content_start(data, "FromEnvServer")
     if data[0] == _STEP_TAG:
-        return StepPayload(memoryview(data)[start:])
+        return memoryview(data)[start:]
     message = FromEnvServer()
     _parse_control(message, data, LONGEST_FROM_ENV_SERVER_BYTES)
     return message
@@ -84,7 +76,7 @@ def decode_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayloa
     """Parses what a learner sent; an actions payload is a view of `data`. Raises WireError."""
     start = _content_start(data, "FromLearner")
     if data[0] == _ACTIONS_TAG:
-        return ActionsPayload(memoryview(data)[start:])
+        return memoryview(data)[start:]
     message = FromLearner()
     _parse_control(message, data, LONGEST_FROM_LEARNER_BYTES)
     return message

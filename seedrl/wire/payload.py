@@ -6,6 +6,7 @@ to a multiple of 8 bytes.
 """
 
 import math
+import operator
 import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -42,9 +43,13 @@ class _Section(NamedTuple):
 
 def read_header(data: Buffer) -> StepHeader:
     """The header of a step or actions payload. Raises WireError if `data` is too short for one."""
+    _check_length(data)
+    return StepHeader(*_HEADER.unpack_from(data))
+
+
+def _check_length(data: Buffer) -> None:
     if len(data) < _HEADER.size:
         raise WireError(f"expected a payload of at least {_HEADER.size} bytes, got {len(data)}")
-    return StepHeader(*_HEADER.unpack_from(data))
 
 
 class Layout(Protocol):
@@ -55,22 +60,29 @@ class Layout(Protocol):
         ...
 
 
-def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[StepHeader, Buffer]]:
-    """The payloads of a message, one after another, with their headers.
+def sequence_of(data: Buffer) -> int:
+    """The number of the step in a payload that `split` gave."""
+    number: int = _HEADER.unpack_from(data)[2]
+    return number
+
+
+def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer]]:
+    """The payloads of a message, one after another, each with the number of its group.
 
     `layouts` are those of the groups, by their numbers. Raises WireError if there is no such group
     or too few bytes for a header; that a payload has the right length is for its layout to check.
     """
     while True:
-        header = read_header(data)
-        if header.group >= len(layouts):
-            raise WireError(f"expected group < {len(layouts)}, got {header.group}")
-        size = layouts[header.group].size(data)
+        _check_length(data)
+        group = _HEADER.unpack_from(data)[0]
+        if group >= len(layouts):
+            raise WireError(f"expected group < {len(layouts)}, got {group}")
+        size = layouts[group].size(data)
         if len(data) <= size:
-            yield header, data
+            yield group, data
             return
         view = memoryview(data)
-        yield header, view[:size]
+        yield group, view[:size]
         data = view[size:]
 
 
@@ -85,6 +97,9 @@ class StepLayout:
         self._num_envs = num_envs
         self._num_metrics = num_metrics
         self._sections = list(_sections(spec, num_envs))
+        # Of most environments an observation is one array: then there is no tree to build.
+        is_tree = not isinstance(spec.observation, ArraySpec)
+        self._unflatten = spec.unflatten if is_tree else operator.itemgetter(0)
         # Checks of observations by their positions: bytes and short integers need none.
         self._checks = [
             (index, section.path, OBSERVATION_CHECKS[section.dtype.name])
@@ -159,7 +174,7 @@ class StepLayout:
         check_steps(step_type, reward, discount)
         for index, path, check in self._checks:
             check(path, observation[index])
-        return TimeStep(step_type, reward, discount, self._spec.unflatten(observation))
+        return TimeStep(step_type, reward, discount, self._unflatten(observation))
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None

@@ -125,7 +125,7 @@ class ScriptedLearner:
             layouts = [StepLayout(spec, len(group.seeds)) for group in assign.assign.groups]
             random = np.random.default_rng(0)
             for _ in range(num_steps):
-                data = next(messages).data
+                data = next(messages)
                 header = read_header(data)
                 timestep = layouts[header.group].unpack(data)
                 actions = random.integers(

@@ -67,11 +67,11 @@ def test_one_group_steps_while_the_other_waits(learner: Any) -> None:
         next(messages)
         yield learner.assign([1], [2])
         next(messages)
-        headers = sorted(read_header(next(messages).data) for _ in range(2))
+        headers = sorted(read_header(next(messages)) for _ in range(2))
         assert [header.group for header in headers] == [0, 1]
         for sequence in range(20):
             yield ActionsPayload(pack_actions(0, sequence, np.zeros(1, np.int32)))
-            header = read_header(next(messages).data)
+            header = read_header(next(messages))
             assert header.group == 0
             sequences.append(header.sequence)
         yield _FINISH
@@ -192,7 +192,7 @@ def test_the_actions_of_several_groups_may_share_a_message(learner: Any) -> None
             next(messages)
         zeros = np.zeros(1, np.int32)
         yield ActionsPayload(pack_actions(1, 0, zeros) + pack_actions(0, 0, zeros))
-        headers.extend(read_header(next(messages).data)[::2] for _ in range(2))
+        headers.extend(read_header(next(messages))[::2] for _ in range(2))
         yield _FINISH
 
     learner.serve(script)
@@ -229,7 +229,7 @@ def test_last_rows_carry_the_numbers_that_were_asked_for(learner: Any) -> None:
         assert list(ready.metrics) == ["step", "missing"]
         layout = StepLayout(decode_spec(ready.spec), 2, num_metrics=2)
         for sequence in range(8):
-            data = next(messages).data
+            data = next(messages)
             layout.unpack(data)
             found.extend(layout.metrics(data).tolist())
             yield ActionsPayload(pack_actions(0, sequence, np.zeros(2, np.int32)))

@@ -43,7 +43,7 @@ class Recorder:
 
 
 def _read(message: FramedStep) -> tuple[StepHeader, list[float]]:
-    data = decode_from_env_server(message.message).data
+    data = decode_from_env_server(message.message)
     return read_header(data), _LAYOUT.unpack(data).observation.tolist()
 
 

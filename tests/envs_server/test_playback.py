@@ -71,7 +71,7 @@ def _read(step: FramedStep | None, num_envs: int) -> tuple[StepHeader, TimeStep]
     assert step is not None
     payload = decode_from_env_server(step.message)
     assert isinstance(payload, StepPayload)
-    return read_header(payload.data), StepLayout(SPEC, num_envs).unpack(payload.data)
+    return read_header(payload), StepLayout(SPEC, num_envs).unpack(payload)
 
 
 def _answer(sequence: int, actions: np.ndarray) -> ActionsPayload:
@@ -179,7 +179,7 @@ def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Pat
         yield FromLearner(assign=Assign(environments=[Environment(id="os:system")], groups=groups))
         assert decode_spec(next(messages).ready.spec) == SPEC
         for _ in range(4):
-            header = read_header(next(messages).data)
+            header = read_header(next(messages))
             steps.append(header)
             slots = list(groups[header.group].slots)
             actions = _actions(4 + header.sequence)[slots]

@@ -160,13 +160,13 @@ class SimulatedConnection:
 
     def _check_actions(self, message: ActionsPayload) -> None:
         """Every action must be the one that follows from all that its environment has shown."""
-        group = int.from_bytes(bytes(message.data[:4]), "little")
+        group = int.from_bytes(bytes(message[:4]), "little")
         if group >= len(self.seeds):
             return  # the lease refuses it
         box = BoxSpec((2,), (0.0, 0.0), (1.0, 1.0))
         spec = DiscreteSpec(MOST_ACTIONS) if self._world.num_actions else box
         layout = ActionLayout(spec, len(self.seeds[group]))
-        header, actions = layout.unpack(message.data)
+        header, actions = layout.unpack(message)
         for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
             self._world.oracle.check_action(seed, header.sequence, action)
 

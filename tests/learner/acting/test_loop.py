@@ -91,7 +91,7 @@ class World(NamedTuple):
         while not self.stream.outbox.empty():
             message = self.stream.outbox.get()
             assert isinstance(message, ActionsPayload)
-            header, actions = ActionLayout(SPEC.action, 1).unpack(message.data)
+            header, actions = ActionLayout(SPEC.action, 1).unpack(message)
             assert header.sequence == sequence
             found[header.group] = int(actions[0])
         return found

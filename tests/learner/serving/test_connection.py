@@ -75,7 +75,7 @@ def _act(hub: Hub) -> None:
 def _actions(stream: Connection, num_envs: int) -> list[int]:
     answer = stream.outbox.get_nowait()
     assert isinstance(answer, ActionsPayload)
-    return ActionLayout(SPEC.action, num_envs).unpack(answer.data)[1].tolist()
+    return ActionLayout(SPEC.action, num_envs).unpack(answer)[1].tolist()
 
 
 def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:

@@ -44,7 +44,7 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
             assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
             answers = {}
             for _ in range(2):
-                header, actions = ActionLayout(DiscreteSpec(1000), 2).unpack(client.receive().data)
+                header, actions = ActionLayout(DiscreteSpec(1000), 2).unpack(client.receive())
                 assert header.sequence == sequence
                 answers[header.group] = actions.tolist()
             expected = [100 * sequence + slot for slot in range(4)]

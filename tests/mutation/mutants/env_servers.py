@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "group_order_swapped",
         _LEASE,
-        "step = self._groups[header.group].step(",
-        "step = self._groups[-1 - header.group].step(",
+        "step = self._groups[group].step(",
+        "step = self._groups[-1 - group].step(",
         "Actions go to another group.",
         "no row is swapped (DESIGN 9.2)",
     ),

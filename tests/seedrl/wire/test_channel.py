@@ -32,7 +32,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, "queue.Queue[object]"]]:
         for message in messages:
             seen.put(message)
             if isinstance(message, StepPayload):
-                yield ActionsPayload(message.data)
+                yield ActionsPayload(message)
             else:
                 yield FromLearner(finish=Finish(reason=type(message).__name__))
 
@@ -51,7 +51,7 @@ def test_messages_arrive_as_our_own_types(served: tuple[str, "queue.Queue[object
     with connect(address, max_message_bytes=_LIMIT) as channel:
         finish, actions = connect_method(channel)(iter(messages), timeout=SECONDS)
     assert finish == FromLearner(finish=Finish(reason="FromEnvServer"))
-    assert bytes(actions.data) == b"12345678"
+    assert bytes(actions) == b"12345678"
     assert seen.get() == messages[0]
     assert seen.get() == messages[1]
 

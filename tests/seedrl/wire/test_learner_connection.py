@@ -40,7 +40,7 @@ def _echo(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[An
             messages = map(receive_from_env_server, link.receive())
         yield FromLearner(assign=Assign(lease=7, linked=link is not None))
         for step in itertools.islice(messages, 2):
-            answer = ActionsPayload(bytes(step.data))
+            answer = ActionsPayload(bytes(step))
             if link is None:
                 yield answer
             else:
@@ -72,7 +72,7 @@ def test_messages_go_and_arrive_in_order_whatever_carries_them(
         connection.put(StepPayload(b"first"))
         connection.put(StepPayload(b"second"))
         answers = [next(messages), next(messages)]
-        assert [bytes(answer.data) for answer in answers] == [b"first", b"second"]
+        assert [bytes(answer) for answer in answers] == [b"first", b"second"]
         assert list(messages) == [_FINISH]
 
 

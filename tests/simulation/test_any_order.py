@@ -50,6 +50,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 AnyOrder.TestCase.settings = hypothesis.settings(
-    max_examples=60, stateful_step_count=25, deadline=None, derandomize=True
+    max_examples=40, stateful_step_count=25, deadline=None, derandomize=True
 )
 test_nothing_is_mixed_up_in_any_order = AnyOrder.TestCase

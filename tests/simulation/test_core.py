@@ -28,13 +28,14 @@ _SEEN = (
 
 
 def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
-    found = sweep(range(200), CoreLearner)
+    # The planted bugs that this finds at all, it finds within 30 seeds (tests/mutation).
+    found = sweep(range(60), CoreLearner)
     assert found.broken == {}
     # Everything that can happen to a row has happened to some.
     for account in _SEEN:
         assert found.seen[account] > 0, account
     assert found.seen["sessions"] > found.seeds
-    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 10_000
+    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 3_000
 
 
 def test_a_seed_is_a_history() -> None:
@@ -50,7 +51,7 @@ def test_a_seed_is_a_history() -> None:
     "bug", ["stores the carry burn-in steps late", "resets the carry one step late"]
 )
 def test_the_oracle_sees_a_wrong_carry_on_every_seed(bug: Bug) -> None:
-    seeds = range(20)
+    seeds = range(8)
     found = sweep(seeds, functools.partial(CoreLearner, bug=bug))
     assert list(found.broken) == list(seeds)
 
@@ -61,5 +62,5 @@ def test_each_fault_alone_breaks_nothing(fault: str) -> None:
     drawn = Faults(**{fault: rates.get(fault, 0.05)})
     if fault == "fail_save":
         drawn = drawn._replace(restart_learner=0.05)
-    for seed in range(10):
+    for seed in range(5):
         assert World(seed, CoreLearner, drawn=drawn).run() == []

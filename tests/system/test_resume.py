@@ -1,27 +1,35 @@
-"""Runs that are stopped and resumed: what is kept, what is refused, what can be done with it."""
+"""The story of one run: killed, damaged, resumed, played and refused. It learns three times.
+
+Everything is started through the programs that a user calls.
+"""
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
 
 import seedrl.policy
+from learner.launch.env_servers import socket_address
 from seedrl.storage import manifest
-from seedrl.storage.checkpoints import latest
+from seedrl.storage.checkpoints import Checkpoint, latest
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, Programs
+from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
+EVALUATE = ("learner.cli.main", "evaluate")
 USAGE, UNREADABLE_CHECKPOINT = 2, 74  # as documented
-SAVING = ("--checkpoint-replay", "--checkpoint.interval-seconds", "0.5")
+SAVING = (*UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", "0.3")
+ACCOUNTS = ("accepted", "answered", "struck", "completed", "partial", "discarded", "evaluation")
 
 
 @pytest.fixture
@@ -45,53 +53,126 @@ def steps(workdir: Path) -> list[int]:
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
 
+def saved(workdir: Path) -> Checkpoint:
+    found = latest(workdir / "checkpoints")
+    assert found is not None
+    return found
+
+
+def check_ledger(line: dict[str, Any]) -> None:
+    """The accounts of one line of metrics; what is queued or dispatched is at most a row a slot."""
+    account = {name: line.get(f"ledger/{name}", 0) for name in ACCOUNTS}
+    in_flight = account["accepted"] - account["answered"] - account["struck"]
+    assert 0 <= in_flight <= 6, account
+    kept = account["completed"] + account["partial"] + account["evaluation"]
+    assert account["answered"] == kept + account["discarded"], account
+    # No slot has more than a page that is not full.
+    assert 0 <= account["partial"] <= 4 * 15, account
+    assert line.get("ledger/rejected", 0) == line.get("ledger/duplicate", 0) == 0, line
+
+
+def kill_an_env_server(run: Program, workdir: Path) -> dict[str, Any]:
+    """Kills one; the first line of metrics after it is back and 50 more steps were taken."""
+    logs = [workdir / "logs" / f"env_server_{index}.log" for index in range(2)]
+    before = sum(map(processes.connections, logs))
+    victim = min(processes.descendants(run.pid, "envs_server"))
+    os.kill(victim, signal.SIGKILL)
+    processes.wait_for(lambda: sum(map(processes.connections, logs)) > before, run)
+    assert len(processes.descendants(run.pid, "envs_server")) == 2
+    assert not processes.is_running(victim)
+    steps = processes.records(workdir)[-1]["env_steps"]
+    return processes.wait_for(
+        lambda: next(
+            (line for line in processes.records(workdir) if line["env_steps"] > steps + 50), None
+        ),
+        run,
+    )
+
+
 def start_a_run(programs: Programs, workdir: Path) -> None:
-    """Trains until two checkpoints are there, and stops with SIGTERM."""
+    """Trains until two checkpoints are there; an env server is killed, then the supervisor."""
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING)
     processes.wait_for(
         lambda: sum(line["updates"] > 0 for line in processes.records(workdir, "checkpoint")) > 1,
         run,
     )
+    for _ in range(5):
+        line = kill_an_env_server(run, workdir)
+        # It may have been killed on the last row of a page; then nothing was lost.
+        if line.get("ledger/discarded", 0) > 0:
+            break
+    assert line["ledger/discarded"] > 0
+    assert "env server 0 ended with 137 and is started again" in run.stderr
+    lines = processes.records(workdir)
+    for line in lines:
+        check_ledger(line)
+    assert lines[-1]["updates"] > lines[0]["updates"]
+
     left = processes.descendants(run.pid)
-    run.signal(signal.SIGTERM)
-    assert run.end() == 0
     assert len(left) == 3
+    run.signal(signal.SIGKILL)
+    assert run.end() == -signal.SIGKILL
     processes.wait_until_gone(left)
+    # The learner was not killed with it: it has saved what it had.
+    assert saved(workdir).meta["env_steps"] >= lines[-1]["env_steps"]
     assert len(steps(workdir)) == 2
-    # The last one was saved on SIGTERM.
-    assert steps(workdir)[-1] >= processes.records(workdir)[-1]["updates"]
 
 
-def resume_from_the_older_checkpoint(programs: Programs, workdir: Path) -> None:
-    """The newest is damaged; the replay of the older one is learned from at once."""
+def resume_from_the_older_checkpoint(programs: Programs, workdir: Path, address: str) -> Program:
+    """The newest is damaged. Trains until there is a newer one, and is killed; its env server."""
     older, newest = steps(workdir)
-    flip_a_byte(workdir / "checkpoints" / f"{newest:012d}")
-    found = latest(workdir / "checkpoints")
-    assert found is not None and found.step == older
+    damaged = workdir / "checkpoints" / f"{newest:012d}"
+    flip_a_byte(damaged)
+    assert saved(workdir).step == older
     earlier = len(processes.records(workdir))
-    seconds = processes.records(workdir)[-1]["elapsed_seconds"]
+    before = processes.records(workdir)[-1]["elapsed_seconds"]
+    learner = programs(*learner_command(workdir, address), "--resume", "must")
+    env_server = programs(
+        *("envs_server", "--learner", address, "--num-envs", 6, "--allow-env", "tests.*")
+    )
+    processes.wait_for(lambda: saved(workdir).step > older, learner)
+    learner.signal(signal.SIGKILL)
+    assert learner.end() == -signal.SIGKILL
+    assert f"damaged checkpoint, taking an older one: {damaged}" in learner.stderr
+    first = processes.records(workdir)[earlier]
+    assert first["replay_sequences"] > 0
+    assert first["elapsed_seconds"] > before
+    assert first["updates"] >= older
+    return env_server
+
+
+def resume_after_a_kill(
+    programs: Programs, workdir: Path, address: str, env_server: Program
+) -> None:
+    """The env server comes back, and the replay is learned from at once; ends by itself."""
+    found = saved(workdir)
+    earlier = len(processes.records(workdir))
     # Not enough for a replay that starts empty (replay.min_steps).
     total = found.meta["env_steps"] + 40
-    flags = ("--resume", "must", "--learning.total-steps", total)
-    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING, *flags)
+    run = programs(*learner_command(workdir, address), "--learning.total-steps", total)
     assert run.end() == 0, run.stderr
-    damaged = workdir / "checkpoints" / f"{newest:012d}"
-    assert f"damaged checkpoint, taking an older one: {damaged}" in run.stderr
+    assert all(map(processes.PROGRESS.match, run.stderr.splitlines())), run.stderr
     lines = processes.records(workdir)[earlier:]
-    assert lines[0]["replay_sequences"] > 0
-    assert lines[0]["elapsed_seconds"] > seconds
+    assert lines[0]["updates"] >= found.step
+    assert lines[0]["env_steps"] >= found.meta["env_steps"]
     # To the last batch: of at most four slots.
     assert total <= lines[-1]["env_steps"] < total + 4
-    assert older < lines[-1]["updates"]
+    assert found.step < lines[-1]["updates"]
     # A few more may have been made between the last line and the end.
-    assert steps(workdir)[-1] >= lines[-1]["updates"]
-    found = latest(workdir / "checkpoints")
-    assert found is not None and found.step == steps(workdir)[-1]
+    assert saved(workdir).step == steps(workdir)[-1] >= lines[-1]["updates"]
+    # The one that was killed left it without a word, this one says that training is over.
+    assert env_server.end() == 0
+    assert env_server.stderr.count("connected: ") == 2
+    assert env_server.stderr.count("disconnected from the learner") == 1
+
+
+def learner_command(workdir: Path, address: str) -> tuple[object, ...]:
+    return ("learner", "cartpole_r2d2", "--workdir", workdir, "--bind", address, *TINY, *SAVING)
 
 
 def evaluate(programs: Programs, workdir: Path) -> None:
     """Plays exactly the episodes that were asked for; a program may play the same policy."""
-    done = programs("learner.cli.main", "evaluate", workdir, "--episodes", 10, "--json")
+    done = programs(*EVALUATE, workdir, "--episodes", 10, "--env-servers", 1, "--json")
     assert done.end() == 0
     result = json.loads(done.stdout)
     assert result["episodes"] == len(result["returns"]) == 10
@@ -112,15 +193,16 @@ def evaluate(programs: Programs, workdir: Path) -> None:
     assert 8 <= episode_return <= 500
 
 
-def refuse_other_shapes_and_other_environments(programs: Programs, workdir: Path) -> None:
-    learner = ("learner", "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING)
-    bind = ("--bind", f"unix:{workdir}/shapes")
-    shapes = programs(*learner, *bind, "--agent.network.core-size", "9")
+def refuse_other_shapes_and_other_environments(
+    programs: Programs, workdir: Path, address: str
+) -> None:
+    shapes = programs(*learner_command(workdir, address), "--agent.network.core-size", "9")
     code, line = shapes.error()
     assert code == UNREADABLE_CHECKPOINT
     assert "does not fit this config: agent.network.core_size: expected 8, got 9; start a" in line
 
-    run = programs(*TRAIN, *learner[1:], "--environment.id", "Acrobot-v1")
+    flags = ("--environment.id", "Acrobot-v1", "--env-servers", 1)
+    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING, *flags)
     code, line = run.error()
     assert code == USAGE
     difference = (
@@ -131,32 +213,33 @@ def refuse_other_shapes_and_other_environments(programs: Programs, workdir: Path
     assert processes.descendants(run.pid) == set()
 
 
-def give_up_if_nothing_is_intact(programs: Programs, workdir: Path) -> None:
+def give_up_if_nothing_is_intact(programs: Programs, workdir: Path, address: str) -> None:
     found = steps(workdir)
     for step in found:
         checkpoint = workdir / "checkpoints" / f"{step:012d}"
         # The one that was damaged before may still be there; flipped again, it would be repaired.
         if manifest.damage(checkpoint) is None:
             flip_a_byte(checkpoint)
-    learner = ("learner", "cartpole_r2d2", "--workdir", workdir, *TINY)
-    learner = (*learner, "--bind", f"unix:{workdir}/socket")
-    code, line = programs(*learner).error()
+    command = learner_command(workdir, address)
+    code, line = programs(*command).error()
     assert code == UNREADABLE_CHECKPOINT
-    assert "error: expected an intact checkpoint in " in line
+    assert line.startswith("python -m learner: error: expected an intact checkpoint in ")
     assert f"got {len(found)} damaged; the newest: " in line
     # A run that starts again does not look at them.
-    fresh = programs(*learner, "--resume", "never")
+    fresh = programs(*command, "--resume", "never")
     processes.wait_for(lambda: ", serving " in fresh.stderr, fresh)
     fresh.signal(signal.SIGTERM)
     assert fresh.end() == 0
 
 
-def test_a_run_through_stop_damage_resume_evaluation_and_refusal(
+def test_a_run_through_kills_damage_resume_evaluation_and_refusal(
     programs: Programs, tmp_path: Path
 ) -> None:
     workdir = tmp_path / "run"
     start_a_run(programs, workdir)
-    resume_from_the_older_checkpoint(programs, workdir)
-    evaluate(programs, workdir)
-    refuse_other_shapes_and_other_environments(programs, workdir)
-    give_up_if_nothing_is_intact(programs, workdir)
+    with socket_address() as address:
+        env_server = resume_from_the_older_checkpoint(programs, workdir, address)
+        resume_after_a_kill(programs, workdir, address, env_server)
+        evaluate(programs, workdir)
+        refuse_other_shapes_and_other_environments(programs, workdir, address)
+        give_up_if_nothing_is_intact(programs, workdir, address)

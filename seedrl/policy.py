@@ -11,10 +11,11 @@ import numpy as np
 
 from seedrl import config_json
 from seedrl.agents.agent import Agent, build_agent
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
+from seedrl.storage.chosen import choose
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 
@@ -129,7 +130,12 @@ class Policy:
 
 
 def load(
-    workdir: str | Path, *, seed: int = 0, step: int | None = None, epsilon: float = 0.0
+    workdir: str | Path,
+    *,
+    seed: int = 0,
+    step: int | None = None,
+    best: bool = False,
+    epsilon: float = 0.0,
 ) -> Policy:
     """The policy of a run's newest intact checkpoint.
 
@@ -137,6 +143,7 @@ def load(
       workdir: the run's folder.
       seed: of its random actions, if there are any.
       step: which checkpoint to take instead of the newest.
+      best: take the one that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
 
     Raises CheckpointError if there is no such checkpoint, or it does not fit the saved config;
@@ -148,10 +155,7 @@ def load(
     except OSError as error:
         raise ConfigError(f"expected the folder of a run, got {folder}: {error}") from error
     config = config_json.from_json(text)
-    directory = folder / "checkpoints"
-    found = checkpoints.latest(directory) if step is None else checkpoints.find(directory, step)
-    if found is None:
-        raise CheckpointError(f"expected a checkpoint in {directory}, found none; train first")
+    found = choose(folder, step=step, is_best=best)
     spec = saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}

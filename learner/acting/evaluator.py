@@ -22,6 +22,18 @@ class Score(NamedTuple):
         return float(np.mean(self.returns))
 
 
+class BestScore(NamedTuple):
+    """The highest score of a session, the first of equal ones.
+
+    Attributes:
+      score: with the parameters, which it keeps alive.
+      env_steps: training environment steps when the round ended.
+    """
+
+    score: Score
+    env_steps: int
+
+
 class Round:
     """`episodes` of frozen parameters, shared out evenly over `slots`.
 

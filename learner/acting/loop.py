@@ -9,7 +9,7 @@ import numpy as np
 from learner.acting.act_step import ActingState
 from learner.acting.actor import Acted, Actor
 from learner.acting.episodes import EpisodeTracker
-from learner.acting.evaluator import Evaluator, Score
+from learner.acting.evaluator import BestScore, Evaluator, Score
 from learner.reporting.metrics import Metrics
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
@@ -52,6 +52,7 @@ class Acting:
         sets it.
       abandoned_rows: rows of full pages that were not sent, because the run was ending.
       last_score: of the evaluation that finished last.
+      best_score: the highest of this session.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Acting:
         self.training_steps = 0
         self.abandoned_rows = 0
         self.last_score: Score | None = None
+        self.best_score: BestScore | None = None
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
@@ -193,6 +195,8 @@ class Acting:
 
     def _report(self, score: Score, was_confirming: bool) -> None:
         self.last_score = score
+        if self.best_score is None or score.mean > self.best_score.score.mean:
+            self.best_score = BestScore(score, self.training_steps)
         self._metrics.gauge("return/evaluation", score.mean)
         self._metrics.record(
             "evaluation",

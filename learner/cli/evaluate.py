@@ -1,4 +1,4 @@
-"""`seedrl evaluate WORKDIR`: plays the newest checkpoint of a run through the same service."""
+"""`seedrl evaluate WORKDIR`: plays a checkpoint of a run through the same service."""
 
 import contextlib
 import dataclasses
@@ -30,11 +30,13 @@ PROG = "seedrl evaluate"
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """Plays the newest checkpoint of a run, with learning off.
+    """Plays a checkpoint of a run, with learning off; by default the newest.
 
     Attributes:
       workdir: folder of the run.
       episodes: number of episodes to play.
+      step: play the checkpoint of that many updates.
+      best: play the checkpoint that scored highest in the evaluations of the run.
       env_servers: number of env-server processes; by default as in the run.
       seed: of environments and random actions; by default the run's. The same seed gives the same
         result, with any number of env servers.
@@ -45,6 +47,8 @@ class EvaluateOptions:
 
     workdir: Annotated[Path, tyro.conf.Positional]
     episodes: int = 100
+    step: int | None = None
+    best: bool = False
     env_servers: int | None = None
     seed: int | None = None
     greedy: bool = False
@@ -58,6 +62,8 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(f"--episodes: expected at least 1, got {options.episodes}")
     if options.seed is not None and options.seed < 0:
         raise ConfigError(f"--seed: expected at least 0, got {options.seed}")
+    if options.best and options.step is not None:
+        raise ConfigError("--step and --best: expected one of them, got both")
     config = _each_seeded(_saved_config(options.workdir))
     with env_servers.socket_address() as address:
         serving = dataclasses.replace(config.serving, bind=address)
@@ -127,10 +133,11 @@ def _play(supervisor: Supervisor, config: Config, options: EvaluateOptions) -> "
         watcher.start()
         try:
             from learner.session.offline_evaluation import evaluate
+            from seedrl.storage.chosen import choose
 
             evaluation = evaluate(
                 config,
-                workdir=options.workdir,
+                choose(options.workdir, step=options.step, is_best=options.best),
                 episodes=options.episodes,
                 seed=options.seed,
                 is_greedy=options.greedy,

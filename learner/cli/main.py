@@ -11,7 +11,7 @@ from seedrl.errors import ConfigError
 # Each is a module of this package with `run(argv) -> int`, imported only when it is called.
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
-    "evaluate": "play the newest checkpoint of a run",
+    "evaluate": "play a checkpoint of a run",
     "check-env": "check an environment of your own before training with it",
     "check-env-server": "check an env server, in any language, against the wire's contract",
     "digest": "print SHA-256 sums of what a run has learned",

@@ -1,6 +1,7 @@
 """What a person sees of a run, live and at its end."""
 
 import math
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -150,6 +151,11 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
         "updates": f"{summary.updates:,}",
         "run folder": str(summary.workdir),
     }
+    if summary.best_return is not None:
+        rows["best checkpoint"] = (
+            f"{summary.best_return:g}, after {summary.best_updates:,} updates: "
+            f"seedrl evaluate {shlex.quote(str(summary.workdir))} --best"
+        )
     out = console if console is not None else _console(sys.stdout)
     for label, value in rows.items():
         out.print(f"{label:<18} {value}", markup=False, highlight=False, soft_wrap=True)

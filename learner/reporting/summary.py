@@ -15,6 +15,7 @@ class Summary(NamedTuple):
       replay_ratio: measured: trained steps per training environment step.
       policy_lag_updates: measured: mean updates between acting and learning, last interval.
       updates: applied updates.
+      best_return, best_updates: of the best checkpoint; None and 0 if there is none.
       workdir: the run folder.
       solved: whether a target return was reached and confirmed.
     """
@@ -29,3 +30,5 @@ class Summary(NamedTuple):
     updates: int
     workdir: Path
     solved: bool
+    best_return: float | None = None
+    best_updates: int = 0

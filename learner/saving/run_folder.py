@@ -1,6 +1,7 @@
 """The folder of a run: who owns it, and what is written there at its start."""
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,9 @@ from seedrl.config import Config
 from seedrl.config_json import check_names, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
 from seedrl.storage.checkpoints import Checkpoint, take_over
+from seedrl.storage.chosen import best
+
+_logger = logging.getLogger(__name__)
 
 Resume = Literal["auto", "never", "must"]
 
@@ -56,6 +60,14 @@ class RunFolder:
         if found is not None:
             check_names(found.meta["config"])
         return found
+
+    def best(self) -> Checkpoint | None:
+        """The best checkpoint; None also if it is damaged, which is logged as an error."""
+        try:
+            return best(self.path)
+        except CheckpointError as error:
+            _logger.error("no best checkpoint until the next score: %s", error)
+            return None
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,26 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import leaves_by_name
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
+from seedrl.storage.chosen import best_directory
+from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
+
+
+class Best(NamedTuple):
+    """Parameters that scored higher than all before.
+
+    Attributes:
+      mean_return: their score.
+      updates: behind them.
+      params: on the host.
+      meta: what the checkpoint says besides.
+    """
+
+    mean_return: float
+    updates: int
+    params: Tree
+    meta: Mapping[str, Any]
 
 
 class Saver:
@@ -26,13 +44,23 @@ class Saver:
 
     def __init__(
         self,
-        directory: Path,
+        workdir: Path,
         keep: int,
         interval_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
+        best_return: float = -math.inf,
     ):
-        """`keep`: how many checkpoints; `interval_seconds`: between two decisions to save."""
-        self._directory = directory
+        """Saves into the checkpoints of a run's folder.
+
+        Args:
+          workdir: the run's folder.
+          keep: how many checkpoints, not counting the best one.
+          interval_seconds: between two decisions to save.
+          clock: monotonic seconds.
+          best_return: the score of the best checkpoint that there is.
+        """
+        self._workdir = workdir
+        self._best_return = best_return
         self._keep = keep
         self._interval_seconds = interval_seconds
         self._clock = clock
@@ -53,11 +81,14 @@ class Saver:
         self._next_save = now + self._interval_seconds
         return True
 
-    def start(self, snapshot: Snapshot, meta: Mapping[str, Any]) -> None:
-        """Starts a save; waits for the one before it."""
+    def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
+        """Starts a save; waits for the one before it.
+
+        `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
+        """
         self.wait()
         self._thread = threading.Thread(
-            target=self._save, args=(snapshot, dict(meta)), name="saver", daemon=True
+            target=self._save, args=(snapshot, dict(meta), best), name="saver", daemon=True
         )
         self._thread.start()
 
@@ -66,14 +97,16 @@ class Saver:
         if self._thread is not None:
             self._thread.join()
 
-    def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
+    def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
         extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
         if snapshot.replay:
             meta["replay_indices"] = snapshot.indices
         step = int(snapshot.state.updates)
         try:
+            if best is not None and best.mean_return > self._best_return:
+                self._save_best(best)
             path = checkpoints.save(
-                self._directory,
+                self._workdir / "checkpoints",
                 step,
                 snapshot.state._asdict(),
                 meta,
@@ -90,6 +123,12 @@ class Saver:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
             self.failure = error
             _logger.exception("saving failed")
+
+    def _save_best(self, best: Best) -> None:
+        arrays = {"params": best.params, "updates": np.int32(best.updates)}
+        directory = best_directory(self._workdir)
+        checkpoints.save(directory, best.updates, arrays, best.meta, keep=None)
+        self._best_return = best.mean_return
 
 
 def _prefixed(prefix: str, tree: Any) -> dict[str, np.ndarray]:

@@ -1,7 +1,6 @@
 """Playing a checkpoint through the service, with learning off."""
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -22,10 +21,10 @@ from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
 from seedrl.agents.agent import Agent, build_agent
 from seedrl.config import Config
-from seedrl.errors import CheckpointError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage import checkpoints
+from seedrl.storage.checkpoints import Checkpoint
 
 _POLL_SECONDS = 0.2
 
@@ -51,13 +50,13 @@ class Evaluation(NamedTuple):
 
 def evaluate(
     config: Config,
+    checkpoint: Checkpoint,
     *,
-    workdir: Path,
     episodes: int,
     seed: int | None = None,
     is_greedy: bool = False,
 ) -> Evaluation:
-    """Serves until env servers have played `episodes` of the newest checkpoint; blocks.
+    """Serves until env servers have played `episodes` of a checkpoint; blocks.
 
     Every slot plays, all of them in lock step, once all of them are leased. So the result follows
     from the seed, however many env servers there are, if every environment is seeded by itself
@@ -65,16 +64,11 @@ def evaluate(
 
     Args:
       config: of the run; its `serving.bind` is served on.
-      workdir: folder of the run.
+      checkpoint: what is played.
       episodes: how many to play, shared out evenly over the slots.
       seed: of environments and random actions; by default the run's.
       is_greedy: without the exploration that the agent has when it is evaluated.
-
-    Raises CheckpointError if there is no readable checkpoint.
     """
-    checkpoint = checkpoints.latest(workdir / "checkpoints")
-    if checkpoint is None:
-        raise CheckpointError(f"expected a checkpoint in {workdir / 'checkpoints'}, found none")
     most = config.serving.training_slots + config.serving.evaluation_slots
     num_slots = min(most, episodes)
     seed = config.seed if seed is None else seed
@@ -111,7 +105,7 @@ def _statistics(score: Score) -> Evaluation:
     )
 
 
-def _restore(agent: Agent, checkpoint: checkpoints.Checkpoint) -> FrozenParams:
+def _restore(agent: Agent, checkpoint: Checkpoint) -> FrozenParams:
     key = jax.random.PRNGKey(0)
     abstract = {"params": jax.eval_shape(agent.init, key), "updates": np.int32(0)}
     restored = checkpoints.restore(checkpoint, abstract)

@@ -1,6 +1,7 @@
 """A learner's run: the wiring of its parts, from what its folder holds to the summary."""
 
 import contextlib
+import math
 import shlex
 import sys
 import threading
@@ -31,6 +32,7 @@ from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.spec_json import saved_spec
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.storage.chosen import best_return
 
 
 def train(
@@ -103,12 +105,11 @@ def _train(
         folder.record_config(config)
         progress.log(_replay_size(session))
         session.start()
-        saving = config.checkpoint
         supervision = Supervision(
             config,
             session,
             service=service,
-            saver=Saver(folder.checkpoints, saving.keep, saving.interval_seconds),
+            saver=_saver(config, folder, checkpoint),
             reports=reports,
             stop=stop,
         )
@@ -117,7 +118,7 @@ def _train(
         finally:
             supervision.end()
         _draw_curve(folder, progress)
-        return _summary(session, supervision.last, start, folder.path)
+        return _summary(session, supervision.last, start, folder)
 
 
 def _say_started(events: Events, workdir: Path, address: str, geometry: Geometry) -> None:
@@ -167,6 +168,17 @@ def _hub(
     return Hub(serving, config.environment, spec=spec)
 
 
+def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None) -> Saver:
+    saving, best = config.checkpoint, _best_return(folder, resumed)
+    return Saver(folder.path, saving.keep, saving.interval_seconds, best_return=best)
+
+
+def _best_return(folder: RunFolder, resumed: Checkpoint | None) -> float:
+    """What the next score must exceed; without a resume, earlier attempts do not count."""
+    best = None if resumed is None else folder.best()
+    return -math.inf if best is None else best_return(best)
+
+
 def _draw_curve(folder: RunFolder, progress: Progress) -> None:
     """Everything is saved by then: a full disk costs the picture, and not the run."""
     try:
@@ -175,9 +187,12 @@ def _draw_curve(folder: RunFolder, progress: Progress) -> None:
         progress.log(f"cannot draw the learning curve: {error}")
 
 
-def _summary(session: Session, last: Mapping[str, float], start: float, workdir: Path) -> Summary:
+def _summary(
+    session: Session, last: Mapping[str, float], start: float, folder: RunFolder
+) -> Summary:
     seconds = time.monotonic() - start
     score = session.acting.last_score
+    best = folder.best()
     return Summary(
         mean_return=None if score is None else score.mean,
         episodes=0 if score is None else len(score.returns),
@@ -187,6 +202,8 @@ def _summary(session: Session, last: Mapping[str, float], start: float, workdir:
         replay_ratio=last.get("replay_ratio", 0.0),
         policy_lag_updates=last.get("policy_lag_updates", 0.0),
         updates=session.learning.updates,
-        workdir=workdir,
+        workdir=folder.path,
         solved=session.evaluator.confirmed is not None,
+        best_return=None if best is None else best_return(best),
+        best_updates=0 if best is None else best.step,
     )

@@ -13,6 +13,7 @@ from learner.acting.evaluator import Score
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
+from learner.saving.saver import Best
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, residues
 from learner.session.components import assemble
@@ -27,6 +28,7 @@ from seedrl.config_json import to_json
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.types import Tree
 
 _SNAPSHOT_SECONDS = 300.0
 
@@ -189,6 +191,30 @@ class Session:
         confirmed: Score | None = self.evaluator.confirmed
         if confirmed is None:
             return snapshot
-        behaviour = jax.tree.map(np.asarray, confirmed.frozen.params)
-        params = replace_behaviour(self._parts.behaviour, snapshot.state.params, behaviour)
+        params = self._scored(confirmed, snapshot.state.params)
         return snapshot._replace(state=snapshot.state._replace(params=params))
+
+    def best(self, snapshot: Snapshot) -> Best | None:
+        """What scored highest in this session, on the host; None if nothing was scored.
+
+        Parameters that do not act are those of `snapshot`.
+        """
+        best = self.acting.best_score
+        if best is None:
+            return None
+        params = self._scored(best.score, snapshot.state.params)
+        meta = {
+            "config": to_json(self._config),
+            "env_spec": encode_spec(self._spec),
+            "env_steps": best.env_steps,
+            "evaluation": {
+                "mean_return": best.score.mean,
+                "episodes": len(best.score.returns),
+            },
+        }
+        return Best(best.score.mean, best.score.frozen.version, params, meta)
+
+    def _scored(self, score: Score, params: Tree) -> Tree:
+        """The parameters that were scored, on the host; those that do not act are from `params`."""
+        behaviour = jax.tree.map(np.asarray, score.frozen.params)
+        return replace_behaviour(self._parts.behaviour, params, behaviour)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
 from learner.serving.server import Service
 from learner.session.end_of_run import EndOfRun, end_of_run, why
@@ -92,7 +93,7 @@ class Supervision:
         try:
             if not has_failed:
                 snapshot = self._session.final_snapshot()
-                self._saver.start(snapshot, self._session.meta(snapshot))
+                self._start_save(snapshot)
             self.last |= self._report()
         finally:
             if self._stop.is_set() or has_failed:
@@ -135,8 +136,12 @@ class Supervision:
     def _save(self) -> None:
         snapshot = self._session.snapshot()
         if snapshot is not None:
-            self._saver.start(snapshot, self._session.meta(snapshot))
+            self._start_save(snapshot)
             self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
+
+    def _start_save(self, snapshot: Snapshot) -> None:
+        session = self._session
+        self._saver.start(snapshot, session.meta(snapshot), session.best(snapshot))
 
     def _raise_failure(self) -> None:
         """Raises what has gone wrong in a run that has ended; writes its last accounts."""

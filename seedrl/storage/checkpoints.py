@@ -62,28 +62,26 @@ def save(
     arrays: Tree,
     meta: Mapping[str, Any],
     *,
-    keep: int,
+    keep: int | None,
     extra: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones.
 
-    A checkpoint of the same step is replaced. Checkpoints of later steps are of a future that was
-    given up (a run that resumed from an earlier one because they were damaged): they are renamed to
-    `superseded-*`, so that nothing resumes from them.
+    A checkpoint of the same step is replaced. Those of later steps are of a future that was given
+    up (damaged when a run resumed): they are renamed to `superseded-*`, so that none resumes.
 
     Args:
       directory: created if it does not exist.
       step: non-negative; the newest checkpoint is the one with the greatest.
       arrays: tree of numpy or JAX arrays or scalars. PRNG keys as raw `uint32` key data.
       meta: anything that JSON can hold.
-      keep: at least 2, so that one damaged checkpoint is never the end of a run.
+      keep: at least 2: one that is damaged is never the end of a run; None: the new one alone.
       extra: large arrays by name, saved without compression.
 
     Returns the checkpoint's directory. Raises CheckpointError if it cannot be written (disk full,
-    no permission); then nothing of it remains, and what was there before is untouched. Raises
-    ValueError if `keep` is below 2.
+    no permission); nothing of it remains then, and what was there before is untouched.
     """
-    if keep < 2:
+    if keep is not None and keep < 2:
         raise ValueError(f"expected checkpoint.keep of at least 2, got {keep}")
     assert step >= 0
     target = directory / f"{step:012d}"
@@ -164,8 +162,7 @@ def find(directory: Path, step: int) -> Checkpoint:
     if not paths:
         steps = ", ".join(str(candidate) for candidate, _ in listed) or "none"
         raise CheckpointError(f"expected a checkpoint of step {step} in {directory}, got {steps}")
-    problem = manifest.damage(paths[-1])
-    if problem is not None:
+    if (problem := manifest.damage(paths[-1])) is not None:
         raise CheckpointError(f"damaged checkpoint: {problem}; choose another step")
     return _opened(paths[-1])
 
@@ -218,25 +215,28 @@ def _publish(temporary: Path, target: Path) -> None:
     _delete(aside)
 
 
-def _prune(directory: Path, step: int, keep: int) -> None:
+def _prune(directory: Path, step: int, keep: int | None) -> None:
     listed = _listed(directory)
-    for later, path in listed:
-        if later > step:
-            _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
-            _set_aside(path, "superseded")
-    for _, path in [entry for entry in listed if entry[0] <= step][:-keep]:
+    if keep is None:
+        doomed = [path for other, path in listed if other != step]
+    else:
+        doomed = [path for other, path in listed if other <= step][:-keep]
+        for later in [path for other, path in listed if other > step]:
+            _logger.warning("checkpoint %s is later than the one just saved, %d", later, step)
+            _set_aside(later, "superseded")
+    for path in doomed:
         _delete(path)
 
 
 def _set_aside(path: Path, why: str) -> Path:
     """Renames the checkpoint to `WHY-STEP-*`: it does not count any more, and is not deleted."""
-    step = int(path.name.split(".")[0])
-    return path.rename(tempfile.mkdtemp(prefix=f"{why}-{step}-", dir=path.parent))
+    prefix = f"{why}-{int(path.name.split('.')[0])}-"
+    return path.rename(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
 
 
 def _delete(path: Path) -> None:
     if path.exists():
-        # Renamed first, so that no reader and no kill ever sees a part of a checkpoint.
+        # Renamed first: no reader and no kill ever sees a part of a checkpoint.
         doomed = tempfile.mkdtemp(prefix=f"{_TEMPORARY}deleted-", dir=path.parent)
         path.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from seedrl.networks.q_network import QNetworkConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
+from seedrl.storage.chosen import best_directory
 from seedrl.types import StepType, TimeStep
 
 _SPEC = EnvSpec(
@@ -59,6 +61,18 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def loaded(workdir: Path) -> policy.Policy:
     return policy.load(workdir)
+
+
+def test_the_best_policy_or_that_of_a_step_is_loaded(workdir: Path, tmp_path: Path) -> None:
+    assert policy.load(workdir, step=1).step == 1
+    shutil.copy(workdir / "config.json", tmp_path)
+    arrays = {"params": _params(2), "updates": np.int32(9)}
+    meta = {"env_spec": encode_spec(_SPEC)}
+    checkpoints.save(best_directory(tmp_path), 9, arrays, meta, keep=None)
+    best, newest = policy.load(tmp_path, best=True), policy.load(workdir)
+    found = [loaded.act(_observation(1), loaded.initial_carry()) for loaded in (best, newest)]
+    assert best.step == 9
+    np.testing.assert_array_equal(found[0].extras, found[1].extras)
 
 
 def _observation(index: int) -> dict[str, np.ndarray]:

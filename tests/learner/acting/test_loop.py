@@ -186,6 +186,8 @@ def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_ne
     assert world.play(3, LAST, everyone) == {0: 30, 1: 30, 2: 10}
     assert world.acting.last_score is not None
     assert world.acting.last_score.frozen.version == 1
+    best = world.acting.best_score
+    assert best is not None and best.score is world.acting.last_score
     assert world.play(4, FIRST, everyone) == {0: 30, 1: 30, 2: 30}
 
 

@@ -11,13 +11,14 @@ import pytest
 
 import learner.session.offline_evaluation
 from learner.cli.main import main
-from learner.launch import env_servers, supervisor
+from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.session.offline_evaluation import Evaluation
 from seedrl import config_file
 from seedrl.config import Config
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
+from seedrl.storage import chosen
 
 RESULT = Evaluation(
     mean=2.0,
@@ -50,15 +51,16 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: R
     calls: Calls = []
 
     def evaluate(
-        config: Config, *, workdir: Path, episodes: int, seed: int | None, is_greedy: bool
+        config: Config, checkpoint: Any, *, episodes: int, seed: int | None, is_greedy: bool
     ) -> Evaluation:
-        assert (workdir / "config.json").exists()
+        assert checkpoint == {"step": None, "is_best": False}
         assert config.environment.vectorization == "seeded"
         calls.append((config, episodes))
         result: Evaluation = act()
         return result
 
     monkeypatch.setattr(learner.session.offline_evaluation, "evaluate", evaluate)
+    monkeypatch.setattr(chosen, "choose", lambda workdir, **which: which)
     return calls
 
 
@@ -114,6 +116,21 @@ def test_the_result_can_be_json(
     assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
 
 
+@pytest.mark.parametrize("flags", [("--best",), ("--step", "7")])
+def test_a_checkpoint_that_is_missing_ends_before_anything_is_played(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    assert main(["evaluate", str(run_folder), *flags]) == 74
+    assert "expected a checkpoint" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_chosen_by_step_or_as_the_best(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(run_folder), "--best", "--step", "7"]) == 2
+    assert "--step and --best: expected one of them" in capsys.readouterr().err
+
+
 def test_a_folder_without_a_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,8 +165,9 @@ def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
     refuse = "import sys; print('no such environment'); sys.exit(2)"
     (run_folder.parent / "envs_server" / "__main__.py").write_text(refuse)
     stand_in(monkeypatch, lambda: threading.Event().wait(60))
-    monkeypatch.setattr(supervisor, "_PATIENCE_SECONDS", 0.01)
     before = signal.getsignal(signal.SIGINT)
     assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 2
-    assert capsys.readouterr().err == "env server 0 cannot run: no such environment\n"
+    assert capsys.readouterr().err == (
+        "seedrl: error: env server 0 cannot run: no such environment\n"
+    )
     assert signal.getsignal(signal.SIGINT) is before

@@ -128,6 +128,14 @@ def test_the_summary_has_the_three_balance_numbers_and_the_folder() -> None:
     ]
 
 
+def test_the_summary_names_the_best_checkpoint_if_there_is_one() -> None:
+    out = console(terminal=False)
+    print_summary(summary(480.25)._replace(best_return=500.0, best_updates=1_234), out)
+    assert text(out).splitlines()[-1] == (
+        "best checkpoint    500, after 1,234 updates: seedrl evaluate runs/one --best"
+    )
+
+
 def test_a_run_without_evaluation_has_no_return() -> None:
     out = console(terminal=False)
     print_summary(summary(None), out)

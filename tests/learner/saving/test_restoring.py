@@ -39,7 +39,7 @@ def _save(directory: Path, snapshot: Snapshot) -> checkpoints.Checkpoint:
     saver.start(snapshot, META)
     saver.wait()
     assert saver.failure is None
-    found = checkpoints.latest(directory)
+    found = checkpoints.latest(directory / "checkpoints")
     assert found is not None
     return found
 

@@ -5,12 +5,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from learner.learning.snapshot import Snapshot
-from learner.saving.saver import Saver
+from learner.saving.saver import Best, Saver
 from seedrl.errors import CheckpointError
-from seedrl.storage import checkpoints
+from seedrl.storage import checkpoints, chosen
 from tests.learner.saving.snapshots import META, replay, state
 from tests.patience import SECONDS
 
@@ -83,7 +84,23 @@ def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:
     saver.start(Snapshot(state(), [{}], replay()), meta)
     meta["env_steps"] = -1
     saver.wait()
-    found = checkpoints.latest(tmp_path)
+    found = checkpoints.latest(tmp_path / "checkpoints")
     assert found is not None
     assert found.meta == {**META, "replay_indices": [{}]}
     assert "replay_indices" not in meta
+
+
+def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) -> None:
+    saver = Saver(tmp_path, keep=2, best_return=4.0)
+    for updates, score in ((1, 3.0), (2, 5.0), (3, 5.0), (4, 4.5)):
+        params = {"core": np.full(2, score, np.float32)}
+        best = Best(score, updates, params, {"evaluation": {"mean_return": score}})
+        saver.start(Snapshot(state(updates=updates), [], ()), META, best)
+        saver.wait()
+        assert saver.failure is None
+    found = chosen.choose(tmp_path, is_best=True)
+    assert (found.step, chosen.best_return(found)) == (2, 5.0)
+    abstract = {"params": {"core": np.zeros(2, np.float32)}, "updates": np.int32(0)}
+    restored = checkpoints.restore(found, abstract)
+    assert (restored["updates"], restored["params"]["core"].tolist()) == (2, [5.0, 5.0])
+    assert chosen.choose(tmp_path).step == 4  # the newest is another

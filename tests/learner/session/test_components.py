@@ -69,7 +69,7 @@ def _saved(directory: Path) -> Checkpoint:
         {"config": to_json(CONFIG)},
     )
     saver.wait()
-    found = checkpoints.latest(directory)
+    found = checkpoints.latest(directory / "checkpoints")
     assert found is not None and saver.failure is None
     return found
 
@@ -97,8 +97,8 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
     with pytest.raises(CheckpointError) as caught:
         _build(config, _saved(tmp_path))
     assert str(caught.value) == (
-        f"{tmp_path}/000000000003 does not fit this config: {field}; start a new workdir or "
-        "restore the config"
+        f"{tmp_path}/checkpoints/000000000003 does not fit this config: {field}; start a new "
+        "workdir or restore the config"
     )
 
 

@@ -1,6 +1,8 @@
 """What a run does before anything moves."""
 
+import contextlib
 import dataclasses
+import math
 import signal
 import sys
 from collections.abc import Iterator
@@ -8,14 +10,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.reports import _metrics
-from learner.session.run import _draw_curve, train
+from learner.session.run import _best_return, _draw_curve, train
 from seedrl import config_file
 from seedrl.errors import UserError
+from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.storage.chosen import best_directory
 from tests.learner.reporting.event_files import first_steps
 
 
@@ -47,6 +52,21 @@ def test_the_config_says_whether_freed_memory_is_kept(
     with pytest.raises(TunedError) as caught:
         train(dataclasses.replace(config, learning=learning), workdir=tmp_path)
     assert caught.value.args == ({"keeps_freed_memory": keeps_freed_memory},)
+
+
+def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    resumed = Checkpoint(1, tmp_path, {})
+    with contextlib.closing(RunFolder(tmp_path)) as folder:
+        assert _best_return(folder, resumed) == -math.inf
+        meta = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
+        path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=None)
+        assert _best_return(folder, resumed) == 7.5
+        assert _best_return(folder, None) == -math.inf  # another attempt: the first score counts
+        (path / "meta.json").write_text("{}")
+        assert _best_return(folder, resumed) == -math.inf
+    assert "no best checkpoint until the next score" in caplog.text
 
 
 @pytest.mark.parametrize(("resumed", "seconds", "frames"), [(True, 30.0, 404.0), (False, 0.0, 4.0)])

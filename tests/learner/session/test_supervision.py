@@ -60,7 +60,7 @@ class Run:
         self.saver = SimpleNamespace(
             failure=None,
             take_turn=lambda: False,
-            start=lambda snapshot, meta: self.calls.append(f"save {snapshot.name}"),
+            start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
             wait=lambda: self.calls.append("saved"),
         )
         metrics = SimpleNamespace(
@@ -113,6 +113,7 @@ class Run:
                     "gauges": lambda: None,
                     "accounts": dict,
                     "meta": lambda snapshot: {},
+                    "best": lambda snapshot: None,
                     "stuck": lambda seconds: run.stuck,
                     "residues": lambda at_rest=False: run.residues,
                     "snapshot": lambda: snapshot("while it runs"),

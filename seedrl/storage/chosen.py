@@ -1,0 +1,49 @@
+"""Which checkpoint of a run is meant: the newest, that of a step, or the best.
+
+checkpoints/000000012000/   one of the newest; holds all that a run resumes with
+            best/000000009000/   params and updates of the round that scored highest
+"""
+
+from pathlib import Path
+
+from seedrl.errors import CheckpointError
+from seedrl.storage import checkpoints
+from seedrl.storage.checkpoints import Checkpoint
+
+
+def choose(workdir: Path, *, step: int | None = None, is_best: bool = False) -> Checkpoint:
+    """An intact checkpoint in the folder of a run: by default the newest.
+
+    Args:
+      workdir: the run's folder.
+      step: that of this very step (updates), which may be the best one.
+      is_best: the best one; then `step` is not looked at.
+
+    Raises CheckpointError if there is none such.
+    """
+    directory = workdir / "checkpoints"
+    if is_best:
+        found, missing = best(workdir), "; no round of evaluation has ended in this run"
+    elif step is not None:
+        alone = best(workdir)
+        return alone if alone and alone.step == step else checkpoints.find(directory, step)
+    else:
+        found, missing = checkpoints.latest(directory), "; train first"
+    if found is None:
+        raise CheckpointError(f"expected a checkpoint in {directory}, found none{missing}")
+    return found
+
+
+def best(workdir: Path) -> Checkpoint | None:
+    """The best checkpoint, or None. Raises CheckpointError if it is damaged."""
+    return checkpoints.latest(best_directory(workdir))
+
+
+def best_return(checkpoint: Checkpoint) -> float:
+    """What the best checkpoint has scored: the mean of its round."""
+    return float(checkpoint.meta["evaluation"]["mean_return"])
+
+
+def best_directory(workdir: Path) -> Path:
+    """Where the best checkpoint is."""
+    return workdir / "checkpoints" / "best"

@@ -1,7 +1,9 @@
 """The examples of docs/examples: each configuration builds an agent that acts, and trains."""
 
+import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +12,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from envs_server.server_conformance import cartpole, dialogues, endings
+from envs_server.server_conformance.check import check
+from envs_server.server_conformance.session import Plan
+from envs_server.server_conformance.subject import Process
 from seedrl import config_file
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire.seedrl_pb2 import Environment
 from tests.patience import SECONDS, wait_until
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -77,3 +84,42 @@ def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> No
         learner.kill()
         learner.wait()
     assert (run / "learning_curve.png").exists()
+
+
+def _misses_node() -> str:
+    """What the example in Node.js needs and is not here; "" if nothing is missing."""
+    if shutil.which("node") is None:
+        return "node is not installed"
+    packages = "require('@grpc/grpc-js'); require('@grpc/proto-loader')"
+    try_it = ["node", "-e", packages]
+    found = subprocess.run(try_it, cwd=EXAMPLES / "env_server_node", capture_output=True)
+    if found.returncode == 0:
+        return ""
+    return "@grpc/grpc-js and @grpc/proto-loader are not installed in docs/examples/env_server_node"
+
+
+def test_the_env_server_in_node_follows_the_contract() -> None:
+    if missing := _misses_node():
+        pytest.skip(missing)
+    environment = Environment(id="CartPole-v1")
+    plan = Plan(environment=environment, patience_seconds=SECONDS, quiet_seconds=SECONDS)
+    chosen = [
+        dialogues.groups,
+        dialogues.fewer,
+        dialogues.seeds,
+        cartpole.cartpole,
+        endings.returns,
+        endings.finish,
+        dialogues.refusal,
+    ]
+    with Process(f"node {EXAMPLES}/env_server_node/server.js", 4) as subject:
+        report = check(subject, plan, chosen)
+    assert [each.line() for each in [*report.findings.errors, *report.findings.notes]] == []
+    assert report.num_dialogues == len(chosen)
+
+
+def test_the_env_server_in_node_is_short_and_its_packages_are_pinned() -> None:
+    folder = EXAMPLES / "env_server_node"
+    assert sum(len(path.read_text().splitlines()) for path in folder.glob("*.js")) <= 200
+    dependencies = json.loads((folder / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in dependencies.values())

@@ -12,6 +12,7 @@ from seedrl.errors import ConfigError
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play a checkpoint of a run",
+    "runs": "list the runs in a folder",
     "check-env": "check an environment of your own before training with it",
     "check-env-server": "check an env server, in any language, against the wire's contract",
     "digest": "print SHA-256 sums of what a run has learned",

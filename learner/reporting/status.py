@@ -20,6 +20,11 @@ FILE_NAME = "status.json"
 State = Literal[
     "starting", "waiting", "compiling", "training", "evaluating", "stopping", "finished"
 ]
+# Why a run has ended without having got where it was to get: by a signal, or by an error.
+STOPPED = "a signal asked for it"
+THREAD_DIED, ERROR = "a thread of the learner died", "an error"
+FAILED = frozenset({THREAD_DIED, ERROR, ""})
+
 EnvServerState = Literal["building", "live", "hung", "left"]
 
 

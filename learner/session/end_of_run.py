@@ -4,6 +4,7 @@ import enum
 import threading
 
 from learner.acting.evaluator import Score
+from learner.reporting.status import ERROR, STOPPED, THREAD_DIED
 from learner.serving.server import Service
 from learner.session.session import Session
 from seedrl.config import Config
@@ -49,11 +50,11 @@ def why(end: EndOfRun | None, config: Config, confirmed: Score | None) -> str:
     """Why the run is over, in words for its user; `end` is None where an exception ended it."""
     target = config.evaluation.target_return
     if end is EndOfRun.STOPPED:
-        return "a signal asked for it"
+        return STOPPED
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         num_episodes = len(confirmed.returns)
         return f"target {target:g} confirmed: {confirmed.mean:g} over {num_episodes} episodes"
     if end is EndOfRun.ALL_STEPS:
         missed = "" if target is None else f", target {target:g} not reached"
         return f"all {config.learning.total_steps:,} steps taken{missed}"
-    return "a thread of the learner died" if end is EndOfRun.FAILED else "an error"
+    return THREAD_DIED if end is EndOfRun.FAILED else ERROR

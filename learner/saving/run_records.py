@@ -1,0 +1,111 @@
+"""What the folders of runs say of them, read from files alone: whoever writes them may be dead."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from learner.reporting import metrics, status
+from learner.reporting.status import FAILED, STOPPED
+
+State = Literal["running", "finished", "interrupted", "failed"]
+
+# The file of a run that lives is rewritten every second.
+_ALIVE_SECONDS = 15.0
+
+
+class RunRecord(NamedTuple):
+    """A run.
+
+    Attributes:
+      folder: of the run.
+      config: name of its configuration; the environment's if that is not known.
+      seed: of the run; None without a config.
+      state: `running`; `finished`: its steps are taken or its target is confirmed; `interrupted`:
+        by a signal, or it died without a word; `failed`: by an error.
+      reason: in words, as far as it is known.
+      env_steps: training environment steps.
+      last, best: mean returns of the newest and of the best round of evaluation.
+      updated_seconds: Unix time of the last sign of life.
+    """
+
+    folder: Path
+    config: str
+    seed: int | None
+    state: State
+    reason: str
+    env_steps: int
+    last: float | None
+    best: float | None
+    updated_seconds: float
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """The folders of runs in `folder`, itself included, at any depth, by name."""
+    for root, names, files in os.walk(folder):
+        if "command.txt" in files or status.FILE_NAME in files:
+            names.clear()  # no run is within another
+            yield Path(root)
+        names.sort()
+
+
+def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
+    """What is known of a run; files that are missing or torn tell nothing.
+
+    `now`: Unix time, by default the present.
+    """
+    said, saved = _json(folder / status.FILE_NAME), _json(folder / "config.json")
+    config = saved.get("config", {})
+    rounds = list(_evaluations(folder / metrics.FILE_NAME))
+    returns = [float(line["mean_return"]) for line in rounds]
+    state, reason = _state(said, time.time() if now is None else now)
+    return RunRecord(
+        folder=folder,
+        config=said.get("config") or config.get("environment", {}).get("id", ""),
+        seed=config.get("seed"),
+        state=state,
+        reason=reason,
+        env_steps=int(said.get("env_steps", rounds[-1]["env_steps"] if rounds else 0)),
+        last=returns[-1] if returns else None,
+        best=max(returns, default=None),
+        updated_seconds=float(said.get("time_seconds", 0.0)),
+    )
+
+
+def _state(said: dict[str, Any], now: float) -> tuple[State, str]:
+    reason = str(said.get("reason", ""))
+    if said.get("state") != "finished":
+        if now - float(said.get("time_seconds", 0.0)) < _ALIVE_SECONDS:
+            return "running", str(said.get("state", ""))
+        return "interrupted", "it ended without a word"
+    if reason in FAILED:
+        return "failed", reason
+    return ("interrupted" if reason == STOPPED else "finished"), reason
+
+
+def _evaluations(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            for text in file:
+                # Most lines are of intervals, long, and not worth parsing.
+                if b'"kind": "evaluation"' in text[:200] and (line := _object(text)):
+                    yield line
+    except OSError:
+        return
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return _object(path.read_bytes())
+    except OSError:
+        return {}
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,69 @@
+"""Runs as their folders show them, in whatever state they were left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learner.saving.run_records import find_runs, read_run
+
+NOW = 1_000_000.0
+
+
+def _run(folder: Path, **status: Any) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "command.txt").write_text("seedrl train cartpole_r2d2\n")
+    if status:
+        (folder / "status.json").write_text(json.dumps({"time_seconds": NOW - 1, **status}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        ({"state": "training"}, "running"),
+        ({"state": "training", "time_seconds": NOW - 60}, "interrupted"),
+        ({"state": "finished", "reason": "all 100 steps taken"}, "finished"),
+        ({"state": "finished", "reason": "a signal asked for it"}, "interrupted"),
+        ({"state": "finished", "reason": "a thread of the learner died"}, "failed"),
+        ({"state": "finished", "reason": "an error"}, "failed"),
+        ({}, "interrupted"),
+    ],
+)
+def test_a_state_follows_from_what_was_written_last(
+    tmp_path: Path, status: dict[str, Any], state: str
+) -> None:
+    assert read_run(_run(tmp_path / "run", **status), now=NOW).state == state
+
+
+def test_scores_are_those_of_all_rounds_that_were_written_whole(tmp_path: Path) -> None:
+    folder = _run(tmp_path / "run", state="training", config="cartpole_r2d2", env_steps=900)
+    (folder / "config.json").write_text('{"config": {"seed": 7}}')
+    lines = [
+        {"time_seconds": 1, "kind": "metrics", "mean_return": 1e9},
+        *(
+            {"time_seconds": 1, "kind": "evaluation", "mean_return": mean, "env_steps": 800}
+            for mean in (3.0, 9.5, 4.0)
+        ),
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    (folder / "metrics.jsonl").write_text(f'{text}\n{{"kind": "evaluation", "mean')
+    found = read_run(folder, now=NOW)
+    assert (found.config, found.seed, found.env_steps) == ("cartpole_r2d2", 7, 900)
+    assert (found.last, found.best) == (4.0, 9.5)
+
+
+def test_of_a_folder_that_tells_nothing_little_is_known(tmp_path: Path) -> None:
+    folder = _run(tmp_path / "run")
+    (folder / "status.json").write_text('{"torn')
+    (folder / "config.json").write_text("[]")
+    found = read_run(folder, now=NOW)
+    assert found == (folder, "", None, "interrupted", found.reason, 0, None, None, 0.0)
+
+
+def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path: Path) -> None:
+    runs = [_run(tmp_path / name) for name in ("b", "a/2", "a/1")]
+    _run(tmp_path / "b" / "inner")
+    assert list(find_runs(tmp_path)) == sorted(runs)
+    assert list(find_runs(runs[0])) == [runs[0]]

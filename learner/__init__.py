@@ -13,9 +13,10 @@ and the others stand around them:
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
     session     a run from start to end: the only package that wires the ones above
+    watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
     bench       what `seedrl bench` measures
     cli         one file per command
 
-Imports go one way: cli, bench, session, saving, acting, then serving or learning, then threads,
-reporting or launch. The import linter holds that (pyproject.toml).
+Imports go one way: cli, bench or watch, session, saving, acting, then serving or learning, then
+threads, reporting or launch. The import linter holds that (pyproject.toml).
 """

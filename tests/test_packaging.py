@@ -65,6 +65,12 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
         "seedrl/wire/seedrl.proto",
         "seedrl/wire/seedrl_pb2.pyi",
         "seedrl/configs/cartpole_r2d2.py",
+        "learner/watch/page/index.html",
+        "learner/watch/page/watch.js",
+        "learner/watch/page/watch.css",
+        "learner/watch/page/uplot.js",
+        "learner/watch/page/uplot.css",
+        "learner/watch/page/uplot.LICENSE",
     ],
 )
 def test_the_wheel_holds_what_is_not_a_module(wheel: zipfile.ZipFile, name: str) -> None:
@@ -92,7 +98,7 @@ def test_the_metadata_names_the_pythons_and_extras(wheel: zipfile.ZipFile) -> No
     headers = metadata(wheel)
     assert SpecifierSet(headers["Requires-Python"]) == SpecifierSet(">=3.11,<3.14")
     assert set(headers.get_all("Provides-Extra")) == {
-        *("learner", "cuda12", "cuda13", "tpu", "atari", "dev")
+        *("learner", "cuda12", "cuda13", "tpu", "atari", "watch", "dev")
     }
 
 
@@ -157,7 +163,7 @@ def locked(python: str) -> dict[str, Version]:
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_the_lock_satisfies_every_requirement_on_each_python(python: str) -> None:
     pins = locked(python)
-    for extra in ("", "learner", "atari", "dev"):
+    for extra in ("", "learner", "atari", "watch", "dev"):
         for name, requirement in requirements(extra).items():
             key = re.sub(r"[-_.]+", "-", name).lower()
             assert key in pins, f"{name} is not locked; run `make lock`"

@@ -1,0 +1,62 @@
+"""`seedrl watch FOLDER`: a page in the browser that shows a run, or several."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from learner.cli.arguments import parse_flags
+from seedrl.errors import ConfigError, ExitCode
+
+PROG = "seedrl watch"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    """Serves a page that shows a run, live or finished, or all runs of a folder beside each other.
+    It reads the files of the run's folder, and works where they can be read. Ctrl-C ends it.
+
+    Attributes:
+      folder: folder of a run, or a folder of such folders.
+      port: of the page; 0 takes a free one.
+      bind: address to serve on.
+      insecure: serve beyond this machine without encryption or authentication: anybody who reaches
+        the port can then look at the runs. Needed for any `bind` but loopback.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    port: int = 0
+    bind: str = "127.0.0.1"
+    insecure: bool = False
+
+
+def run(argv: Sequence[str]) -> int:
+    """Serves the page until it is interrupted; returns the exit code."""
+    options = parse_flags(WatchOptions, argv, prog=PROG)
+    if not options.folder.is_dir():
+        raise ConfigError(f"expected the folder of a run, or of several, got {options.folder}")
+    if not 0 <= options.port <= 65535:
+        raise ConfigError(f"--port: expected 0 to 65535, got {options.port}")
+    if options.bind not in _LOOPBACK and not options.insecure:
+        raise ConfigError(
+            f"--bind: {options.bind!r} can be reached from other machines, and nothing encrypts or "
+            "authenticates what is read there; forward the port with ssh, or set --insecure on a "
+            "network that you trust"
+        )
+    try:
+        from learner.watch import server
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"no module named {error.name!r}: pip install 'seedrl[watch]'") from error
+    listening = server.listen(options.bind, options.port)
+    host = f"[{options.bind}]" if ":" in options.bind else options.bind
+    print(
+        f"watching {options.folder} at http://{host}:{listening.getsockname()[1]}/ (Ctrl-C ends)",
+        flush=True,
+    )
+    with listening, contextlib.suppress(KeyboardInterrupt):
+        server.web_server(options.folder).run(sockets=[listening])
+    return ExitCode.OK

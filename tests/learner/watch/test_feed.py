@@ -1,0 +1,136 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learner.watch import feed as feed_module
+from learner.watch.feed import Feed
+from tests.learner.watch.simulated_run import SimulatedRun
+from tests.patience import SECONDS
+
+Test = Callable[[Path], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(autouse=True)
+def polls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "POLL_SECONDS", 0.001)
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, SECONDS))
+
+
+async def until(messages: AsyncIterator[str], found: Callable[[dict[str, Any]], Any]) -> Any:
+    async for text in messages:
+        message = json.loads(text)
+        if result := found(message):
+            return result
+    raise AssertionError("the stream has ended")
+
+
+async def first(messages: AsyncIterator[str]) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(await anext(messages))
+    return message
+
+
+def test_a_page_gets_all_first_and_then_what_is_new(tmp_path: Path) -> None:
+    simulated = SimulatedRun(tmp_path / "a")
+    simulated.advance(5)
+
+    async def test() -> None:
+        messages = Feed(tmp_path).messages(None)
+        message = await first(messages)
+        assert (message["names"], message["selected"]) == (["a"], "a")
+        assert message["runs"]["a"]["curve"]["env_steps"] == [60_000]
+        assert message["detail"]["reset"]
+        simulated.advance(5)
+        added = await until(messages, lambda found: found.get("detail", {}).get("columns"))
+        assert added["env_steps"] == [120_000]
+
+    run(test())
+
+
+def test_each_page_has_the_detail_of_the_run_that_it_looks_at(tmp_path: Path) -> None:
+    runs = {name: SimulatedRun(tmp_path / name, env_servers=1) for name in ("a", "b")}
+
+    async def test() -> None:
+        feed = Feed(tmp_path)
+        pages = {name: feed.messages(name) for name in runs}
+        for name, messages in pages.items():
+            message = await first(messages)
+            assert (set(message["runs"]), message["selected"]) == ({"a", "b"}, name)
+        runs["b"].say("hung", "b hangs")
+        events = await until(pages["b"], lambda found: found.get("detail", {}).get("events"))
+        assert [event["text"] for event in events] == ["b hangs"]
+        runs["a"].say("hung", "a hangs")
+        events = await until(pages["a"], lambda found: found.get("detail", {}).get("events"))
+        assert [event["text"] for event in events] == ["a hangs"]
+
+    run(test())
+
+
+def test_a_run_that_begins_later_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.0)
+
+    async def test() -> None:
+        messages = Feed(tmp_path).messages(None)
+        message = await first(messages)
+        assert (message["names"], message["runs"]) == ([], {})
+        SimulatedRun(tmp_path / "new").advance(5)
+        columns = await until(messages, lambda found: found.get("detail", {}).get("columns"))
+        assert columns["env_steps"] == [60_000]
+
+    run(test())
+
+
+def test_the_run_that_was_written_last_is_looked_at_first(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        SimulatedRun(tmp_path / name).advance(5)
+    SimulatedRun(tmp_path / "b").advance(5)
+
+    async def test() -> None:
+        assert (await first(Feed(tmp_path).messages(None)))["selected"] == "b"
+        assert (await first(Feed(tmp_path).messages("no such run")))["selected"] == "b"
+
+    run(test())
+
+
+def test_nothing_is_read_while_no_page_is_open(tmp_path: Path) -> None:
+    simulated = SimulatedRun(tmp_path / "a")
+
+    async def test() -> None:
+        feed = Feed(tmp_path)
+        before = len(asyncio.all_tasks())
+        messages = feed.messages(None)
+        await first(messages)
+        assert len(asyncio.all_tasks()) == before + 1
+        await messages.aclose()
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == before
+        simulated.advance(5)
+        message = await first(feed.messages(None))
+        assert message["runs"]["a"]["curve"]["env_steps"] == [60_000]
+
+    run(test())
+
+
+def test_a_page_that_does_not_keep_up_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "MOST_WAITING", 2)
+    simulated = SimulatedRun(tmp_path / "a")
+
+    async def test() -> None:
+        feed = Feed(tmp_path)
+        messages = feed.messages(None)
+        await first(messages)
+        for _ in range(3):
+            simulated.say("hung", "again")
+            feed.look()
+        with pytest.raises(StopAsyncIteration):
+            await anext(messages)
+
+    run(test())

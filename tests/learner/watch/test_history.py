@@ -1,0 +1,73 @@
+import itertools
+import json
+from typing import Any
+
+from learner.watch.history import MOST_ROWS, History
+
+
+def metrics(steps: float, **fields: Any) -> bytes:
+    return json.dumps({"kind": "metrics", "env_steps": steps, **fields}).encode()
+
+
+def evaluation(steps: int, mean: float | None) -> bytes:
+    fields = {"kind": "evaluation", "env_steps": steps, "mean_return": mean}
+    return json.dumps({"elapsed_seconds": 1.0, **fields}).encode()
+
+
+def test_a_name_that_comes_later_is_null_before() -> None:
+    history = History()
+    first = history.add([metrics(1, loss=0.5)])
+    assert first.columns == {"env_steps": [1.0], "loss": [0.5]}
+    later = history.add([metrics(2, q=3.0)])
+    assert later.columns == {"env_steps": [2.0], "loss": [None], "q": [3.0]}
+    assert history.columns() == {"env_steps": [1.0, 2.0], "loss": [0.5, None], "q": [None, 3.0]}
+
+
+def test_percentiles_and_accounts_are_shown_as_they_are_now_only() -> None:
+    history = History()
+    history.add([metrics(1, **{"loss_p95": 2.0, "ledger/sent": 3.0})])
+    assert set(history.columns()) == {"env_steps"}
+    assert history.latest == {"env_steps": 1, "loss_p95": 2.0, "ledger/sent": 3.0}
+
+
+def test_the_last_accounts_of_a_run_take_the_place_of_those_before() -> None:
+    history = History()
+    history.add([metrics(1, **{"ledger/sent": 3.0}), b'{"kind": "ledger", "sent": 4}'])
+    assert history.latest["ledger/sent"] == 4
+
+
+def test_what_is_no_line_of_metrics_is_passed_over() -> None:
+    history = History()
+    torn, deep = b'{"kind": "metrics", "env_st', b"[" * 100_000
+    huge = b'{"kind": "metrics", "env_steps": 1e999, "updates": 1%s}' % (b"0" * 400)
+    lines = [torn, deep, huge, b"\xff", b"[1]", b"{}", evaluation(1, None), metrics(5)]
+    added = history.add([*lines, b'{"kind": "metrics"}'])
+    assert (added.columns, added.rounds) == ({"env_steps": [5.0]}, [])
+
+
+def test_rows_that_a_run_did_not_resume_from_go() -> None:
+    history = History()
+    history.add([metrics(1), evaluation(2, 7.0), metrics(3), evaluation(4, 8.0), metrics(5)])
+    assert history.add([metrics(3.5)]).is_rewritten
+    assert history.columns()["env_steps"] == [1, 3, 3.5]
+    assert [found["mean_return"] for found in history.rounds] == [7.0]
+
+
+def test_a_round_that_ends_while_a_row_is_written_stays() -> None:
+    history = History()
+    history.add([metrics(1), evaluation(4, 8.0), metrics(3)])
+    assert len(history.rounds) == 1
+
+
+def test_a_long_run_keeps_its_shape_and_its_last_line_in_bounded_memory() -> None:
+    live, later = History(), History()
+    lines = [metrics(step, loss=step / 10) for step in range(1, 4 * MOST_ROWS + 4)]
+    for line in lines:
+        live.add([line])
+    later.add(lines)
+    for history in (live, later):
+        steps = history.columns()["env_steps"]
+        assert MOST_ROWS / 2 <= len(steps) <= 2 * MOST_ROWS
+        gaps = {b - a for a, b in itertools.pairwise(steps) if a and b}
+        assert len(gaps) == 1
+        assert history.latest["env_steps"] == 4 * MOST_ROWS + 3

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+
+from learner.watch.tail import Gained, Tail
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "lines.jsonl"
+
+
+def test_nothing_is_gained_while_there_is_no_file(path: Path) -> None:
+    assert Tail(path).read() == Gained([])
+
+
+def test_each_line_is_gained_once(path: Path) -> None:
+    tail = Tail(path)
+    path.write_bytes(b"one\ntwo\n")
+    assert tail.read() == Gained([b"one", b"two"])
+    assert tail.read() == Gained([])
+    with path.open("ab") as file:
+        file.write(b"three\n")
+    assert tail.read() == Gained([b"three"])
+
+
+def test_half_a_line_is_left_until_it_is_whole(path: Path) -> None:
+    tail = Tail(path)
+    path.write_bytes(b"one\ntw")
+    assert tail.read() == Gained([b"one"])
+    assert tail.read() == Gained([])
+    path.write_bytes(b"one\ntwo\n")
+    assert tail.read() == Gained([b"two"])
+
+
+def test_a_file_that_was_cut_begins_again(path: Path) -> None:
+    tail = Tail(path)
+    path.write_bytes(b"one\ntwo\n")
+    tail.read()
+    path.write_bytes(b"1\n")
+    assert tail.read() == Gained([b"1"], is_another=True)
+    assert tail.read() == Gained([])
+
+
+def test_a_file_that_takes_its_place_begins_again(path: Path, tmp_path: Path) -> None:
+    tail = Tail(path)
+    path.write_bytes(b"one\n")
+    tail.read()
+    (tmp_path / "new").write_bytes(b"other, and longer\n")
+    (tmp_path / "new").replace(path)
+    assert tail.read() == Gained([b"other, and longer"], is_another=True)
+
+
+def test_a_folder_that_is_gone_gains_nothing(path: Path) -> None:
+    tail = Tail(path)
+    path.write_bytes(b"one\n")
+    tail.read()
+    path.unlink()
+    assert tail.read() == Gained([])

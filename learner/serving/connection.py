@@ -1,8 +1,7 @@
 """One env server's connection: what its messages mean, and in which order they may arrive."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import grpc
 import numpy as np
@@ -16,28 +15,18 @@ from learner.serving.reconciliation import SentSteps
 from seedrl.spec_json import decode_spec
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.channel import Answer, Received
+from seedrl.wire.channel import Received
+from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
-    ActionsPayload,
     StepPayload,
     WireError,
-    encode_from_learner,
 )
-from seedrl.wire.local_link import Link
 from seedrl.wire.payload import StepLayout, sequence_of, split
 
 _logger = logging.getLogger(__name__)
 
 _LONGEST_HOST = 253
 _LONGEST_REASON = 1000
-
-
-class Outbox(Protocol):
-    """Takes what is to be sent; from any thread, without waiting."""
-
-    def put(self, item: Answer | EndError | None, /) -> None:
-        """Queues it behind what was put before."""
-        ...
 
 
 class Connection:
@@ -47,9 +36,7 @@ class Connection:
 
     Attributes:
       peer: the env server's name in messages.
-      outbox: what is to be sent over gRPC, an EndError to end with, or None: end quietly.
-      link: what all but the handshake and the end takes, if the env server can be reached so. Then
-        what arrives over it has to be given to `receive`.
+      transport: takes what is to be sent, and an EndError to end with.
       is_ready: whether the handshake is over.
     """
 
@@ -57,28 +44,24 @@ class Connection:
         self,
         hub: Hub,
         peer: str,
-        outbox: Outbox,
-        connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
+        transport: EnvServerConnection,
         max_message_bytes: int = 0,
         step_deadline_seconds: float = 0.0,
     ):
         """Args not named here are attributes.
 
         Args:
-          connect_link: gives the link of a name, or why there is none.
           max_message_bytes: the longest message that may be sent, either way, for the env server
             to know; 0 for any.
           step_deadline_seconds: the longest that a group may owe a step, for the env server to
             know; 0 for ever.
         """
         self.peer = peer
-        self.outbox = outbox
+        self.transport = transport
         self.is_ready = False
         self._hub = hub
-        self._connect_link = connect_link
         self._max_message_bytes = max_message_bytes
         self._step_deadline_seconds = step_deadline_seconds
-        self.link: Link | None = None
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         # Of an env server that has not sent a step yet; it may never do so.
@@ -86,7 +69,6 @@ class Connection:
         # Where in the metrics of a LAST row those of `environment.metrics` are; -1 for nowhere.
         self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
-        self._has_ended = False
 
     def receive(self, message: Received) -> bool:
         """Handles one message; False if it has ended the connection."""
@@ -109,19 +91,11 @@ class Connection:
 
     def end(self, error: EndError | None = None) -> None:
         """Ends the transport, once; neither waits nor calls the hub, which may hold its lock."""
-        if self._has_ended:
-            return
-        self._has_ended = True
-        self.outbox.put(error)
-        if self.link is not None:
-            self.link.end()
+        self.transport.end(error)
 
     def send_actions(self, payload: bytes) -> None:
-        """Sends actions, or queues them for gRPC. Called by the acting thread."""
-        actions = ActionsPayload(payload)
-        if self.link is None:
-            self.outbox.put(actions)
-        elif not self.link.send_at_once(encode_from_learner(actions)):
+        """Sends actions. Called by the acting thread."""
+        if not self.transport.send_actions(memoryview(payload)):
             reason = "the env server is gone, or does not read its answers"
             self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
 
@@ -161,23 +135,15 @@ class Connection:
             raise ProtocolError("expected num_envs >= 1, got 0")
         admission = self._hub.admit(self, _offer(self.peer, hello))
         self._lease = admission.lease
-        reached = self._connect_link(hello.link)
-        unlinked = reached if isinstance(reached, str) else ""
-        self.link = None if isinstance(reached, str) else reached
-        # The hub may have ended this connection since it admitted it: `end` sets the flag before it
-        # looks for a link, and here it is the other way round, so one of the two ends the link.
-        if self._has_ended and self.link is not None:
-            self.link.end()
         self._expected = ("ready", "refusal")
-        self.outbox.put(seedrl_pb2.FromLearner(assign=self._assign(admission, unlinked)))
+        self.transport.hear(hello)
+        self.transport.put(seedrl_pb2.FromLearner(assign=self._assign(admission)))
 
-    def _assign(self, admission: Admission, unlinked: str) -> seedrl_pb2.Assign:
+    def _assign(self, admission: Admission) -> seedrl_pb2.Assign:
         config, lease = self._hub.environment, admission.lease
         return seedrl_pb2.Assign(
             lease=lease.key,
             minor=version.MINOR,
-            linked=self.link is not None,
-            unlinked_reason=unlinked,
             max_message_bytes=self._max_message_bytes,
             step_deadline_seconds=self._step_deadline_seconds,
             environments=[

@@ -3,8 +3,8 @@
 import selectors
 import threading
 
-from learner.serving.connection import Connection
 from learner.threads.worker import Worker
+from seedrl.wire.env_server_connection import Receiver
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.local_link import Link
 
@@ -30,7 +30,7 @@ class LinkReader:
         """What the thread has died of; then no link is read any more."""
         return self._worker.failure
 
-    def add(self, link: Link, connection: Connection) -> None:
+    def add(self, link: Link, connection: Receiver) -> None:
         """Reads `link` until it or `connection` ends, then closes both. Not after `stop`."""
         self._selector.register(link, selectors.EVENT_READ, (link, connection))
 
@@ -45,7 +45,7 @@ class LinkReader:
         for key, _ in self._selector.select(_POLL_SECONDS):
             self._receive(*key.data)
 
-    def _receive(self, link: Link, connection: Connection) -> None:
+    def _receive(self, link: Link, connection: Receiver) -> None:
         try:
             messages = link.receive_at_once()
         except Exception as error:  # one link's must not be the end of the others
@@ -57,7 +57,7 @@ class LinkReader:
             return
         self._drop(link, connection)
 
-    def _drop(self, link: Link, connection: Connection) -> None:
+    def _drop(self, link: Link, connection: Receiver) -> None:
         self._selector.unregister(link)
         try:
             connection.close()

@@ -13,13 +13,13 @@ import grpc
 
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
-from learner.serving.core import ProtocolError
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.peer import EndError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
+from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.local_link import connect_link
 
 # From opening a connection to Ready. Building hundreds of environments takes its time.
@@ -28,7 +28,7 @@ _HANDSHAKE_SECONDS = 600.0
 # For connections to end on request.
 _END_SECONDS = 1.0
 
-_Item = channel.Answer | EndError | None
+_Item = channel.Answer | Exception | None
 
 _logger = logging.getLogger(__name__)
 
@@ -161,15 +161,15 @@ class Service:
     ) -> None:
         """One connection."""
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
+        transport = EnvServerConnection(outbox, self._connect_link)
         connection = Connection(
             self.hub,
             context.peer(),
-            outbox,
-            self._connect_link,
+            transport,
             self._config.max_message_bytes,
             self._config.step_deadline_seconds,
         )
-        reading = asyncio.create_task(self._read(connection, requests))
+        reading = asyncio.create_task(transport.read(requests, connection, self._links.add))
         try:
             await self._send(connection, outbox, context)
         except EndError as error:
@@ -180,24 +180,6 @@ class Service:
             connection.end()
             reading.cancel()
 
-    async def _read(
-        self, connection: Connection, requests: AsyncIterator[channel.Received]
-    ) -> None:
-        try:
-            async for message in requests:
-                if connection.link is not None:
-                    connection.fail(ProtocolError("expected all after Hello over the link"))
-                    return
-                is_open = connection.receive(message)
-                if connection.link is not None:
-                    self._links.add(connection.link, connection)
-                elif not is_open:
-                    return
-        finally:
-            # A linked env server may be done with gRPC before what it sent over the link is read.
-            if connection.link is None:
-                connection.close()
-
     async def _send(
         self,
         connection: Connection,
@@ -207,7 +189,7 @@ class Service:
         deadline = self._loop.call_later(_HANDSHAKE_SECONDS, self._end_handshake, connection)
         try:
             while (item := await outbox.get()) is not None:
-                if isinstance(item, EndError):
+                if isinstance(item, Exception):
                     raise item
                 await context.write(item)
         finally:

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from seedrl.wire.framing import WireError
+from seedrl.wire.framing import ActionsPayload, WireError, encode_from_learner
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -78,6 +78,10 @@ class Link:
             self.end()
             return False
         return True
+
+    def send_actions(self, payload: ActionsPayload) -> bool:
+        """Sends the actions of a group, like `send_at_once`."""
+        return self.send_at_once(encode_from_learner(payload))
 
     def receive(self) -> Iterator[Buffer]:
         """Messages until the link ends. Raises WireError if one is too long."""

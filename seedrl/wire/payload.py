@@ -62,8 +62,7 @@ class Layout(Protocol):
 
 def sequence_of(data: Buffer) -> int:
     """The number of the step in a payload that `split` gave."""
-    number: int = _HEADER.unpack_from(data)[2]
-    return number
+    return int(_HEADER.unpack_from(data)[2])
 
 
 def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer]]:
@@ -97,9 +96,9 @@ class StepLayout:
         self._num_envs = num_envs
         self._num_metrics = num_metrics
         self._sections = list(_sections(spec, num_envs))
-        # Of most environments an observation is one array: then there is no tree to build.
-        is_tree = not isinstance(spec.observation, ArraySpec)
-        self._unflatten = spec.unflatten if is_tree else operator.itemgetter(0)
+        # Most observations are one array: then there is no tree to build.
+        is_array = isinstance(spec.observation, ArraySpec)
+        self._unflatten = operator.itemgetter(0) if is_array else spec.unflatten
         # Checks of observations by their positions: bytes and short integers need none.
         self._checks = [
             (index, section.path, OBSERVATION_CHECKS[section.dtype.name])

@@ -11,6 +11,7 @@ from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.peer import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
+from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -76,7 +77,7 @@ class SimulatedConnection:
         self.is_open_there = True  # the learner's side
         self.learner = world.learner
         self.connection_there = Connection(
-            world.learner.hub, f"process {process.number}", queue.SimpleQueue()
+            world.learner.hub, f"process {process.number}", EnvServerConnection(queue.SimpleQueue())
         )
         name = f"process {process.number}"
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
@@ -124,8 +125,9 @@ class SimulatedConnection:
 
     def flush(self) -> None:
         """Carries what the learner has put out."""
-        while not self.connection_there.outbox.empty():
-            item = self.connection_there.outbox.get_nowait()
+        outbox = self.connection_there.transport.outbox
+        while not outbox.empty():
+            item = outbox.get_nowait()
             if item is None or isinstance(item, EndError):
                 if isinstance(item, EndError):
                     self._world.ended_with(item)

@@ -68,7 +68,7 @@ def test_a_frozen_env_server_loses_its_lease_and_comes_back(tmp_path: Path) -> N
     hub = service.hub
     with _process("-m", "envs_server", "--learner", address, "--num-envs", "2") as env_server:
         wait_until(lambda: _answer(hub))
-        assert all(connection.link for connection in hub.connections())
+        assert all(connection.transport.link for connection in hub.connections())
         os.kill(env_server.pid, signal.SIGSTOP)
         wait_until(lambda: not hub.connections())
         while _answer(hub):

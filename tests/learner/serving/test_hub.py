@@ -19,6 +19,7 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout
 from tests.patience import SECONDS
@@ -56,7 +57,7 @@ def test_a_wake_ends_a_wait(hub: Hub) -> None:
 
 def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Connection:
     """An env server that has said Hello."""
-    stream = Connection(hub, "peer", queue.SimpleQueue())
+    stream = Connection(hub, "peer", EnvServerConnection(queue.SimpleQueue()))
     hello = seedrl_pb2.Hello(
         major=version.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
     )
@@ -66,13 +67,13 @@ def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) ->
 
 def _assigned(stream: Connection) -> tuple[int, list[int]]:
     """The key of its lease, and its slots."""
-    answer = stream.outbox.get_nowait()
+    answer = stream.transport.outbox.get_nowait()
     assert isinstance(answer, seedrl_pb2.FromLearner), answer
     return answer.assign.lease, sorted(s for group in answer.assign.groups for s in group.slots)
 
 
 def _end(stream: Connection) -> str:
-    item = stream.outbox.get_nowait()
+    item = stream.transport.outbox.get_nowait()
     assert isinstance(item, EndError)
     return item.details
 
@@ -83,7 +84,7 @@ def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub
     key, slots = _assigned(old)
     report = [seedrl_pb2.Sent(lease=key, num_envs=sum(slot < 4 for slot in slots), steps=1)]
     assert _assigned(_join(hub, 4, report))[1] == slots
-    assert old.outbox.get_nowait() is None  # ended quietly: nobody reads it
+    assert old.transport.outbox.get_nowait() is None  # ended quietly: nobody reads it
     assert hub.take_ended() != []
     # It had sent a step that was never seen.
     assert hub.ledger()["lost"] == hub.ledger()["sent"] == sum(slot < 4 for slot in slots)
@@ -93,7 +94,7 @@ def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(hub: Hub) -> No
     first, second = _join(hub, 4), _join(hub, 4)
     assert len(_assigned(first)[1]) == 4
     assert len(_assigned(second)[1]) == 2
-    assert second.outbox.empty()
+    assert second.transport.outbox.empty()
     first.close()
     assert _end(second) == "more slots are free"
     assert len(_assigned(_join(hub, 4))[1]) == 4
@@ -108,7 +109,7 @@ def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> N
     batches = [hub.next_batch([role], timeout=SECONDS) for role in roles]
     _assigned(second)
     first.close()
-    assert second.outbox.empty()
+    assert second.transport.outbox.empty()
     for batch in batches:
         assert batch is not None
         hub.answer(batch, np.zeros(len(batch.slots), np.int32))

@@ -234,7 +234,7 @@ MUTANTS = (
     ),
     Mutant(
         "link_outlives_connection",
-        "learner/serving/connection.py",
+        "seedrl/wire/env_server_connection.py",
         """        self.outbox.put(error)
         if self.link is not None:
             self.link.end()

@@ -7,19 +7,36 @@ this env server, or the environment cannot be built here; 4 the environment fail
 import logging
 import os
 import sys
+from collections.abc import Sequence
 
-from envs_server.connection import Offer
-from envs_server.options import read_options
-from envs_server.reconnecting_client import ReconnectingClient
-from envs_server.sent_log import SentLog
-from envs_server.stop import Stop
-from seedrl.exit_codes import ExitCode
-from seedrl.wire.recording import Recording
+from envs_server.options import PROG, read_options
+from seedrl.errors import ConfigError
+from seedrl.programs.command_line import print_version_if_asked
+from seedrl.programs.outcome import exit_code
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Runs an env server until its work is over, and exits the process with its code."""
-    options = read_options()
+    words = sys.argv[1:] if argv is None else argv
+    code = exit_code(lambda: _serve(words), prog=PROG)
+    logging.shutdown()
+    sys.stdout.flush()
+    # Not sys.exit: when the interpreter shuts down, gRPC's daemon threads stop wherever they are,
+    # maybe with the lock that the finaliser of the call then waits for, for ever (seen in one of
+    # 120 exits of a busy machine; Python 3.12, grpcio 1.85).
+    os._exit(code)
+
+
+def _serve(words: Sequence[str]) -> int:
+    print_version_if_asked(words)
+    options = read_options(words)
+    # Import numpy and gRPC: only once the command line is known to be good.
+    from envs_server.connection import Offer
+    from envs_server.reconnecting_client import ReconnectingClient
+    from envs_server.sent_log import SentLog
+    from envs_server.stop import Stop
+    from seedrl.wire.recording import Recording
+
     logging.basicConfig(
         level=options.log_level.upper(),
         format="%(asctime)s env server %(process)d: %(message)s",
@@ -31,8 +48,7 @@ def main() -> None:
         recording = None if options.play is None else Recording(options.play)
         sent_log = SentLog(options.sent_log)
     except (OSError, ValueError) as error:
-        logging.error("%s", error)
-        sys.exit(ExitCode.USAGE)
+        raise ConfigError(str(error)) from error
     offer = Offer(options.num_envs, options.num_groups, options.allowed, recording)
     client = ReconnectingClient(
         options.learner,
@@ -43,13 +59,7 @@ def main() -> None:
         local_link=options.local_link,
         token=os.environ.get("SEEDRL_TOKEN", ""),
     )
-    code = int(client.run())
-    logging.shutdown()
-    sys.stdout.flush()
-    # Not sys.exit: when the interpreter shuts down, gRPC's daemon threads stop wherever they are,
-    # maybe with the lock that the finaliser of the call then waits for, for ever (seen in one of
-    # 120 exits of a busy machine; Python 3.12, grpcio 1.85).
-    os._exit(code)
+    return client.run()
 
 
 if __name__ == "__main__":

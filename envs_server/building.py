@@ -65,5 +65,5 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
         yield
     except BuildError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BuildError(f"cannot build {recipe.id}: {one_line(error)}") from error

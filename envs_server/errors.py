@@ -1,7 +1,9 @@
 """What can go wrong with an environment, each in one line for the learner's operator."""
 
+from seedrl.errors import UserError
 
-class BuildError(ValueError):
+
+class BuildError(UserError, ValueError):
     """The environment cannot be built here."""
 
 

@@ -4,7 +4,7 @@ import fnmatch
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from envs_server.errors import BuildError, one_line
 
@@ -19,7 +19,9 @@ def is_factory(name: str) -> bool:
     return ":" in name
 
 
-def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
+def load_factory(
+    name: str, allowed: Sequence[str], kind: Literal["environment", "wrapper"] = "environment"
+) -> Callable[..., Any]:
     """The callable that `name` (`package.module:factory`) stands for.
 
     `allowed` are shell patterns (`*`, `?`, `[a-z]`) for the whole name; nothing is imported before
@@ -29,20 +31,24 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     Raises BuildError.
     """
     if not _NAME.fullmatch(name):
+        expected = "package.module:factory for a wrapper"
+        if kind == "environment":
+            expected = "a registered gymnasium id or package.module:factory"
         raise BuildError(
-            f"expected a registered gymnasium id or package.module:factory, got {name!r}; "
-            "gymnasium's own module:id is not supported"
+            f"expected {expected}, got {name!r}; gymnasium's own module:id is not supported"
         )
     _check(name, name, allowed)
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module may end the process that imports it
         reason = one_line(error)
-        raise BuildError(f"cannot import {module_name} for environment {name}: {reason}") from error
+        raise BuildError(f"cannot import {module_name} for {kind} {name}: {reason}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        raise BuildError(f"expected a callable {attribute} in {module_name}, there is none")
+        raise BuildError(
+            f"expected a callable {attribute} in {module_name} for {kind} {name}, there is none"
+        )
     defined_in = getattr(factory, "__module__", None)
     if defined_in != module_name:
         defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"

@@ -59,7 +59,7 @@ class EnvGroup:
         """Resets every environment; step 0. Raises EnvironmentFailedError."""
         try:
             return self._message(self._adapter.reset(self._seeds))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit would look like the end of training
             raise EnvironmentFailedError(
                 f"reset of group {self._index}: {one_line(error)}"
             ) from error
@@ -73,7 +73,7 @@ class EnvGroup:
         actions = read_actions(payload, self.action_layout, self._index, self._sequence)
         try:
             return self._message(self._adapter.step(self._to_own_actions(actions)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise EnvironmentFailedError(
                 f"step {self._sequence + 1} of group {self._index}: {one_line(error)}"
             ) from error

@@ -1,10 +1,16 @@
 """The command line of an env server."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+
+from seedrl.programs.command_line import read
+from seedrl.wire.address import address_fault
+
+PROG = "python -m envs_server"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -54,6 +60,8 @@ class Options:
     """What to report on stderr."""
 
     def __post_init__(self) -> None:
+        if fault := address_fault(self.learner, lowest_port=1):
+            raise ValueError(f"--learner: {fault}")
         if self.groups < 1 or self.num_envs < 1:
             raise ValueError(
                 "expected at least one environment and one group, "
@@ -71,6 +79,6 @@ class Options:
         return tuple(pattern for patterns in self.allow_env for pattern in patterns)
 
 
-def read_options(arguments: list[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Exits with code 2 if it is wrong."""
-    return tyro.cli(Options, prog="seedrl-env-server", args=arguments)
+def read_options(words: Sequence[str] | None = None) -> Options:
+    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
+    return read(Options, words, prog=PROG)

@@ -38,7 +38,7 @@ def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
     if is_factory(environment.id):
         factory = load_factory(environment.id, allowed)
         vector_factory = load_vector_factory(environment.id, allowed)
-    wrappers = tuple(load_factory(name, allowed) for name in environment.wrappers)
+    wrappers = tuple(load_factory(name, allowed, "wrapper") for name in environment.wrappers)
     arguments = _read_arguments(environment.arguments)
     return Recipe(environment.id, arguments, wrappers, factory, vector_factory)
 

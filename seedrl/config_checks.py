@@ -9,10 +9,10 @@ from typing import Any, get_args
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, Regime
 from seedrl.errors import ConfigError
+from seedrl.wire.address import address_fault
 from seedrl.wire.version import LONGEST_METRIC_BYTES, MOST_METRICS
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_SOCKET_PATH_BYTES = 107  # sun_path of Linux, without its final zero
 
 # Lowest and highest value of a field, both allowed.
 _RANGES: dict[str, tuple[float, float]] = {
@@ -68,24 +68,10 @@ def check_bind(bind: str, *, insecure: bool) -> None:
     Raises:
       ConfigError: `bind` is neither `host:port` nor `unix:/path`, or not on this machine.
     """
-    if bind.startswith("unix:"):
-        path = bind.removeprefix("unix:")
-        if not path or path.endswith("/"):
-            raise ConfigError(f"serving.bind: expected unix:/path, got {bind!r}")
-        if len(path.encode()) > _SOCKET_PATH_BYTES:
-            raise ConfigError(
-                f"serving.bind: expected a socket path of at most {_SOCKET_PATH_BYTES} bytes, got "
-                f"{len(path.encode())}: {bind!r}"
-            )
-        return
-    host, separator, port = bind.rpartition(":")
-    well_formed = separator and host and (":" not in host or (host[0] == "[" and host[-1] == "]"))
-    if not (well_formed and port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise ConfigError(
-            "serving.bind: expected host:port with a port of 0 to 65535 (an IPv6 host in brackets) "
-            f"or unix:/path, got {bind!r}"
-        )
-    if host not in _LOOPBACK and not insecure:
+    if fault := address_fault(bind):
+        raise ConfigError(f"serving.bind: {fault}")
+    host = bind.rpartition(":")[0]
+    if not (insecure or bind.startswith("unix:") or host in _LOOPBACK):
         raise ConfigError(
             f"serving.bind: {bind!r} can be reached from other machines, and nothing encrypts or "
             "authenticates what arrives there; bind to 127.0.0.1 or unix:/path, or set "

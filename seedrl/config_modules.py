@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from seedrl.errors import ConfigError
+from seedrl.programs import extras
 
 FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _folders: list[str] = []
@@ -53,5 +54,7 @@ def describe(path: Path, error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     place = f"{path}:{lines[-1]}" if lines else str(path)
+    if isinstance(error, ImportError) and (missing := extras.describe(error)):
+        return f"{place}: {missing}"
     kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
     return f"{place}: {kind}{' '.join(str(error).split())}"

@@ -5,11 +5,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from seedrl import config_json
+from seedrl.programs import extras
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError:
+    extras.require("learner")  # says what to install
+    raise
+
 from seedrl.agents.agent import Agent, build_agent
 from seedrl.errors import ConfigError
 from seedrl.spec_json import saved_spec

@@ -6,31 +6,20 @@ be built here; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
 
 import contextlib
 import sys
-import traceback
 
 from envs_server.building import choose
 from envs_server.conformance import report
 from envs_server.conformance.check import Plan, check
 from envs_server.conformance.options import PROG, Options, read_options
-from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.outcome import exit_code
 from seedrl.wire.seedrl_pb2 import Environment
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Checks the environment that the command line names and prints a report; the exit code."""
-    options = read_options(arguments)
-    try:
-        return _check(options)
-    except BuildError as error:
-        print(f"{PROG}: error: {error}", file=sys.stderr)
-        return ExitCode.USAGE
-    except KeyboardInterrupt:
-        return ExitCode.KILLED
-    except Exception:
-        traceback.print_exc()
-        return ExitCode.INTERNAL
+    return exit_code(lambda: _check(read_options(arguments)), prog=PROG)
 
 
 def _check(options: Options) -> ExitCode:

@@ -1,9 +1,12 @@
 """The command line of the checker."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
+
+from seedrl.programs.command_line import read
 
 PROG = "seedrl check-env"
 
@@ -73,6 +76,6 @@ class Options:
         return (*(name for name in named if ":" in name), *patterns)
 
 
-def read_options(arguments: list[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Exits with code 2 if it is wrong."""
-    return tyro.cli(Options, prog=PROG, args=arguments)
+def read_options(words: Sequence[str] | None = None) -> Options:
+    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
+    return read(Options, words, prog=PROG)

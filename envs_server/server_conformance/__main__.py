@@ -6,20 +6,23 @@ started; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
 
 import json
 import sys
-import traceback
 
 from envs_server.conformance.findings import Finding
 from envs_server.server_conformance.check import Report, check
 from envs_server.server_conformance.options import PROG, Options, read_options
 from envs_server.server_conformance.session import Plan
-from envs_server.server_conformance.subject import CommandNotFoundError, Process
+from envs_server.server_conformance.subject import Process
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.outcome import exit_code
 from seedrl.wire.seedrl_pb2 import Environment
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Checks the env server that the command line names and prints a report; the exit code."""
-    options = read_options(arguments)
+    return exit_code(lambda: _check(read_options(arguments)), prog=PROG)
+
+
+def _check(options: Options) -> ExitCode:
     plan = Plan(
         environment=Environment(
             id=options.environment, arguments=options.arguments, vectorization="auto"
@@ -29,17 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         seed=options.seed,
         patience_seconds=options.patience_seconds,
     )
-    try:
-        with Process(options.command, options.num_envs) as subject:
-            report = check(subject, plan)
-    except CommandNotFoundError as error:
-        print(f"{PROG}: error: {error}", file=sys.stderr)
-        return ExitCode.USAGE
-    except KeyboardInterrupt:
-        return ExitCode.KILLED
-    except Exception:
-        traceback.print_exc()
-        return ExitCode.INTERNAL
+    with Process(options.command, options.num_envs) as subject:
+        report = check(subject, plan)
     print(_as_json(options, report) if options.json else _as_text(options, report))
     return ExitCode.BROKEN_ENVIRONMENT if report.errors else ExitCode.OK
 

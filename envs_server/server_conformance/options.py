@@ -1,9 +1,12 @@
 """The command line of the checker of env servers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
+
+from seedrl.programs.command_line import read
 
 PROG = "seedrl check-env-server"
 
@@ -55,6 +58,6 @@ class Options:
             )
 
 
-def read_options(arguments: list[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Exits with code 2 if it is wrong."""
-    return tyro.cli(Options, prog=PROG, args=arguments)
+def read_options(words: Sequence[str] | None = None) -> Options:
+    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
+    return read(Options, words, prog=PROG)

@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 from typing import Protocol, Self
 
+from seedrl.errors import UserError
+
 _END_SECONDS = 5.0
 
 
@@ -30,7 +32,7 @@ class Subject(Protocol):
         ...
 
 
-class CommandNotFoundError(Exception):
+class CommandNotFoundError(UserError):
     """The command cannot be started."""
 
 

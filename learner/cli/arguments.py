@@ -1,10 +1,7 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
-import contextlib
 import dataclasses
-import io
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
 from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar
 
@@ -15,8 +12,26 @@ from learner.cli.flags import Flag
 from seedrl import config_file
 from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.programs.command_line import naming_the_help, read
 
 Options = TypeVar("Options")
+
+# The fields that most users set, in the order of what they do with them.
+_COMMON = (
+    "--seed",
+    "--environment.id",
+    "--environment.arguments",
+    "--learning.total-steps",
+    "--learning.batch-sequences",
+    "--evaluation.target-return",
+    "--evaluation.interval-seconds",
+    "--serving.training-slots",
+    "--serving.evaluation-slots",
+    "--replay.capacity-steps",
+    "--replay.ratio",
+    "--checkpoint.interval-seconds",
+    "--agent.learning-rate",
+)
 
 
 class Arguments(NamedTuple, Generic[Options]):
@@ -47,8 +62,8 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
     if "-h" in words or "--help" in words:
         _print_help(options, config, prog)
     own, fields = flags.of_options(options), flags.of_fields(config)
-    with _naming_the_help(prog):
-        values = _values(own | fields, words, prog)
+    values = _values(own | fields, words, prog)
+    with naming_the_help(prog):
         return Arguments(
             options(
                 **{flag.path[-1]: values[name] for name, flag in own.items() if name in values}
@@ -61,8 +76,8 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
 
 def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
     """A dataclass from flags alone. Raises as `parse` does."""
-    with _naming_the_help(prog):
-        parsed = _parse(flags.quick(kind), argv, prog, flags.of_options(kind))
+    parsed = read(flags.quick(kind), argv, prog=prog)
+    with naming_the_help(prog):
         return kind(**vars(parsed))
 
 
@@ -75,7 +90,7 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
         for name in names:
             print(f"  {name:<24}{config_file.summary(name)}")
         print(f"\nEvery field of a configuration is an option too: {prog} CONFIG --help\n")
-        parse_flags(options, ["--help"], prog=f"{prog} CONFIG")
+        _print_common_help(options, config_file.load(names[0]), f"{prog} CONFIG")
     found = repr(argv[0]) if argv else "nothing"
     raise ConfigError(
         f"expected a CONFIG first, got {found}: the path of a .py or .json file or one of "
@@ -83,18 +98,37 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
     )
 
 
-def _print_help(options: type, config: Config, prog: str) -> None:
-    # Both parts without a prefix of their own: all flags are on one page.
-    parts = {"options": (options, MISSING), "config": (Config, config)}
-    command_line = dataclasses.make_dataclass(
-        "CommandLine",
-        [
-            (name, Annotated[kind, tyro.conf.arg(name="")], dataclasses.field(default=default))
-            for name, (kind, default) in parts.items()
-        ],
-        frozen=True,
+def _print_common_help(options: type, config: Config, prog: str) -> None:
+    """Prints the options of a command, and those fields that most configurations share."""
+    known = flags.of_fields(config)
+    fields = [
+        (name.removeprefix("--"), known[name].described(name, "as in CONFIG"), known[name].field())
+        for name in _COMMON
+    ]
+    common = dataclasses.make_dataclass(
+        "Common", [(f"field_{number}", *field[1:]) for number, field in enumerate(fields)]
     )
-    parse_flags(command_line, ["--help"], prog=prog)
+    parts = [
+        ("options", flags.quick(options), dataclasses.field()),
+        ("common", common, dataclasses.field()),
+    ]
+    _help_of(parts, prog)
+
+
+def _print_help(options: type, config: Config, prog: str) -> None:
+    parts = [
+        ("options", options, dataclasses.field()),
+        ("config", Config, dataclasses.field(default=config)),
+    ]
+    _help_of(parts, prog)
+
+
+def _help_of(parts: Sequence[tuple[str, type, Any]], prog: str) -> None:
+    # Without a prefix of their own: all flags are on one page.
+    unprefixed = [
+        (name, Annotated[kind, tyro.conf.arg(name="")], field) for name, kind, field in parts
+    ]
+    read(dataclasses.make_dataclass("CommandLine", unprefixed), ["--help"], prog=prog)
 
 
 def _values(known: Mapping[str, Flag], words: Sequence[str], prog: str) -> dict[str, Any]:
@@ -104,47 +138,13 @@ def _values(known: Mapping[str, Flag], words: Sequence[str], prog: str) -> dict[
     texts, would take several times as long.
     """
     needed = [name for name, flag in known.items() if flag.default is MISSING]
-    names = list(dict.fromkeys([*flags.given(words, known), *needed]))
+    with naming_the_help(prog):
+        names = list(dict.fromkeys([*flags.given(words, known), *needed]))
     fields = [
         (f"field_{number}", known[name].annotation(name), known[name].field())
         for number, name in enumerate(names)
     ]
     # By keyword: a flag that must not miss may stand behind others.
     given = dataclasses.make_dataclass("Given", fields, kw_only=True)
-    values: Any = _parse(given, words, prog, known)
+    values: Any = read(given, words, prog=prog, known=known)
     return dict(zip(names, vars(values).values(), strict=True))
-
-
-def _parse(
-    kind: type[Options], argv: Sequence[str], prog: str, known: Mapping[str, Flag]
-) -> Options:
-    message = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(message):
-            parsed: tuple[Options, list[str]] = tyro.cli(
-                kind, args=argv, prog=prog, return_unknown_args=True
-            )
-    except SystemExit as end:
-        if end.code in (0, None):
-            raise
-        raise ConfigError(_first_paragraph(message.getvalue())) from None
-    result, unknown = parsed
-    if unknown:
-        first = next((word for word in unknown if word.startswith("--")), unknown[0])
-        raise ConfigError(flags.unknown(first, known))
-    return result
-
-
-@contextlib.contextmanager
-def _naming_the_help(prog: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:  # also of a dataclass that checks its fields
-        raise ConfigError(f"{error} (see {prog} --help)") from None
-
-
-def _first_paragraph(box: str) -> str:
-    """The message in the box that tyro draws, without the help texts that follow it."""
-    lines = [re.sub(r"^│ | *│$", "", line).strip() for line in box.splitlines()]
-    first = re.split(r"[─╭╮╰╯]{3,}", "\n".join(lines[1:]))[0]
-    return " ".join(first.split())

@@ -21,6 +21,7 @@ from seedrl.config_checks import check
 from seedrl.config_json import from_json
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
 
 if TYPE_CHECKING:  # imports jax
     from learner.session.offline_evaluation import Evaluation
@@ -64,6 +65,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(f"--seed: expected at least 0, got {options.seed}")
     if options.best and options.step is not None:
         raise ConfigError("--step and --best: expected one of them, got both")
+    extras.require("learner")
     config = _each_seeded(_saved_config(options.workdir))
     with env_servers.socket_address() as address:
         serving = dataclasses.replace(config.serving, bind=address)

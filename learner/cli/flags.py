@@ -1,7 +1,7 @@
 """The flags of a command line by name: one for each option and each field of a configuration."""
 
 import dataclasses
-import difflib
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import tyro
 
 from seedrl.errors import ConfigError
+from seedrl.programs.command_line import flag_of, unknown
 
 Value = TypeVar("Value", bound=Any)
 
@@ -32,6 +33,26 @@ class Flag(NamedTuple):
         """The field's type, for a flag of this name."""
         hint = typing.get_type_hints(self.owner, include_extras=True)[self.path[-1]]
         return Annotated[_quick(hint), tyro.conf.arg(name=name.removeprefix("--"))]
+
+    def described(self, name: str, default: str) -> Any:
+        """Like `annotation`, with the field's help text and words in place of its default."""
+        hint = typing.get_type_hints(self.owner, include_extras=True)[self.path[-1]]
+        return Annotated[
+            _quick(hint),
+            tyro.conf.arg(
+                name=name.removeprefix("--"), help=self._help(), help_behavior_hint=f"({default})"
+            ),
+        ]
+
+    def _help(self) -> str:
+        """What the docstring of the field's class says of it."""
+        name = self.path[-1]
+        found = re.search(
+            rf"^ +(?:\w+, )*{name}(?:, \w+)*: (.*?)(?=^ +[\w, ]+: |^ *$|\Z)",
+            self.owner.__doc__ or "",
+            re.DOTALL | re.MULTILINE,
+        )
+        return " ".join(found[1].split()) if found else ""
 
     def field(self) -> Any:
         """The field of a dataclass that holds the flag's value."""
@@ -80,22 +101,11 @@ def given(words: Sequence[str], known: Mapping[str, Flag]) -> list[str]:
     names = []
     for word in words:
         if word.startswith("--"):
-            name = _positive(_flag(word), known)
+            name = _positive(flag_of(word), known)
             if name not in known:
                 raise ConfigError(unknown(word, known))
             names.append(name)
     return names
-
-
-def unknown(word: str, known: Mapping[str, Flag]) -> str:
-    """One line about a word that is no flag, with the flag that may be meant."""
-    name = _flag(word)
-    # A field whose section was forgotten is as likely as a slip of the finger.
-    close = difflib.get_close_matches(name, known, n=1) or [
-        flag for flag in known if flag.rpartition(".")[2] == name.removeprefix("--")
-    ]
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"unknown option {word}{hint}"
 
 
 def with_values(value: Value, values: Mapping[tuple[str, ...], Any]) -> Value:
@@ -120,10 +130,6 @@ def _quick(hint: Any) -> Any:
 
 def _name(path: str) -> str:
     return f"--{path.replace('_', '-')}"
-
-
-def _flag(word: str) -> str:
-    return word.partition("=")[0].replace("_", "-")
 
 
 def _positive(name: str, known: Mapping[str, Flag]) -> str:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from learner.cli.arguments import parse
-from learner.cli.outcome import exit_code
 from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import print_version_if_asked
+from seedrl.programs.outcome import exit_code
 
 PROG = "python -m learner"
 
@@ -79,6 +80,7 @@ def _run(argv: Sequence[str]) -> int:
     # Until the session has started: looking for garbage in all that is imported and traced takes a
     # tenth of that time, and finds hardly any.
     gc.disable()
+    print_version_if_asked(argv)
     options, config = parse(LearnerOptions, argv, prog=PROG)
     config = options.apply(config)
     check(config)

@@ -5,8 +5,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from learner.cli.outcome import exit_code
 from seedrl.errors import ConfigError
+from seedrl.programs.command_line import print_version_if_asked
+from seedrl.programs.outcome import exit_code
 
 # Each is a module of this package with `run(argv) -> int`, imported only when it is called.
 COMMANDS = {
@@ -29,11 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    print_version_if_asked(argv)
     if argv and argv[0] in ("-h", "--help"):
         print("usage: seedrl COMMAND ...\n")
         for name, purpose in COMMANDS.items():
             print(f"  {name:<16} {purpose}")
-        print("\nEach explains itself: seedrl COMMAND --help")
+        print("\nEach explains itself: seedrl COMMAND --help; seedrl --version says which this is")
         return 0
     name = argv[0] if argv else ""
     if name not in COMMANDS:

@@ -20,6 +20,7 @@ from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_json import to_json
 from seedrl.errors import ConfigError
+from seedrl.programs import extras
 
 PROG = "seedrl train"
 
@@ -49,6 +50,7 @@ class TrainOptions(RunOptions):
 
 def run(argv: Sequence[str]) -> int:
     """Trains until the run is over; returns its exit code."""
+    extras.require("learner")
     options, config = parse(TrainOptions, argv, prog=PROG)
     config, planned = env_servers.plan(
         options.apply(config),

@@ -91,8 +91,16 @@ def _check_least(flag: str, number: int, least: int) -> None:
 def commands(
     fleet: Fleet, environment: EnvironmentConfig, *, address: str, logs: Path
 ) -> list[Command]:
-    """The env servers' command lines; their output goes to `logs`, which is made."""
-    logs.mkdir(parents=True, exist_ok=True)
+    """The env servers' command lines; their output goes to `logs`, which is made.
+
+    Raises ConfigError if it cannot be made.
+    """
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another folder"
+        ) from error
     # Beside a factory its module may have one of vectors of environments.
     names = (environment.id, f"{environment.id}_vec", *environment.wrappers)
     factories = [name for name in names if ":" in name]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from seedrl.config import Config
 from seedrl.config_json import check_names, to_json
-from seedrl.errors import AddressInUseError, CheckpointError
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError
 from seedrl.storage.checkpoints import Checkpoint, take_over
 from seedrl.storage.chosen import best
 
@@ -20,13 +20,18 @@ Resume = Literal["auto", "never", "must"]
 class RunFolder:
     """Holds the lock on a run's folder: two learners in one would destroy each other's checkpoints.
 
-    Raises AddressInUseError if another learner holds it.
+    Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
     """
 
     def __init__(self, path: Path):
         self.path = path.absolute()
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"--workdir: cannot write in {path} ({error.strerror}); choose another folder"
+            ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -68,7 +68,9 @@ def loaded_modules(module: str, statement: str = "") -> set[str]:
     return set(child.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["envs_server.__main__", "envs_server.conformance.__main__"])
+@pytest.mark.parametrize(
+    "module", ["envs_server.reconnecting_client", "envs_server.conformance.__main__"]
+)
 def test_an_env_server_loads_no_jax(module: str) -> None:
     loaded = loaded_modules(module)
     assert module in loaded

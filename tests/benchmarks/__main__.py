@@ -3,7 +3,7 @@
 import sys
 
 from learner.cli.bench import run_benchmarks
-from learner.cli.outcome import exit_code
+from seedrl.programs.outcome import exit_code
 
 PROG = "python -m tests.benchmarks"
 BENCHMARKS = {

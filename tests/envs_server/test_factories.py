@@ -58,8 +58,8 @@ def test_an_allowed_module_does_not_lend_out_what_it_imported(plugin: str) -> No
         ("{}:build.__globals__", "expected a registered gymnasium id or"),
         ("{}:a:b", "expected a registered gymnasium id or"),
         ("../{}:build", "expected a registered gymnasium id or"),
-        ("{}:number", "expected a callable number in a_users_plugin, there is none"),
-        ("{}:missing", "expected a callable missing in a_users_plugin, there is none"),
+        ("{}:number", "expected a callable number in a_users_plugin for environment"),
+        ("{}:missing", "expected a callable missing in a_users_plugin for environment"),
         ("{}.sub:build", "cannot import a_users_plugin.sub for environment"),
     ],
 )
@@ -80,3 +80,19 @@ def test_an_exception_is_one_short_line() -> None:
     assert one_line(ValueError("first\n  second")) == "ValueError: first second"
     assert one_line(KeyError()) == "KeyError"
     assert len(one_line(ValueError("x" * 1000))) == 300
+
+
+def test_a_wrapper_is_called_a_wrapper(plugin: str) -> None:
+    with pytest.raises(BuildError, match=f"missing in {plugin} for wrapper {plugin}:missing"):
+        load_factory(f"{plugin}:missing", ("*",), "wrapper")
+    with pytest.raises(BuildError, match="expected package.module:factory for a wrapper, got 'x'"):
+        load_factory("x", ("*",), "wrapper")
+
+
+def test_a_module_that_ends_the_process_on_import_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends_on_import.py").write_text("import sys\nsys.exit(5)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BuildError, match="cannot import ends_on_import .*: SystemExit: 5"):
+        load_factory("ends_on_import:make", ("*",))

@@ -58,7 +58,8 @@ def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
 
 
 def test_importing_it_loads_nothing_heavy() -> None:
-    code = "import sys, envs_server.__main__; print(*sys.modules)"
+    code = "import sys, envs_server.__main__, envs_server.connection, "
+    code += "envs_server.reconnecting_client; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"jax", "jaxlib", "flax", "optax", "learner", "ale_py", "pygame", "scipy"}
     assert heavy & set(found.stdout.split()) == set()

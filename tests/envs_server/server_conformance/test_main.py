@@ -63,7 +63,5 @@ def test_a_command_that_cannot_be_started_is_bad_usage(capsys: pytest.CaptureFix
 
 
 def test_bad_numbers_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--command", "false", "--num-envs", "0"])
-    assert ended.value.code == ExitCode.USAGE
+    assert main(["--command", "false", "--num-envs", "0"]) == ExitCode.USAGE
     assert "expected at least one environment" in capsys.readouterr().err

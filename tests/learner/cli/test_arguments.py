@@ -132,6 +132,9 @@ def test_help_without_a_config_lists_the_bundled_ones_and_the_options(
     out = capsys.readouterr().out
     assert "cartpole_masked_r2d2    R2D2 on CartPole-v1 without its two velocities" in out
     assert "usage: test CONFIG" in out and "--number INT" in out
+    # And the fields that most users set, explained.
+    assert "--learning.total-steps INT" in out and "(as in" in out
+    assert "training environment steps after which the run" in out
 
 
 def test_an_option_that_must_be_given_is_named() -> None:

@@ -50,6 +50,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(
         ("train cartpole_r2d2 --agent.unroll many", 2),
         ("train cartpole_r2d2 --replay.capacity-steps 1", 2),
         ("evaluate no/such/run", 2),
+        ("--version", 0),
     ],
 )
 def test_help_and_mistakes_import_neither_jax_nor_numpy(command: str, code: int) -> None:

@@ -1,16 +1,21 @@
 """Exit codes."""
 
+import errno
+import os
+import signal
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from learner.cli.outcome import exit_code
 from seedrl.errors import (
     AddressInUseError,
     CheckpointError,
     ConfigError,
 )
 from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
+from seedrl.programs.outcome import exit_code
 
 
 def raising(error: BaseException) -> Callable[[], int]:
@@ -72,3 +77,37 @@ def test_an_interrupt_is_not_a_defect(capsys: pytest.CaptureFixture[str]) -> Non
 def test_help_ends_as_it_wants() -> None:
     with pytest.raises(SystemExit):
         exit_code(raising(SystemExit(0)), prog="test")
+
+
+def test_a_reader_that_goes_away_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+
+        def command() -> int:
+            print("what nobody reads")
+            return 3
+
+        assert exit_code(command, prog="test") == 128 + signal.SIGPIPE
+        # The interpreter's own flush at its end would complain otherwise.
+        print("more of it", flush=True)
+
+
+def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", "run/metrics.jsonl")
+    assert exit_code(raising(error), prog="test") == 74
+    assert capsys.readouterr().err == (
+        "test: error: cannot write: [Errno 28] No space left on device: 'run/metrics.jsonl'\n"
+    )
+
+
+def test_a_missing_package_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
+    assert exit_code(raising(ModuleNotFoundError("x", name="jax")), prog="test") == 2
+    assert capsys.readouterr().err == (
+        "test: error: expected the package jax, which is not installed; "
+        "pip install 'seedrl[learner]'\n"
+    )

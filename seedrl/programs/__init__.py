@@ -1,0 +1,1 @@
+"""What all programs share: how a command line is read, and how a program ends."""

@@ -1,0 +1,100 @@
+"""Command lines made from dataclasses by tyro, whose mistakes are one line."""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeVar
+
+import tyro
+
+from seedrl.errors import ConfigError
+from seedrl.programs.version import describe
+
+Options = TypeVar("Options")
+
+
+def read(
+    kind: type[Options],
+    argv: Sequence[str] | None,
+    *,
+    prog: str,
+    known: Collection[str] | None = None,
+) -> Options:
+    """The dataclass `kind` from a command line, by default this process's own.
+
+    Args:
+      prog: how the command is called, for messages.
+      known: the names of all flags, to guess which one was meant; by default those of `kind`.
+
+    Raises:
+      ConfigError: an unknown flag, a value that does not fit, or one that is missing: one line.
+      SystemExit: help was printed.
+    """
+    message = io.StringIO()
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        with contextlib.redirect_stderr(message), naming_the_help(prog):
+            parsed: tuple[Options, list[str]] = tyro.cli(
+                kind, args=words, prog=prog, return_unknown_args=True
+            )
+    except SystemExit as end:
+        if end.code in (0, None):
+            raise
+        with naming_the_help(prog):
+            raise ConfigError(_message(message.getvalue(), kind)) from None
+    result, rest = parsed
+    if rest:
+        first = next((word for word in rest if word.startswith("--")), rest[0])
+        with naming_the_help(prog):
+            raise ConfigError(unknown(first, _flags(kind) if known is None else known))
+    return result
+
+
+@contextlib.contextmanager
+def naming_the_help(prog: str) -> Iterator[None]:
+    """Turns a ValueError, also of a dataclass that checks its fields, into a full ConfigError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(f"{error} (see {prog} --help)") from None
+
+
+def unknown(word: str, known: Collection[str]) -> str:
+    """One line about a word that is no flag, with the flag that may be meant."""
+    name = flag_of(word)
+    # A field whose section was forgotten is as likely as a slip of the finger.
+    close = difflib.get_close_matches(name, known, n=1) or [
+        flag for flag in known if flag.rpartition(".")[2] == name.removeprefix("--")
+    ]
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"unknown option {word}{hint}"
+
+
+def flag_of(word: str) -> str:
+    """The flag of a word such as `--max_size=3`, as it is written in help."""
+    return word.partition("=")[0].replace("_", "-")
+
+
+def print_version_if_asked(argv: Sequence[str]) -> None:
+    """Ends the process after printing the version, if `--version` comes first."""
+    if argv and argv[0] == "--version":
+        print(describe())
+        sys.exit(0)
+
+
+def _flags(kind: Any) -> list[str]:
+    return [flag_of(f"--{field.name}") for field in dataclasses.fields(kind)]
+
+
+def _message(box: str, kind: type) -> str:
+    """What the box that tyro draws is about, without its title and the help texts that follow.
+
+    A terminal without the characters for a frame gets a title over a rule.
+    """
+    sections = re.split(r"^(?:[╭╰].*|[│ ]*[─-]{3,}.*)$", box, flags=re.MULTILINE)
+    lines = [line.strip("│ ") for line in sections[1].splitlines()]
+    return " ".join(" ".join(lines).split()).removeprefix(f"Error parsing {kind.__name__}: ")

@@ -1,0 +1,37 @@
+"""Packages that `pip install seedrl` does not bring, and the extra that does."""
+
+import importlib.util
+
+from seedrl.errors import UserError
+
+# Which extra brings what is imported under a name; pyproject.toml says what the extras are.
+EXTRA_OF = {
+    **dict.fromkeys(
+        ("chex", "flax", "jax", "matplotlib", "optax", "orbax", "rich", "tensorboardX"), "learner"
+    ),
+    "ale_py": "atari",
+}
+
+
+class MissingPackageError(UserError, ImportError):
+    """A package of an extra that is not installed."""
+
+
+def describe(error: ImportError) -> str | None:
+    """One line that says what to install; None if no extra brings what could not be imported."""
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRA_OF or importlib.util.find_spec(name) is not None:
+        return None
+    return _line(name)
+
+
+def require(extra: str) -> None:
+    """Raises MissingPackageError if what the extra brings is not installed; imports nothing."""
+    for name, source in EXTRA_OF.items():
+        if source == extra and importlib.util.find_spec(name) is None:
+            raise MissingPackageError(_line(name), name=name)
+
+
+def _line(name: str) -> str:
+    install = f"pip install 'seedrl[{EXTRA_OF[name]}]'"
+    return f"expected the package {name}, which is not installed; {install}"

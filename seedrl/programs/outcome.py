@@ -1,0 +1,68 @@
+"""How a command ends: its exit code, and the one line that goes with a user's error."""
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+from seedrl.errors import UserError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
+
+# What a disk or a folder says that cannot be written to; nothing that code of ours gets wrong.
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_LOST_READER = 128 + signal.SIGPIPE  # as if the signal, which Python ignores, had killed it
+
+
+def exit_code(command: Callable[[], int], *, prog: str) -> int:
+    """Runs `command` and turns what it raises into one of the documented exit codes.
+
+    A `UserError` is one line on stderr after the name of the program, `prog`; so are a package that
+    is not installed and a disk that takes nothing. Who reads stdout may go away. Any other
+    exception is a defect of ours, and its traceback is printed.
+    """
+    # What gRPC's core writes on a terminal by itself, programs here say in their own words. It is
+    # read when gRPC is imported, which no program does before it knows its command line.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        try:
+            return command()
+        finally:
+            # Here: when the interpreter ends, nobody is left to understand an error.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _lose_stdout()
+        return _LOST_READER
+    except UserError as error:
+        return _fail(prog, str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return ExitCode.KILLED
+    except Exception as error:
+        if isinstance(error, ImportError) and (missing := extras.describe(error)):
+            return _fail(prog, missing, ExitCode.USAGE)
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            return _fail(prog, f"cannot write: {error}", ExitCode.UNREADABLE_CHECKPOINT)
+        _print_error(f"{traceback.format_exc()}{prog}: internal error, see the traceback above")
+        return ExitCode.INTERNAL
+
+
+def _fail(prog: str, text: str, code: ExitCode) -> ExitCode:
+    _print_error(f"{prog}: error: {' '.join(text.split())}")
+    return code
+
+
+def _lose_stdout() -> None:
+    """Leads stdout nowhere: what its buffer still holds would be an error at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _print_error(text: str) -> None:
+    # The exit code counts, even if nobody reads why.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)

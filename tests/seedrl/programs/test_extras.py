@@ -1,0 +1,45 @@
+"""What is not installed is named with the extra that brings it."""
+
+import importlib.util
+import tomllib
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from seedrl.programs import extras
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `pip install seedrl` leaves it."""
+
+    def find_spec(name: str) -> ModuleSpec | None:
+        return None if name in extras.EXTRA_OF else ModuleSpec(name, None)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_package_of_an_extra_is_named_with_what_to_install() -> None:
+    line = "expected the package jax, which is not installed; pip install 'seedrl[learner]'"
+    assert extras.describe(ModuleNotFoundError("x", name="jax.numpy")) == line
+    assert extras.describe(ModuleNotFoundError("x", name="own_package")) is None
+    with pytest.raises(extras.MissingPackageError, match=r"pip install 'seedrl\[learner\]'"):
+        extras.require("learner")
+
+
+def test_what_is_installed_is_not_asked_for() -> None:
+    extras.require("learner")
+    # Something in it is missing, which is not for us to explain.
+    assert extras.describe(ModuleNotFoundError("x", name="jax.no_such_module")) is None
+
+
+@pytest.mark.parametrize("extra", sorted(set(extras.EXTRA_OF.values())))
+def test_the_modules_of_an_extra_are_those_of_its_packages(extra: str) -> None:
+    modules = {name for name, source in extras.EXTRA_OF.items() if source == extra}
+    packages = {Requirement(line).name for line in PROJECT["optional-dependencies"][extra]}
+    assert {name.replace("-", "_").removesuffix("_checkpoint") for name in packages} == modules

@@ -130,15 +130,14 @@ class Lease:
         self._sent_log.sent(group)
         self._outbox.put(step)
 
-    def report_failure(self, error: EnvironmentFailedError, count: int) -> bool:
-        """Reports the `count`-th failure of an environment; whether the learner understands that.
+    def report_failure(self, error: EnvironmentFailedError) -> bool:
+        """Reports what an environment has raised; whether the learner understands that.
 
         It ends the stream thereupon.
         """
         if self._learner_minor < MINOR_OF_FAILURE:
             return False
-        failure = Failure(reason=str(error), count=count)
-        self._outbox.put(FromEnvServer(failure=failure))
+        self._outbox.put(FromEnvServer(failure=Failure(reason=str(error))))
         return True
 
     def close(self) -> None:

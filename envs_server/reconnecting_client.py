@@ -139,8 +139,7 @@ class ReconnectingClient:
             connection.await_end(_LAST_MESSAGE_SECONDS)  # a Refusal must reach the learner
             raise
         except EnvironmentFailedError as error:
-            self._failures += 1
-            if lease.report_failure(error, self._failures):
+            if lease.report_failure(error):
                 connection.await_end(_LAST_MESSAGE_SECONDS)
             raise
         finally:
@@ -155,6 +154,7 @@ class ReconnectingClient:
         return _Return(f"{code.name}: {details}", longest_pause)
 
     def _after_failure(self, error: EnvironmentFailedError) -> ExitCode | _Return:
+        self._failures += 1
         _log.error("%s (failure %d of %d)", error, self._failures, _FAILURE_BUDGET)
         if self._failures >= _FAILURE_BUDGET:
             return ExitCode.FAILING_ENVIRONMENT

@@ -88,6 +88,11 @@ class Evaluator:
         self._round, self.is_running = round_, round_ is not None
 
     @property
+    def is_confirming(self) -> bool:
+        """Whether the parameters of a nomination are being played again."""
+        return self._is_confirming
+
+    @property
     def frozen(self) -> FrozenParams:
         """What acts on the evaluation slots."""
         assert self._round is not None

@@ -1,5 +1,6 @@
 """The acting thread's work: batches in, actions out, full pages on to learning."""
 
+import collections
 import math
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from learner.acting.actor import Acted, Actor
 from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import BestScore, Evaluator, Score
 from learner.reporting.metrics import Metrics
+from learner.reporting.status import EvaluationStatus
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.slot_deal import Role
@@ -53,6 +55,7 @@ class Acting:
       abandoned_rows: rows of full pages that were not sent, because the run was ending.
       last_score: of the evaluation that finished last.
       best_score: the highest of this session.
+      rounds: of evaluation that have ended, for whoever takes them.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Acting:
         self.abandoned_rows = 0
         self.last_score: Score | None = None
         self.best_score: BestScore | None = None
+        self.rounds: collections.deque[EvaluationStatus] = collections.deque()
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
@@ -198,6 +202,15 @@ class Acting:
         if self.best_score is None or score.mean > self.best_score.score.mean:
             self.best_score = BestScore(score, self.training_steps)
         self._metrics.gauge("return/evaluation", score.mean)
+        self.rounds.append(
+            EvaluationStatus(
+                mean_return=score.mean,
+                episodes=len(score.returns),
+                env_steps=self.training_steps,
+                updates=score.frozen.version,
+                is_confirmation=was_confirming,
+            )
+        )
         self._metrics.record(
             "evaluation",
             mean_return=score.mean,

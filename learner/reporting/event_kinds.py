@@ -7,6 +7,25 @@ from typing import Literal, NamedTuple
 
 Kind = Literal[
     "started",
+    "resumed",
+    "compiling",
+    "compiled",
+    "first_update",
+    "evaluation",
+    "nominated",
+    "confirmed",
+    "saved",
+    "save_failed",
+    "updates_skipped",
+    "waiting",
+    "resumes",
+    "server_joined",
+    "server_returned",
+    "server_left",
+    "server_refused",
+    "server_hung",
+    "server_steps_again",
+    "environment_failed",
     "ended",
 ]
 
@@ -27,11 +46,115 @@ class EventKind(NamedTuple):
     is_problem: bool = False
 
 
+_SERVER = {"server": "its name, `host:pid`", "environments": "how many of it get steps"}
+_SHARES = {
+    **_SERVER,
+    "training": "of them, those whose experience is learned from",
+    "evaluation": "of them, those that measure",
+}
+_ROUND = {
+    "mean_return": "of the round",
+    "episodes": "in it",
+    "updates": "updates in the parameters that were evaluated",
+}
+_GROUP = {**_SERVER, "environments": "of the group", "group": "number of the group"}
+
 EVENTS: tuple[EventKind, ...] = (
     EventKind(
         "started",
         "the learner serves env servers from now on",
         {"address": "where", "devices": "what it learns on", "workdir": "the run folder"},
+    ),
+    EventKind(
+        "resumed",
+        "the run continues from a checkpoint",
+        {
+            "updates": "in the checkpoint",
+            "env_steps": "in the checkpoint",
+            "age_seconds": "since it was saved",
+            "path": "its folder",
+        },
+    ),
+    EventKind(
+        "compiling",
+        "the agent is compiled from now on; acting begins before learning is done",
+        {"replay_bytes": "size of the replay on each device"},
+    ),
+    EventKind("compiled", "everything is compiled", {"seconds": "since `compiling`"}),
+    EventKind(
+        "first_update",
+        "replay has filled, and the first update of the session is applied",
+        {"updates": "of the run by then"},
+    ),
+    EventKind(
+        "evaluation",
+        "a round of evaluation has ended",
+        {**_ROUND, "is_confirmation": "whether it was one that should confirm"},
+    ),
+    EventKind(
+        "nominated",
+        "a round has reached the target; the same parameters play `evaluation.confirm_episodes`",
+        {name: _ROUND[name] for name in ("mean_return", "updates")},
+    ),
+    EventKind("confirmed", "they have reached it again: the run ends", _ROUND),
+    EventKind(
+        "saved",
+        "a checkpoint is durable",
+        {"path": "its folder", "updates": "in it", "seconds": "that it took"},
+    ),
+    EventKind(
+        "save_failed",
+        "a checkpoint could not be written; training continues",
+        {"reason": "why"},
+        is_problem=True,
+    ),
+    EventKind(
+        "updates_skipped",
+        "updates were not finite and changed nothing; at most once a minute",
+        {"updates": "how many since the last time"},
+        is_problem=True,
+    ),
+    EventKind(
+        "waiting",
+        "no environment has stepped for 10 s, 20 s, and so on",
+        {"seconds": "for how long", "waiting_for": "whom, in words"},
+        is_problem=True,
+    ),
+    EventKind("resumes", "they step again after that", {"seconds": "how long they did not"}),
+    EventKind("server_joined", "an env server is ready, and steps from now on", _SHARES),
+    EventKind(
+        "server_returned",
+        "an env server is ready that was there before, or whose predecessor on its machine was",
+        {**_SHARES, "seconds": "how long it was away"},
+    ),
+    EventKind(
+        "server_left",
+        "an env server's connection has ended, before the run does",
+        {**_SERVER, "reason": "why"},
+        is_problem=True,
+    ),
+    EventKind(
+        "server_refused",
+        "an env server got no slots, or cannot build the environment; once for each reason",
+        {"server": "its name, `host:pid`", "reason": "why"},
+        is_problem=True,
+    ),
+    EventKind(
+        "server_hung",
+        "a group has owed a step for longer than `serving.step_deadline_seconds`",
+        {**_GROUP, "seconds": "for how long"},
+        is_problem=True,
+    ),
+    EventKind("server_steps_again", "a group that hung has sent a step", _GROUP),
+    EventKind(
+        "environment_failed",
+        "an environment has raised an exception; its env server builds all of its own again",
+        {
+            "server": "name of its env server",
+            "failures": "of that env server's environments so far",
+            "reason": "type and text of the exception, and where",
+        },
+        is_problem=True,
     ),
     EventKind("ended", "the run is over", {"reason": "why, in words"}),
 )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from learner.reporting.event_kinds import PROBLEMS, Kind
 from learner.reporting.json_lines import JsonLines
@@ -40,6 +40,22 @@ class Event:
     is_problem: bool
     text: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Listener(Protocol):
+    """Who hears of events."""
+
+    def say(self, kind: Kind, text: str, **fields: Any) -> None:
+        """Something has happened; neither waits nor raises."""
+        ...
+
+
+class _Nobody:
+    def say(self, kind: Kind, text: str, **fields: Any) -> None:
+        """Is not heard."""
+
+
+NOBODY: Listener = _Nobody()
 
 
 class Events:
@@ -98,8 +114,12 @@ class Events:
         self._has_some.set()
 
     def wait(self, timeout: float) -> None:
-        """Waits until there is something to flush."""
+        """Waits until there is something to flush, or `wake`."""
         self._has_some.wait(timeout)
+
+    def wake(self) -> None:
+        """Ends a wait that has begun, or the next one."""
+        self._has_some.set()
 
     def flush(self) -> None:
         """Writes and shows what has been said, in order."""

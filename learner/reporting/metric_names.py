@@ -210,6 +210,29 @@ METRICS: tuple[Metric, ...] = (
         "ms",
         "from the arrival of a batch's first step until its actions are handed to the connections",
     ),
+    Metric("env_servers", "gauge", "system", "processes", "env servers that are connected"),
+    Metric("slots_live", "gauge", "system", "slots", "environments of env servers that are ready"),
+    Metric(
+        "slots_waiting",
+        "gauge",
+        "system",
+        "slots",
+        "of those, the ones for whose step the learner has waited for a second or more",
+    ),
+    Metric(
+        "slots_hung",
+        "gauge",
+        "system",
+        "slots",
+        "of those, the ones beyond `serving.step_deadline_seconds`",
+    ),
+    Metric(
+        "environment_failures",
+        "gauge",
+        "system",
+        "failures",
+        "exceptions of environments in this session",
+    ),
     Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
 )
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from learner.reporting.events import Event
 from learner.reporting.output import TolerantStream
 from learner.reporting.summary import Summary
+from learner.reporting.wording import duration
 
 _DASH = "–"
 
@@ -64,14 +65,13 @@ _LINE: tuple[_Cell, ...] = (
 
 
 _SKIPPED: _Cell = ("skipped_updates", "{:,.0f} skipped")
-_WARNING_SECONDS = 60.0
 
 
 class Progress:
     """Shows a run's metrics: a live panel on a terminal, else one line for each update.
 
     Owned by one thread, but for `show` and `log`. Returns stay as last seen, until an episode ends
-    again. Skipped updates are warned of in a line of their own, at most once a minute.
+    again.
     """
 
     def __init__(
@@ -80,7 +80,6 @@ class Progress:
         self._console = console if console is not None else _console(sys.stderr)
         self._clock, self._start = clock, clock()
         self._last: dict[str, float] = {}
-        self._num_skipped, self._next_warning = 0.0, -math.inf
         self._live: Live | None = None
         if self._console.is_terminal:
             self._live = Live(self._panel(), console=self._console, refresh_per_second=2)
@@ -96,23 +95,11 @@ class Progress:
             skipped = (_SKIPPED,) if self._last.get("skipped_updates") else ()
             cells = [_format(self._last, *cell) for cell in (*_LINE, *skipped)]
             self.log(f"{self._elapsed()}  {'  '.join(cells)}")
-        self._warn_of_skipped_updates()
-
-    def _warn_of_skipped_updates(self) -> None:
-        num_skipped = self._last.get("skipped_updates", 0.0)
-        if num_skipped <= self._num_skipped or self._clock() < self._next_warning:
-            return
-        self.log(
-            f"learner: warning: {num_skipped - self._num_skipped:,.0f} updates were skipped, for "
-            "their loss or gradient was not finite; their sequences are drawn last from now on "
-            "(is a reward or an observation very large?)"
-        )
-        self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
 
     def show(self, event: Event) -> None:
         """Prints an event; any thread may."""
         warning = "warning: " if event.is_problem else ""
-        self.log(f"{_duration(event.elapsed_seconds)}  {warning}{event.text}")
+        self.log(f"{duration(event.elapsed_seconds)}  {warning}{event.text}")
 
     def log(self, line: str) -> None:
         """Prints a line, above the panel if there is one."""
@@ -125,7 +112,7 @@ class Progress:
             self._live = None
 
     def _elapsed(self) -> str:
-        return _duration(self._last.get("elapsed_seconds", self._clock() - self._start))
+        return duration(self._last.get("elapsed_seconds", self._clock() - self._start))
 
     def _panel(self) -> Panel:
         table = Table.grid(padding=(0, 3))
@@ -144,7 +131,7 @@ def print_summary(summary: Summary, console: Console | None = None) -> None:
     rows = {
         "return": score,
         "environment steps": f"{summary.env_steps:,}",
-        "wall time": _duration(summary.wall_seconds),
+        "wall time": duration(summary.wall_seconds),
         "steps per second": f"{summary.env_steps_per_second:,.0f}",
         "replay ratio": f"{summary.replay_ratio:.2f}",
         "policy lag": f"{summary.policy_lag_updates:.1f} updates",
@@ -173,9 +160,3 @@ def _format(metrics: Mapping[str, float], name: str, form: str) -> str:
         opening, closing = form.index("{"), form.index("}")
         return f"{form[:opening]}{_DASH}{form[closing + 1 :]}"
     return form.format(value)
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"

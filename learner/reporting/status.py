@@ -74,12 +74,14 @@ class EvaluationStatus:
       mean_return: of its episodes.
       episodes: how many.
       env_steps: training environment steps when it ended.
+      updates: in the parameters that were evaluated.
       is_confirmation: whether it was one of `evaluation.confirm_episodes`.
     """
 
     mean_return: float
     episodes: int
     env_steps: int
+    updates: int
     is_confirmation: bool = False
 
 

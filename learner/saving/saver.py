@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learner.learning.snapshot import Snapshot
+from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
@@ -49,6 +50,7 @@ class Saver:
         interval_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
+        listener: Listener = NOBODY,
     ):
         """Saves into the checkpoints of a run's folder.
 
@@ -58,12 +60,14 @@ class Saver:
           interval_seconds: between two decisions to save.
           clock: monotonic seconds.
           best_return: the score of the best checkpoint that there is.
+          listener: hears what was saved, and what could not be.
         """
         self._workdir = workdir
         self._best_return = best_return
         self._keep = keep
         self._interval_seconds = interval_seconds
         self._clock = clock
+        self._listener = listener
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self.failure: Exception | None = None
@@ -101,7 +105,7 @@ class Saver:
         extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
         if snapshot.replay:
             meta["replay_indices"] = snapshot.indices
-        step = int(snapshot.state.updates)
+        step, start = int(snapshot.state.updates), time.monotonic()
         try:
             if best is not None and best.mean_return > self._best_return:
                 self._save_best(best)
@@ -114,11 +118,18 @@ class Saver:
                 extra=extra,
             )
             self.failure = None
-            _logger.info("saved %s", path)
+            seconds = time.monotonic() - start
+            self._listener.say(
+                "saved",
+                f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}",
+                path=str(path),
+                updates=step,
+                seconds=seconds,
+            )
         except CheckpointError as error:
             # Training continues: the disk may be freed. The end of the run reports what is missing.
             self.failure = error
-            _logger.error("%s", error)
+            self._listener.say("save_failed", str(error), reason=str(error))
         except Exception as error:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
             self.failure = error

@@ -87,6 +87,8 @@ class Connection:
         """Ends the lease, which cuts the streams of experience, and with it the connection."""
         if self._lease is not None:
             self._hub.leave(self._lease, error)
+        elif error is not None and not (error.is_reported or self._has_ended):
+            self._hub.turn_away(self.peer, error)
         self.end(error)  # if it has no lease, or none any more
 
     def end(self, error: EndError | None = None) -> None:
@@ -109,7 +111,7 @@ class Connection:
         kind = message.WhichOneof("content")
         if kind == "failure" and self.is_ready:
             reason = _printable(message.failure.reason, _LONGEST_REASON)
-            raise self._hub.fail(self.peer, reason, message.failure.count)
+            raise self._hub.fail(self._leased(), reason)
         self._require(kind or "an empty message")
         if kind == "hello":
             self._hello(message.hello)
@@ -118,6 +120,10 @@ class Connection:
         else:
             reason = _printable(message.refusal.reason, _LONGEST_REASON)
             raise EndError(grpc.StatusCode.FAILED_PRECONDITION, reason)
+
+    def _leased(self) -> Lease:
+        assert self._lease is not None, "what comes after Hello"
+        return self._lease
 
     def _require(self, kind: str) -> None:
         if kind not in self._expected:
@@ -172,15 +178,14 @@ class Connection:
         except ValueError as error:
             raise ProtocolError(str(error)) from error
         self._columns = _columns(ready.metrics, self._hub.environment.metrics)
-        self._hub.check_spec(spec)
+        self._hub.take_spec(self._leased(), spec, has_stepped=False)
         self._unproved_spec = spec
-        assert self._lease is not None
         self._layouts = [
-            StepLayout(spec, len(group.slots), len(ready.metrics)) for group in self._lease.groups
+            StepLayout(spec, len(group.slots), len(ready.metrics))
+            for group in self._leased().groups
         ]
         self._expected = ("step",)
         self.is_ready = True
-        _logger.info("env server %s is ready", self.peer)
 
     def _step(self, message: StepPayload) -> None:
         assert self._lease is not None
@@ -193,7 +198,7 @@ class Connection:
                 if len(self._columns):
                     metrics = _in_order(layout.metrics(data), self._columns)
                 if self._unproved_spec is not None:
-                    self._hub.accept_spec(self._unproved_spec)
+                    self._hub.take_spec(self._leased(), self._unproved_spec, has_stepped=True)
                     self._unproved_spec = None
             except (WireError, EndError) as error:
                 self._hub.reject(group, sequence)
@@ -228,7 +233,8 @@ def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:
         SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
         for sent in hello.sent
     )
-    return Offer(peer, hello.num_envs, hello.num_groups, hello.plays_recording, sent)
+    earlier = frozenset(report.lease for report in sent)
+    return Offer(peer, hello.num_envs, hello.num_groups, hello.plays_recording, sent, earlier)
 
 
 def _verdict(error: Exception, peer: str) -> EndError:

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from learner.reporting.env_servers.attendance import Attendance, EnvServers
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.leases import Group, Lease
@@ -16,7 +17,10 @@ from learner.serving.peer import (
     EndError,
     HubConnection,
     Offer,
+    arrival_of,
+    check_spec,
     connection_of,
+    turns_of,
 )
 from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
@@ -42,6 +46,7 @@ class Hub:
         *,
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
+        attendance: Attendance | None = None,
     ):
         """`spec`: of a checkpoint: what environments must look like. Without one the first env
         server to send a step decides.
@@ -51,6 +56,7 @@ class Hub:
         # Guards all that follows; notified at every change.
         self._changed = threading.Condition()
         self._serving = serving
+        self._attendance = attendance or Attendance()
         self._spec = spec
         self._is_agreed = False
         self._is_open = True
@@ -62,14 +68,12 @@ class Hub:
         Raises what the env server has to hear: EndError if the learner stops, ProtocolError for a
         report that cannot be true, and what `first_row` and `Serving.lease` raise.
         """
-        # Outside of the lock: an env server may report as much as it likes.
-        named = {sent.lease for sent in offer.sent}
         with self._changed:
             if not self._is_open:
                 reason = "the learner is stopping"
                 raise EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True)
             try:
-                self._end_superseded(named)
+                self._end_superseded(offer.earlier)
                 if disputed := self._serving.report(offer.sent):
                     raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
                 lease = self._serving.lease(
@@ -79,26 +83,30 @@ class Hub:
                     resumed_at=first_row(self._serving) if offer.plays_recording else None,
                     holder=connection,
                 )
+                self._attendance.admitted(lease.number, arrival_of(lease, offer), self.clock())
             finally:
                 self._make_room()
             return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
 
-    def check_spec(self, spec: EnvSpec) -> None:
-        """Compares what an env server has built. Raises EndError if it is another environment."""
-        with self._changed:
-            self._check_spec(spec)
-            if self._spec is not None:
-                self._agree(spec)
+    def take_spec(self, lease: Lease, spec: EnvSpec, *, has_stepped: bool) -> None:
+        """Takes what an env server has built; the first one to send a step decides for all.
 
-    def accept_spec(self, spec: EnvSpec) -> None:
-        """Takes what an env server sends steps of: the first one decides. Raises as above."""
+        Raises EndError if it is another environment.
+        """
         with self._changed:
-            # Again: two env servers may have got ready before either has sent a step.
-            self._check_spec(spec)
-            self._agree(spec)
+            # Twice: two env servers may have got ready before either has sent a step.
+            check_spec(spec, self._spec, is_agreed=self._is_agreed)
+            if not has_stepped and not lease.ended:
+                self._attendance.ready(lease.number, self.clock())
+            if (has_stepped or self._spec is not None) and not self._is_agreed:
+                self._spec, self._is_agreed = spec, True
+                self._changed.notify_all()
 
-    def fail(self, peer: str, reason: str, count: int) -> EndError:
+    def fail(self, lease: Lease, reason: str) -> EndError:
         """Notes that an environment has failed; how its connection ends."""
+        with self._changed:
+            if not lease.ended:
+                self._attendance.failed(lease.number, reason)
         return EndError(grpc.StatusCode.ABORTED, f"an environment failed: {reason}")
 
     def deliver(self, step: Pending) -> None:
@@ -118,6 +126,19 @@ class Hub:
             if not lease.ended:
                 self._end(lease, error)
                 self._make_room()
+
+    def turn_away(self, peer: str, error: EndError) -> None:
+        """Notes why the connection of an env server without a lease ends."""
+        with self._changed:
+            self._attendance.turned_away(peer, error.details)
+
+    def env_servers(self) -> EnvServers:
+        """Who is there, and who is waited for; to be called once a second."""
+        with self._changed:
+            now = self.clock()
+            leases = self._serving.slots.leases
+            self._attendance.look({number: turns_of(leases[number]) for number in leases}, now)
+            return self._attendance.found(now)
 
     def wake(self) -> None:
         """Makes `next_batch` return, so that its caller looks again at what it allows.
@@ -236,27 +257,31 @@ class Hub:
         """Admits nobody any more, and ends every connection with `error`, or quietly."""
         with self._changed:
             self._is_open = False
+            self._attendance.closing()
             for lease in self._serving.slots.leases.values():
                 connection_of(lease).end(error)
             self._changed.notify_all()
 
     # Below, the caller holds the lock: all of them are methods of this class.
 
-    def _end(self, lease: Lease, error: EndError | None) -> None:
+    def _end(self, lease: Lease, error: EndError | None, why: str = "its connection ended") -> None:
         """Ends a lease and its connection in one moment.
 
         Otherwise its env server's next step, which the core fences, could be what the connection
         ends with.
         """
         self._serving.end(lease)
+        if error is not None and error.is_refusal:
+            self._attendance.refused(lease.number, error.details)
+        self._attendance.left(lease.number, error.details if error else why, self.clock())
         connection_of(lease).end(error)
         self._changed.notify_all()
 
-    def _end_superseded(self, keys: set[int]) -> None:
+    def _end_superseded(self, keys: Collection[int]) -> None:
         """Ends leases that are over for the env server: it returns for their slots."""
         for lease in list(self._serving.slots.leases.values()):
             if lease.key in keys:
-                self._end(lease, None)
+                self._end(lease, None, "it is back on another connection")
 
     def _make_room(self) -> None:
         """Uses slots that have become free, if a lease is smaller than was asked for.
@@ -271,21 +296,3 @@ class Hub:
                 return
             more = EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True)
             self._end(lease, more)
-
-    def _agree(self, spec: EnvSpec) -> None:
-        if not self._is_agreed:
-            self._spec, self._is_agreed = spec, True
-            self._changed.notify_all()
-
-    def _check_spec(self, spec: EnvSpec) -> None:
-        """Raises EndError if `spec` is not that of the environment that is trained on."""
-        difference = [] if self._spec is None else self._spec.difference(spec)
-        if not difference:
-            return
-        # A spec to which no env server has agreed yet is a checkpoint's.
-        owner = "the one that the learner trains on" if self._is_agreed else "the checkpoint's"
-        advice = "" if self._is_agreed else "; restore the config or start a new workdir"
-        raise EndError(
-            grpc.StatusCode.FAILED_PRECONDITION,
-            f"this environment differs from {owner}: {'; '.join(difference)}{advice}",
-        )

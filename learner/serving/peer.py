@@ -1,11 +1,17 @@
 """What the hub and an env server's connection know of each other."""
 
+from collections import Counter
 from typing import NamedTuple, Protocol, cast
 
 import grpc
 
+from learner.reporting.env_servers.env_server import Arrival, Turn
 from learner.serving.leases import Lease
 from learner.serving.reconciliation import SentSteps
+from learner.serving.slot_deal import Role
+from seedrl.specs import EnvSpec
+
+_REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 class EndError(Exception):
@@ -19,6 +25,11 @@ class EndError(Exception):
         self.code = code
         self.details = details
         self.is_reported = is_reported
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the env server will not return."""
+        return self.code in _REFUSALS
 
 
 class HubConnection(Protocol):
@@ -44,6 +55,7 @@ class Offer(NamedTuple):
       num_envs, num_groups: what it offers to step, and in how many groups.
       plays_recording: whether its steps come from a recording.
       sent: its report of leases that are over for it.
+      earlier: the keys of these.
     """
 
     peer: str
@@ -51,6 +63,7 @@ class Offer(NamedTuple):
     num_groups: int
     plays_recording: bool = False
     sent: tuple[SentSteps, ...] = ()
+    earlier: frozenset[int] = frozenset()
 
 
 class Admission(NamedTuple):
@@ -63,3 +76,50 @@ class Admission(NamedTuple):
 def connection_of(lease: Lease) -> HubConnection:
     """The connection that holds a lease, which only the hub gives out."""
     return cast(HubConnection, lease.holder)
+
+
+def check_spec(built: EnvSpec, wanted: EnvSpec | None, *, is_agreed: bool) -> None:
+    """Raises EndError if an env server has built another environment than is trained on.
+
+    Args:
+      built, wanted: what it looks like, and what it must; any is good for None.
+      is_agreed: whether an env server has agreed to that; else it is a checkpoint's.
+    """
+    difference = [] if wanted is None else wanted.difference(built)
+    if not difference:
+        return
+    owner = "the one that the learner trains on" if is_agreed else "the checkpoint's"
+    advice = "" if is_agreed else "; restore the config or start a new workdir"
+    raise EndError(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        f"this environment differs from {owner}: {'; '.join(difference)}{advice}",
+    )
+
+
+def arrival_of(lease: Lease, offer: Offer) -> Arrival:
+    """What is reported of an env server that has got `lease`."""
+    sizes = Counter[Role]()
+    for group in lease.groups:
+        sizes[group.role] += len(group.slots)
+    return Arrival(
+        offer.peer,
+        offer.num_envs,
+        sizes["training"],
+        sizes["evaluation"],
+        len(lease.groups),
+        lease.key,
+        offer.earlier,
+    )
+
+
+def turns_of(lease: Lease) -> list[Turn]:
+    """Whose turn it is in each group of a lease."""
+    return [
+        Turn(
+            len(group.slots),
+            group.role == "training",
+            group.sequence,
+            not (group.queued or group.dispatched),
+        )
+        for group in lease.groups
+    ]

@@ -4,7 +4,6 @@ import asyncio
 import collections
 import contextlib
 import functools
-import logging
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Generic, TypeVar
@@ -30,7 +29,6 @@ _END_SECONDS = 1.0
 
 _Item = channel.Answer | Exception | None
 
-_logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -173,8 +171,6 @@ class Service:
         try:
             await self._send(connection, outbox, context)
         except EndError as error:
-            if not error.is_reported:
-                _logger.warning("env server %s: %s", connection.peer, error.details)
             await context.abort(error.code, error.details)
         finally:
             connection.end()

@@ -7,7 +7,6 @@ from learner.acting.evaluator import Score
 from learner.reporting.status import ERROR, STOPPED, THREAD_DIED
 from learner.serving.server import Service
 from learner.session.session import Session
-from seedrl.config import Config
 
 
 class EndOfRun(enum.Enum):
@@ -46,9 +45,13 @@ def end_of_run(
     return None
 
 
-def why(end: EndOfRun | None, config: Config, confirmed: Score | None) -> str:
+def why(
+    end: EndOfRun | None,
+    target: float | None = None,
+    confirmed: Score | None = None,
+    total_steps: int = 0,
+) -> str:
     """Why the run is over, in words for its user; `end` is None where an exception ended it."""
-    target = config.evaluation.target_return
     if end is EndOfRun.STOPPED:
         return STOPPED
     if end is EndOfRun.CONFIRMED and confirmed is not None:
@@ -56,5 +59,5 @@ def why(end: EndOfRun | None, config: Config, confirmed: Score | None) -> str:
         return f"target {target:g} confirmed: {confirmed.mean:g} over {num_episodes} episodes"
     if end is EndOfRun.ALL_STEPS:
         missed = "" if target is None else f", target {target:g} not reached"
-        return f"all {config.learning.total_steps:,} steps taken{missed}"
+        return f"all {total_steps:,} steps taken{missed}"
     return THREAD_DIED if end is EndOfRun.FAILED else ERROR

@@ -1,41 +1,65 @@
 """What a run is doing, written once a second; what happens in it is written at once."""
 
+import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from learner.reporting.env_servers.attendance import EnvServers
 from learner.reporting.events import Events
-from learner.reporting.status import Slots, State, Status, write_status
+from learner.reporting.metrics import Metrics
+from learner.reporting.status import ERROR, EnvServerStatus, State, Status, write_status
 from learner.serving.hub import Hub
+from learner.session.milestones import Milestones, StandStill
 from learner.session.session import Session
 from seedrl.config import Config
 
 _INTERVAL_SECONDS = 1.0
+_MOST_NAMES = 3
+
+_logger = logging.getLogger(__name__)
 
 
 class LiveStatus:
-    """Writes `status.json` and the events. Owns a thread, which is on nobody's way.
+    """Writes `status.json`, the events, and how many slots are live. Owns a thread for that.
+
+    What goes wrong here is logged, and never ends the run.
 
     Attributes:
-      session: once there is one; set by the main thread.
+      hub, session, milestones: once they are there; set by the main thread.
       metrics: the last report of the run; set by the main thread.
       address: where it serves; set by the main thread.
     """
 
-    def __init__(self, config: Config, name: str, workdir: Path, *, hub: Hub, events: Events):
+    def __init__(
+        self, config: Config, name: str, workdir: Path, *, events: Events, metrics: Metrics
+    ):
         """Starts the thread. `name`: of the configuration."""
         self._config, self._name, self._workdir = config, name, workdir
-        self._hub, self._events = hub, events
+        self._events, self._metrics = events, metrics
         self._began = time.time()
+        self.hub: Hub | None = None
         self.session: Session | None = None
+        self.milestones: Milestones | None = None
         self.metrics: dict[str, float] = {}
         self.address = ""
+        self._env_servers = EnvServers()
+        self._still = StandStill(events, time.monotonic())
         self._ending: tuple[State, str] | None = None
         self._looked: tuple[float, int, int] | None = None  # when, and the counts then
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
         self._thread.start()
+
+    def holdup(self) -> str:
+        """Who keeps environments from stepping, in words; for any thread."""
+        if self.session is not None and self.session.is_compiling:
+            return "learning is being compiled, and acting may not run further ahead of it"
+        if silent := waited_for(self._env_servers.servers):
+            return silent
+        return "acting waits for learning, as the replay ratio wants"
 
     def stopping(self, reason: str) -> None:
         """The run has ended; what remains is to save."""
@@ -44,24 +68,44 @@ class LiveStatus:
     def close(self) -> None:
         """Writes for the last time."""
         self._is_over.set()
+        self._events.wake()
         self._thread.join()
-        self._ending = ("finished", self._ending[1] if self._ending is not None else "")
-        write_status(self._workdir, self.now())
+        self._ending = ("finished", self._ending[1] if self._ending is not None else ERROR)
+        self._write()
         self._events.flush()
 
     def _run(self) -> None:
         next_look = 0.0
         while not self._is_over.is_set():
             self._events.wait(max(0.0, next_look - time.monotonic()))
-            self._events.flush()
-            if time.monotonic() >= next_look:
-                next_look = time.monotonic() + _INTERVAL_SECONDS
-                write_status(self._workdir, self.now())
+            try:
+                self._events.flush()
+                if time.monotonic() >= next_look:
+                    next_look = time.monotonic() + _INTERVAL_SECONDS
+                    self._write()
+            except Exception:
+                _logger.exception("what the run does could not be written")
+
+    def _write(self) -> None:
+        if self.address:
+            self._still.look(self._env_steps, time.monotonic(), self.holdup)
+        if self.hub is not None:
+            self._env_servers = self.hub.env_servers()
+            self._gauges(self._env_servers)
+        write_status(self._workdir, self.now())
+
+    def _gauges(self, found: EnvServers) -> None:
+        lanes, metrics = (found.training, found.evaluation), self._metrics
+        metrics.gauge("env_servers", sum(server.state != "left" for server in found.servers))
+        metrics.gauge("slots_live", sum(lane.live for lane in lanes))
+        metrics.gauge("slots_waiting", sum(lane.waiting for lane in lanes))
+        metrics.gauge("slots_hung", sum(lane.hung for lane in lanes))
+        metrics.gauge("environment_failures", found.failures)
 
     def now(self) -> Status:
         """What the run is doing. Rates are since the call before."""
         session, config = self.session, self._config
-        env_steps = 0 if session is None else session.acting.training_steps
+        env_steps = self._env_steps
         updates = 0 if session is None else session.learning.updates
         steps_per_second, updates_per_second = self._rates(env_steps, updates)
         state, reason = self._ending if self._ending is not None else (self._state(), "")
@@ -80,6 +124,8 @@ class LiveStatus:
             skipped_updates=int(self.metrics.get("skipped_updates", 0)),
             target_return=config.evaluation.target_return,
             training_return=self.metrics.get("return/training"),
+            last_evaluation=None if self.milestones is None else self.milestones.last,
+            best_evaluation=None if self.milestones is None else self.milestones.best,
             is_evaluating=session is not None and session.evaluator.is_running,
             env_steps_per_second=steps_per_second,
             updates_per_second=updates_per_second,
@@ -88,16 +134,25 @@ class LiveStatus:
             policy_lag_updates=self.metrics.get("policy_lag_updates"),
             acting_waits_share=self.metrics.get("acting_waits_share"),
             learning_waits_share=self.metrics.get("learning_waits_share"),
-            training_slots=Slots(total=config.serving.training_slots),
-            evaluation_slots=Slots(total=config.serving.evaluation_slots),
+            waiting_for=self.holdup() if steps_per_second == 0 and not self._ending else "",
+            training_slots=self._env_servers.training,
+            evaluation_slots=self._env_servers.evaluation,
+            env_servers=self._env_servers.servers,
         )
 
+    @property
+    def _env_steps(self) -> int:
+        return 0 if self.session is None else self.session.acting.training_steps
+
     def _state(self) -> State:
-        if self.session is None:
-            return "waiting" if self.address else "starting"
-        if self.session.is_compiling:
+        session = self.session
+        if not self.address:
+            return "starting"
+        if not self._env_servers.training.live and not self._env_servers.evaluation.live:
+            return "waiting"
+        if session is None or session.is_compiling:
             return "compiling"
-        return "training"
+        return "evaluating" if session.evaluator.is_confirming else "training"
 
     def _rates(self, env_steps: int, updates: int) -> tuple[float, float]:
         before, now = self._looked, time.monotonic()
@@ -106,3 +161,27 @@ class LiveStatus:
             return 0.0, 0.0
         seconds = max(now - before[0], 1e-9)
         return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
+
+
+def waited_for(servers: Sequence[EnvServerStatus]) -> str:
+    """Which env servers the learner waits for, in words; empty if for none."""
+    present = [server for server in servers if server.state != "left"]
+    if not present:
+        return "no env server is connected"
+    building = [server.name for server in present if server.state == "building"]
+    if len(building) == len(present):
+        return f"{_names(building)} builds its environments"
+    training = [server for server in present if server.training_slots]
+    if not training:
+        return "no connected env server has training slots"
+    silent = [server for server in training if server.waiting_seconds]
+    if len(silent) < len(training):
+        return ""
+    seconds = max(server.waiting_seconds for server in silent)
+    return f"{_names([server.name for server in silent])} sends no steps since {seconds:.0f} s"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -8,7 +8,6 @@ from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.saving.run_folder import RunFolder
-from learner.serving.hub import Hub
 from learner.session.live_status import LiveStatus
 from seedrl.config import Config
 from seedrl.storage.checkpoints import Checkpoint
@@ -22,17 +21,22 @@ class Reports(NamedTuple):
     events: Events
     live: LiveStatus
 
+    def end(self, reason: str) -> None:
+        """The run ends now; what remains is to save."""
+        self.live.stopping(reason)
+        self.events.say("ended", f"the run ends: {reason}", reason=reason)
+
 
 @contextlib.contextmanager
 def open_reports(
-    config: Config, name: str, folder: RunFolder, checkpoint: Checkpoint | None, hub: Hub
+    config: Config, name: str, folder: RunFolder, checkpoint: Checkpoint | None
 ) -> Iterator[Reports]:
     """Begins to report on a run called `name`; a run that is resumed goes on where it was saved."""
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = stack.enter_context(contextlib.closing(_metrics(folder, checkpoint)))
         events = stack.enter_context(contextlib.closing(_events(folder, checkpoint, progress)))
-        live = LiveStatus(config, name, folder.path, hub=hub, events=events)
+        live = LiveStatus(config, name, folder.path, events=events, metrics=metrics)
         stack.callback(live.close)
         yield Reports(progress, metrics, events, live)
 

@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from learner.reporting.events import Events
+from learner.reporting.env_servers.attendance import Attendance
+from learner.reporting.events import Events, Listener
 from learner.reporting.learning_curve import draw
 from learner.reporting.progress import Progress
 from learner.reporting.summary import Summary
+from learner.reporting.wording import duration
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import restore_streams
 from learner.saving.run_folder import Resume, RunFolder
@@ -23,6 +25,7 @@ from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
+from learner.session.end_of_run import EndOfRun, why
 from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
@@ -65,8 +68,11 @@ def train(
         geometry = plan_geometry(config)
         checkpoint = folder.checkpoint(resume)
         session_number = folder.record_command(command or shlex.join(sys.argv))
-        hub = _hub(config, geometry.page_steps, checkpoint, session_number, env_servers)
-        with open_reports(config, name, folder, checkpoint, hub) as reports:
+        with open_reports(config, name, folder, checkpoint) as reports:
+            _say_resumed(reports.events, checkpoint)
+            slots = _slots(config, session_number, env_servers)
+            hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
+            reports.live.hub = hub
             return _train(
                 config, folder, geometry, hub, checkpoint, reports, start=start, stop=stop
             )
@@ -90,7 +96,7 @@ def _train(
         _say_started(events, folder.path, service.address, geometry)
         spec = wait_for(hub.wait_for_spec, stop)
         if spec is None:
-            service.stop()
+            _end_early(service, reports)
             return None
         recorder = open_recorder(config, folder.path, spec, hub.num_batches)
         if recorder is not None:
@@ -100,16 +106,16 @@ def _train(
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.
         if not wait_for(hub.wait_for_agreement, stop):
-            service.stop()
+            _end_early(service, reports)
             return None
         folder.record_config(config)
-        progress.log(_replay_size(session))
+        _say_compiling(events, session)
         session.start()
         supervision = Supervision(
             config,
             session,
             service=service,
-            saver=_saver(config, folder, checkpoint),
+            saver=_saver(config, folder, checkpoint, events),
             reports=reports,
             stop=stop,
         )
@@ -121,14 +127,40 @@ def _train(
         return _summary(session, supervision.last, start, folder)
 
 
+def _end_early(service: Service, reports: Reports) -> None:
+    """Ends a run that was stopped before an env server had joined."""
+    reports.end(why(EndOfRun.STOPPED))
+    service.stop()
+
+
 def _say_started(events: Events, workdir: Path, address: str, geometry: Geometry) -> None:
     devices = f"{len(geometry.devices)} x {geometry.devices[0].device_kind}"
     text = f"learner: {workdir}, serving {address}, {devices}"
     events.say("started", text, address=address, devices=devices, workdir=str(workdir))
 
 
-def _replay_size(session: Session) -> str:
-    return f"replay: {session.replay_bytes / 2**20:.0f} MiB on each device; compiling"
+def _say_compiling(events: Events, session: Session) -> None:
+    size = session.replay_bytes / 2**20
+    events.say(
+        "compiling",
+        f"replay: {size:.0f} MiB on each device; compiling what acts, then what learns",
+        replay_bytes=session.replay_bytes,
+    )
+
+
+def _say_resumed(events: Events, checkpoint: Checkpoint | None) -> None:
+    if checkpoint is None:
+        return
+    age, env_steps = time.time() - checkpoint.path.stat().st_mtime, checkpoint.meta["env_steps"]
+    events.say(
+        "resumed",
+        f"resumed from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
+        f"{duration(age)} ago in {checkpoint.path}",
+        updates=checkpoint.step,
+        env_steps=env_steps,
+        age_seconds=age,
+        path=str(checkpoint.path),
+    )
 
 
 @contextlib.contextmanager
@@ -143,21 +175,24 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
         raise
 
 
-def _hub(
-    config: Config,
-    page_steps: int,
-    checkpoint: Checkpoint | None,
-    session_number: int,
-    env_servers: int,
-) -> Hub:
-    meta = {} if checkpoint is None else checkpoint.meta
-    slots = SlotTable(
+def _slots(config: Config, session_number: int, env_servers: int) -> SlotTable:
+    return SlotTable(
         training=config.serving.training_slots,
         evaluation=config.serving.evaluation_slots,
         # Nothing that a killed session has not saved may decide on seeds: its own would recur.
         seed=session_seed(config.seed, f"session {session_number}"),
         num_env_servers=env_servers,
     )
+
+
+def _hub(
+    config: Config,
+    page_steps: int,
+    slots: SlotTable,
+    checkpoint: Checkpoint | None,
+    events: Events,
+) -> Hub:
+    meta = {} if checkpoint is None else checkpoint.meta
     deadline = config.serving.batch_deadline_seconds
     is_lock_step = config.learning.regime == "lock_step"
     rule = lock_step() if is_lock_step else free_running(deadline)
@@ -165,12 +200,25 @@ def _hub(
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None
-    return Hub(serving, config.environment, spec=spec)
+    attendance = Attendance(
+        events,
+        training_slots=config.serving.training_slots,
+        evaluation_slots=config.serving.evaluation_slots,
+        step_deadline_seconds=config.serving.step_deadline_seconds,
+    )
+    return Hub(serving, config.environment, spec=spec, attendance=attendance)
 
 
-def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None) -> Saver:
-    saving, best = config.checkpoint, _best_return(folder, resumed)
-    return Saver(folder.path, saving.keep, saving.interval_seconds, best_return=best)
+def _saver(
+    config: Config, folder: RunFolder, resumed: Checkpoint | None, listener: Listener
+) -> Saver:
+    return Saver(
+        folder.path,
+        config.checkpoint.keep,
+        config.checkpoint.interval_seconds,
+        best_return=_best_return(folder, resumed),
+        listener=listener,
+    )
 
 
 def _best_return(folder: RunFolder, resumed: Checkpoint | None) -> float:

@@ -12,6 +12,7 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
 from learner.serving.server import Service
 from learner.session.end_of_run import EndOfRun, end_of_run, why
+from learner.session.milestones import Milestones
 from learner.session.reports import Reports
 from learner.session.session import Session
 from seedrl.config import Config
@@ -35,6 +36,7 @@ class Supervision:
     """Watches over a session that has started, until it has ended. Used by the main thread.
 
     Attributes:
+      milestones: what the session has reached.
       last: the metrics of the last report, and of the one before what it lacks.
     """
 
@@ -55,9 +57,11 @@ class Supervision:
         self._saver = saver
         self._metrics = reports.metrics
         self._progress = reports.progress
-        self._events = reports.events
+        self._reports = reports
         self._live = reports.live
         self._stop = stop
+        self.milestones = Milestones(config, session, reports.events)
+        reports.live.milestones = self.milestones
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
 
@@ -66,6 +70,7 @@ class Supervision:
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
             self._end_if_stuck(self._config.logging.stuck_seconds)
+            self.milestones.look()
             now = time.monotonic()
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds
@@ -82,9 +87,15 @@ class Supervision:
         The last report follows the start of the save, which nothing that is merely shown may
         prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
-        reason = why(self._end_of_run(), self._config, self._session.evaluator.confirmed)
-        self._live.stopping(reason)
-        self._events.say("ended", f"the run ends: {reason}", reason=reason)
+        self.milestones.look()
+        self._reports.end(
+            why(
+                self._end_of_run(),
+                self._config.evaluation.target_return,
+                self._session.evaluator.confirmed,
+                self._config.learning.total_steps,
+            )
+        )
         if not self._session.stop(_STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
@@ -130,6 +141,7 @@ class Supervision:
             env_steps=session.acting.training_steps, updates=session.learning.updates
         )
         self._progress.update(values)
+        self.milestones.reported(values)
         self._live.metrics = self._live.metrics | values
         return values
 

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 56603321f9eecf036ec5abd4c34fcf0dee18a6b36ae5a85b28f540e76f2c7200
+# seedrl/wire/seedrl.proto sha256 787a54fac2c5a959134c008f3b1845435c33a9b8782144ac76660a1cdced941c
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -133,12 +133,10 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("reason", "count")
+    __slots__ = ("reason",)
     REASON_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    count: int
-    def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("reason",)

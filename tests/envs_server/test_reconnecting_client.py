@@ -133,10 +133,8 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
     ]
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 10
     assert Failing.num_closed == 10
-    assert [(failure.reason, failure.count) for failure in reported] == [
-        ("step 3 of group 0: RuntimeError: the emulator has crashed", number)
-        for number in range(1, 11 if minor else 1)
-    ]
+    reason = "step 3 of group 0: RuntimeError: the emulator has crashed"
+    assert [failure.reason for failure in reported] == [reason] * (10 if minor else 0)
 
 
 def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:

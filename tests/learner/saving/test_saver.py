@@ -1,8 +1,8 @@
 """Saves in the background: one at a time, none forgotten."""
 
-import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,26 +56,33 @@ def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(
     assert [saver.take_turn() for _ in range(2)] == [True, False]
 
 
-@pytest.mark.parametrize("error", [CheckpointError("disk full"), TypeError("a defect")])
+@pytest.mark.parametrize(
+    ("error", "said"), [(CheckpointError("disk full"), ["save_failed"]), (TypeError("defect"), [])]
+)
 def test_a_failed_save_is_kept_until_one_succeeds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,
+    said: list[str],
 ) -> None:
     def fail(*_: Any, **__: Any) -> Path:
         raise error
 
-    saver = Saver(tmp_path, keep=2)
+    events: list[str] = []
+    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: events.append(kind))
+    saver = Saver(tmp_path, keep=2, listener=listener)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "save", fail)
         saver.start(Snapshot(state(), [], ()), META)
         saver.wait()
     assert saver.failure is error
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    # What is a defect of ours is logged with its traceback.
+    assert (events, len(caplog.records)) == (said, int(not said))
     saver.start(Snapshot(state(), [], ()), META)
     saver.wait()
     assert saver.failure is None
+    assert events == [*said, "saved"]
 
 
 def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns()
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
     connection = _ready(hub, outbox, encode_spec(SPEC))
     assert outbox.get_nowait().assign.minor == version.MINOR
-    failure = seedrl_pb2.Failure(reason="no\nlicence", count=3)
+    failure = seedrl_pb2.Failure(reason="no\nlicence")
     assert not connection.receive(seedrl_pb2.FromEnvServer(failure=failure))
     end = outbox.get_nowait()
     assert (end.code, end.details) == (

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from learner.reporting.env_servers.attendance import Attendance
 from learner.serving.batch_rules import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
@@ -125,3 +126,63 @@ def _step(hub: Hub, stream: Connection, group: int) -> None:
         np.zeros(size, np.float32),
     )
     assert stream.receive(StepPayload(StepLayout(_SPEC, size).pack(group, 0, timestep)))
+
+
+def _ready(stream: Connection) -> None:
+    ready = seedrl_pb2.Ready(spec=encode_spec(_SPEC))
+    stream.receive(seedrl_pb2.FromEnvServer(ready=ready))
+
+
+def _send_step(stream: Connection, num_envs: int) -> None:
+    kinds, zeros = np.zeros(num_envs, np.uint8), np.zeros(num_envs, np.float32)
+    timestep = TimeStep(kinds, zeros, zeros + 1, zeros)
+    layout = StepLayout(_SPEC, num_envs)
+    assert stream.receive(StepPayload(layout.pack(0, 0, timestep)))
+
+
+def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
+    now = [100.0]
+    slots = SlotTable(training=4, evaluation=0, seed=3)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.0))
+    attendance = Attendance(training_slots=4, step_deadline_seconds=60.0)
+    environment = EnvironmentConfig(id="Some-v0")
+    hub = Hub(serving, environment, clock=lambda: now[0], attendance=attendance)
+
+    def states(*seconds: float) -> list[str]:
+        found = []
+        for second in seconds:
+            now[0] += second
+            found.append(hub.env_servers().servers[0].state)
+        return found
+
+    stream = _join(hub, 4)
+    assert states(0.0, 1000.0) == ["building"] * 2
+    _ready(stream)
+    assert states(0.0, 61.0) == ["live", "hung"]  # it owes the first step
+    _send_step(stream, 4)
+    assert states(0.0, 61.0) == ["live"] * 2  # it waits in the learner's queue
+    batch = hub.next_batch(["training"], timeout=0.0)
+    assert batch is not None
+    assert states(61.0, 61.0) == ["live"] * 2  # it is being acted on
+    hub.answer(batch, np.zeros(4, np.int32))
+    assert states(0.0, 61.0) == ["live", "hung"]
+    stream.close()
+    found = hub.env_servers()
+    assert (found.servers[0].state, found.servers[0].left_because) == (
+        "left",
+        "its connection ended",
+    )
+    assert found.training.live == 0
+
+
+def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:
+    said: list[tuple[str, str]] = []
+
+    class Listener:
+        def say(self, kind: str, text: str, **fields: object) -> None:
+            said.append((kind, text))
+
+    hub._attendance = Attendance(Listener())
+    _join(hub, 6)
+    _join(hub, 1)
+    assert said == [("server_refused", "env server h:7 is refused: all 6 slots are leased")]

@@ -129,9 +129,16 @@ def test_of_two_that_get_ready_with_different_specs_the_first_to_step_decides(
     assert service.hub.ledger()["rejected"] == 1
 
 
-def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def left(service: Service) -> list[tuple[str, str]]:
+    """Which env servers have left, and why."""
+    return [
+        (server.name, server.left_because)
+        for server in service.hub.env_servers().servers
+        if server.state == "left"
+    ]
+
+
+def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path) -> None:
     spec = EnvSpec(ArraySpec((9,), "uint8"), DiscreteSpec(3))
     service = service_at(f"unix:{tmp_path}/socket", spec=spec)
     with Client(service.start()) as client:
@@ -142,7 +149,7 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert details.startswith("this environment differs from the checkpoint's: observation: exp")
     assert details.endswith("; restore the config or start a new workdir")
-    assert caplog.messages == [f"env server h:7: {details}"]
+    assert left(service) == [("h:7", details)]
 
 
 def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
@@ -156,7 +163,7 @@ def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: 
 
 
 def test_a_refusal_is_named_and_the_learner_waits_for_an_env_server_that_is_ready(
-    unix_service: Service, caplog: pytest.LogCaptureFixture
+    unix_service: Service,
 ) -> None:
     service = unix_service
     with Client(service.address) as client:
@@ -165,7 +172,7 @@ def test_a_refusal_is_named_and_the_learner_waits_for_an_env_server_that_is_read
         refusal = seedrl_pb2.Refusal(reason="no such environment")
         client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
         assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
-    assert caplog.messages == ["env server h:7: no such environment"]
+    assert left(service) == [("h:7", "no such environment")]
     wait_until_free(service, 6)
     with Client(service.address) as client:
         client.shake_hands().step(0, FIRST)

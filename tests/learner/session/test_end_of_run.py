@@ -1,6 +1,5 @@
 """When a run is over, and why."""
 
-import dataclasses
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 
 from learner.session.end_of_run import EndOfRun, end_of_run, why
-from seedrl.config_file import load
 
 _TOTAL_STEPS = 100
 
@@ -55,14 +53,8 @@ def test_a_service_that_died_ends_a_run() -> None:
 def test_why_a_run_is_over_is_said_in_words(
     end: EndOfRun | None, target: float | None, expected: str
 ) -> None:
-    config = load("cartpole_r2d2")
-    config = dataclasses.replace(
-        config,
-        learning=dataclasses.replace(config.learning, total_steps=_TOTAL_STEPS),
-        evaluation=dataclasses.replace(config.evaluation, target_return=target),
-    )
     score: Any = SimpleNamespace(mean=480.5, returns=(480.5, 480.5))
-    assert why(end, config, score) == expected
+    assert why(end, target, score, _TOTAL_STEPS) == expected
 
 
 def _event(is_set: bool) -> threading.Event:

@@ -1,5 +1,6 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
+import collections
 import dataclasses
 import threading
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Run:
         self.stuck: list[str] = []
         self.failure: Exception | None = None
         self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
-        self.acting = SimpleNamespace(training_steps=0)
+        self.acting = SimpleNamespace(training_steps=0, rounds=collections.deque())
         self.learning = SimpleNamespace(updates=7)
         self.evaluator = SimpleNamespace(confirmed=None)
         self.is_compiling = False
@@ -76,7 +77,7 @@ class Run:
                 events=cast(Any, SimpleNamespace(say=self._said)),
                 live=cast(
                     Any,
-                    SimpleNamespace(metrics={}, stopping=lambda reason: self.ends.append(reason)),
+                    SimpleNamespace(metrics={}, stopping=self.ends.append),
                 ),
             ),
         }

@@ -1,0 +1,1 @@
+"""Env servers, as a run reports them."""

@@ -1,0 +1,231 @@
+"""Which env servers are there, since when, and what becomes of them."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from learner.reporting.env_servers.env_server import Arrival, EnvServer, Turn
+from learner.reporting.events import NOBODY, Listener
+from learner.reporting.status import EnvServerStatus, Slots
+from learner.reporting.wording import environments
+
+# Of those that have left, and of refusals that are not said again.
+_MOST_LEFT = 200
+_MOST_REFUSALS = 1000
+_COUNTED = ("live", "waiting", "hung")
+
+
+class EnvServers(NamedTuple):
+    """What the book says at one moment.
+
+    Attributes:
+      servers: those that are there, then those that have left, latest first.
+      training, evaluation: slots of each role.
+      failures: of environments, in all.
+    """
+
+    servers: tuple[EnvServerStatus, ...] = ()
+    training: Slots = Slots(total=0)
+    evaluation: Slots = Slots(total=0)
+    failures: int = 0
+
+
+class Attendance:
+    """Keeps the book of env servers, and says what becomes of them.
+
+    Its methods are called when one comes or leaves, and once a second; never when one steps. Not
+    thread-safe: the hub holds the lock. Leases go by their number, times are of any clock.
+    """
+
+    def __init__(
+        self,
+        listener: Listener = NOBODY,
+        *,
+        training_slots: int = 0,
+        evaluation_slots: int = 0,
+        step_deadline_seconds: float = 0.0,
+    ):
+        """Args are those of `serving`; `listener` hears what happens."""
+        self._listener = listener
+        self._step_deadline_seconds = step_deadline_seconds or math.inf
+        self._present: dict[int, EnvServer] = {}
+        self._left: dict[str, EnvServer] = {}  # by name, who left last at the end
+        self._refusals: set[tuple[str, str]] = set()
+        self._has_explained = False
+        self._looked: float | None = None
+        self._failures = 0
+        self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
+
+    def admitted(self, lease: int, arrival: Arrival, now: float) -> None:
+        """An env server got slots; it builds its environments now."""
+        before = self._left.pop(arrival.name, None)
+        for other in list(self._left.values()) if before is None else ():
+            if other.arrival.key in arrival.earlier:
+                before = self._left.pop(other.name)
+        server = EnvServer(self._unique(arrival.name), arrival, now, before)
+        if before is not None:
+            server.failures, server.last_failure = before.failures, before.last_failure
+            before.before = None  # nobody asks for who was there before that
+        self._present[lease] = server
+
+    def ready(self, lease: int, now: float) -> None:
+        """It has built them, and steps."""
+        server = self._present[lease]
+        server.state, server.since = "live", now
+        before, shares = server.before, self._shares(server.arrival)
+        if before is None:
+            self._listener.say(
+                "server_joined",
+                f"env server {server.name} joins with {shares}",
+                server=server.name,
+                environments=server.arrival.environments,
+                training=server.arrival.training,
+                evaluation=server.arrival.evaluation,
+            )
+            return
+        place = "" if before.name == server.name else f" in the place of {before.name}"
+        seconds = now - before.since
+        self._listener.say(
+            "server_returned",
+            f"env server {server.name} returns{place} after {seconds:.1f} s with {shares}",
+            server=server.name,
+            environments=server.arrival.environments,
+            training=server.arrival.training,
+            evaluation=server.arrival.evaluation,
+            seconds=seconds,
+        )
+
+    def failed(self, lease: int, reason: str) -> None:
+        """An environment of it has raised an exception."""
+        server = self._present[lease]
+        server.failures, server.last_failure = server.failures + 1, reason
+        server.has_said_why = True
+        self._failures += 1
+        self._listener.say(
+            "environment_failed",
+            f"an environment of env server {server.name} failed (failure {server.failures}): "
+            f"{reason}; {environments(server.arrival.environments)} are built again",
+            server=server.name,
+            failures=server.failures,
+            reason=reason,
+        )
+
+    def turned_away(self, name: str, reason: str) -> None:
+        """The learner does not want an env server as it is; the same is said once."""
+        if (name, reason) in self._refusals:
+            return
+        if len(self._refusals) >= _MOST_REFUSALS:
+            self._refusals.clear()
+        self._refusals.add((name, reason))
+        self._listener.say(
+            "server_refused", f"env server {name} is refused: {reason}", server=name, reason=reason
+        )
+
+    def left(self, lease: int, reason: str, now: float) -> None:
+        """Its lease has ended."""
+        server = self._present.pop(lease)
+        was_building = server.state == "building"
+        server.leave(reason, now)
+        self._left[server.name] = server
+        if len(self._left) > _MOST_LEFT:
+            del self._left[next(iter(self._left))]
+        if server.has_said_why:
+            return
+        number = server.arrival.environments
+        when = "before it was ready" if was_building else f"with {environments(number)}"
+        self._listener.say(
+            "server_left",
+            f"env server {server.name} leaves {when}: {reason}",
+            server=server.name,
+            environments=number,
+            reason=reason,
+        )
+
+    def refused(self, lease: int, reason: str) -> None:
+        """Its lease will end, for it cannot be used."""
+        server = self._present[lease]
+        server.has_said_why = True
+        self.turned_away(server.name, reason)
+
+    def closing(self) -> None:
+        """The learner ends, and sends everybody away: nothing of that is worth an event."""
+        self._listener = NOBODY
+
+    def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
+        """Takes whose turn it is in every group of every lease."""
+        seconds = 0.0 if self._looked is None else now - self._looked
+        self._looked = now
+        counts = {is_training: Counter[str]() for is_training in (True, False)}
+        for lease, server in self._present.items():
+            if server.state == "building":
+                continue
+            server.look(turns[lease], now, seconds)
+            self._note_hung(server, turns[lease], now)
+            for number, turn in enumerate(turns[lease]):
+                count = counts[turn.is_training]
+                count["live"] += turn.environments
+                count["waiting"] += turn.environments * (number in server.waiting_seconds)
+                count["hung"] += turn.environments * (number in server.hung)
+        training, evaluation = self._slots
+        self._slots = (
+            replace(training, **dict.fromkeys(_COUNTED, 0) | counts[True]),
+            replace(evaluation, **dict.fromkeys(_COUNTED, 0) | counts[False]),
+        )
+
+    def found(self, now: float) -> EnvServers:
+        """What was found at the last look."""
+        unix_time = time.time() - now
+        servers = (*self._present.values(), *reversed(self._left.values()))
+        return EnvServers(
+            tuple(server.status(unix_time) for server in servers), *self._slots, self._failures
+        )
+
+    def _note_hung(self, server: EnvServer, turns: Sequence[Turn], now: float) -> None:
+        begun, ended = server.hang(self._step_deadline_seconds, now)
+        for number in begun:
+            seconds = server.waiting_seconds[number]
+            self._listener.say(
+                "server_hung",
+                f"env server {server.name} hangs: group {number} "
+                f"({environments(turns[number].environments)}) has not sent a step for "
+                f"{seconds:.0f} s (serving.step_deadline_seconds); its slots stay taken",
+                server=server.name,
+                group=number,
+                environments=turns[number].environments,
+                seconds=seconds,
+            )
+        for number in ended:
+            self._listener.say(
+                "server_steps_again",
+                f"env server {server.name} steps again: group {number} "
+                f"({environments(turns[number].environments)})",
+                server=server.name,
+                group=number,
+                environments=turns[number].environments,
+            )
+
+    def _shares(self, arrival: Arrival) -> str:
+        """How an env server's environments are shared out, and once why."""
+        text = f"{environments(arrival.environments)}: {arrival.training} train"
+        if arrival.evaluation:
+            text += f", {arrival.evaluation} evaluate{'s' * (arrival.evaluation == 1)}"
+        if arrival.offered > arrival.environments:
+            text += f"; {arrival.offered} were offered, and all slots are taken"
+        if arrival.evaluation and not self._has_explained:
+            self._has_explained = True
+            text += (
+                " (training slots fill first; an env server of two environments or more gives at "
+                "least one to evaluation until evaluation_slots are filled)"
+            )
+        return text
+
+    def _unique(self, name: str) -> str:
+        """The name, or one like it if somebody there has it: hosts and pids may repeat."""
+        taken = {server.name for server in self._present.values()}
+        unique, number = name, 2
+        while unique in taken:
+            unique, number = f"{name}#{number}", number + 1
+        return unique

@@ -1,0 +1,41 @@
+"""Numbers of a run, as a person reads them."""
+
+import math
+from collections.abc import Mapping
+
+_SIGNIFICANT = 4
+# Below this share of the time nobody waits for the other.
+_LEAST_SHARE = 0.05
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def score(value: float) -> str:
+    """A return with four digits that count, so that 0.95 and 1 are told apart, and 475 from 480."""
+    if not math.isfinite(value):
+        return str(value)
+    before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
+    return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
+
+
+def environments(number: int) -> str:
+    """`1 environment`, `2 environments`."""
+    return f"{number} environment{'s' * (number != 1)}"
+
+
+def binding(metrics: Mapping[str, float]) -> str:
+    """Who waits for whom, in words; empty where that is not measured."""
+    acting = metrics.get("acting_waits_share")
+    learning = metrics.get("learning_waits_share")
+    if acting is None or learning is None:
+        return ""
+    if max(acting, learning) < _LEAST_SHARE:
+        return "neither waits"
+    if acting > learning:
+        return f"environments wait for learning {acting:.0%} of the time: learning binds"
+    return f"learning waits for environments {learning:.0%} of the time: sampling binds"

@@ -1,0 +1,138 @@
+"""What a session reaches, and what holds it up, said when it is noticed."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from learner.reporting.events import Listener
+from learner.reporting.status import EvaluationStatus
+from learner.reporting.wording import score
+from learner.session.session import Session
+from seedrl.config import Config
+
+_WARNING_SECONDS = 60.0
+_FIRST_WAIT_SECONDS = 10.0
+
+
+class Milestones:
+    """Looks at a session that has started, and says what is new. Used by the main thread.
+
+    Attributes:
+      last, best: rounds of evaluation of this session.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        listener: Listener,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._target = config.evaluation.target_return
+        self._session = session
+        self._listener = listener
+        self._clock = clock
+        self._began = clock()
+        self._is_compiling = True
+        self._first_updates = session.learning.updates
+        self._has_updated = False
+        self._num_skipped, self._next_warning = 0.0, -math.inf
+        self.last: EvaluationStatus | None = None
+        self.best: EvaluationStatus | None = None
+
+    def look(self) -> None:
+        """Says what has happened since the last look."""
+        self._look_at_programs()
+        while self._session.acting.rounds:
+            self._take(self._session.acting.rounds.popleft())
+
+    def reported(self, metrics: Mapping[str, float]) -> None:
+        """Takes the metrics of an interval."""
+        num_skipped = metrics.get("skipped_updates", 0.0)
+        if num_skipped <= self._num_skipped or self._clock() < self._next_warning:
+            return
+        number = int(num_skipped - self._num_skipped)
+        self._listener.say(
+            "updates_skipped",
+            f"{number:,} updates were skipped, for their loss or gradient was not finite; their "
+            "sequences are drawn last from now on (is a reward or an observation very large?)",
+            updates=number,
+        )
+        self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
+
+    def _look_at_programs(self) -> None:
+        if self._is_compiling and not self._session.is_compiling:
+            self._is_compiling = False
+            seconds = self._clock() - self._began
+            self._listener.say("compiled", f"compiled in {seconds:.1f} s", seconds=seconds)
+        updates = self._session.learning.updates
+        if not self._has_updated and updates > self._first_updates:
+            self._has_updated = True
+            steps = self._session.acting.training_steps
+            self._listener.say(
+                "first_update", f"first update, at {steps:,} environment steps", updates=updates
+            )
+
+    def _take(self, played: EvaluationStatus) -> None:
+        self.last = played
+        if self.best is None or played.mean_return > self.best.mean_return:
+            self.best = played
+        text = f"{score(played.mean_return)} over {played.episodes} episodes"
+        reaches = self._target is not None and played.mean_return >= self._target
+        if reaches and played.is_confirmation:
+            self._listener.say(
+                "confirmed",
+                f"target {self._target:g} confirmed: {text}",
+                mean_return=played.mean_return,
+                episodes=played.episodes,
+                updates=played.updates,
+            )
+            return
+        what = "confirmation failed" if played.is_confirmation else "evaluation"
+        self._listener.say(
+            "evaluation",
+            f"{what}: {text}, by the parameters of update {played.updates:,}",
+            mean_return=played.mean_return,
+            episodes=played.episodes,
+            updates=played.updates,
+            is_confirmation=played.is_confirmation,
+        )
+        if reaches:
+            self._listener.say(
+                "nominated",
+                f"target {self._target:g} reached: fresh episodes of the same parameters must "
+                "confirm it",
+                mean_return=played.mean_return,
+                updates=played.updates,
+            )
+
+
+class StandStill:
+    """Notices that environments take no steps, and says so ever more rarely. Used by one thread."""
+
+    def __init__(self, listener: Listener, now: float):
+        self._listener = listener
+        self._steps, self._moved = 0, now
+        self._next = _FIRST_WAIT_SECONDS
+
+    def look(self, steps: int, now: float, holdup: Callable[[], str]) -> None:
+        """Takes how many steps there were by now.
+
+        `holdup`: gives who keeps environments from stepping, in words.
+        """
+        seconds = now - self._moved
+        if steps != self._steps:
+            if self._next > _FIRST_WAIT_SECONDS:
+                self._listener.say(
+                    "resumes", f"environments step again after {seconds:.0f} s", seconds=seconds
+                )
+            self._steps, self._moved, self._next = steps, now, _FIRST_WAIT_SECONDS
+        elif seconds >= self._next:
+            self._next = 2 * seconds  # in a week that is some fifteen times
+            who = holdup()
+            self._listener.say(
+                "waiting",
+                f"0 steps/s for {seconds:.0f} s: {who}",
+                seconds=seconds,
+                waiting_for=who,
+            )

@@ -1,0 +1,119 @@
+"""What a session reaches is said when it is noticed, once."""
+
+import collections
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.reporting.status import EvaluationStatus
+from learner.session.milestones import Milestones, StandStill
+from seedrl.config_file import load
+
+
+class Watched:
+    """Milestones of a session of fakes, with a clock of its own."""
+
+    def __init__(self, target: float | None = 0.95) -> None:
+        self.now = 0.0
+        self.said: list[tuple[str, str]] = []
+        self.session: Any = SimpleNamespace(
+            is_compiling=True,
+            acting=SimpleNamespace(training_steps=100, rounds=collections.deque()),
+            learning=SimpleNamespace(updates=7),
+        )
+        config = load("cartpole_r2d2")
+        evaluation = dataclasses.replace(config.evaluation, target_return=target)
+        listener: Any = SimpleNamespace(say=self._say)
+        config = dataclasses.replace(config, evaluation=evaluation)
+        self.milestones = Milestones(config, self.session, listener, lambda: self.now)
+
+    def _say(self, kind: str, text: str, **fields: Any) -> None:
+        self.said.append((kind, text))
+
+    def look(self, now: float) -> list[tuple[str, str]]:
+        """What is said at that time."""
+        self.now = now
+        self.said = []
+        self.milestones.look()
+        return self.said
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_compiling_ends_and_then_there_is_a_first_update(watched: Watched) -> None:
+    assert watched.look(1.0) == []
+    watched.session.is_compiling = False
+    assert watched.look(2.5) == [("compiled", "compiled in 2.5 s")]
+    watched.session.learning.updates = 8
+    watched.session.acting.training_steps = 2644
+    assert watched.look(3.0) == [("first_update", "first update, at 2,644 environment steps")]
+    watched.session.learning.updates = 9
+    assert watched.look(4.0) == []
+
+
+def played(mean: float, *, is_confirmation: bool = False, episodes: int = 20) -> EvaluationStatus:
+    return EvaluationStatus(
+        mean_return=mean,
+        episodes=episodes,
+        env_steps=100,
+        updates=1234,
+        is_confirmation=is_confirmation,
+    )
+
+
+def test_rounds_of_evaluation_are_told_with_what_they_mean(watched: Watched) -> None:
+    rounds = watched.session.acting.rounds
+    rounds.append(played(0.7))
+    rounds.append(played(0.951))
+    rounds.append(played(0.94, is_confirmation=True, episodes=100))
+    assert watched.look(1.0) == [
+        ("evaluation", "evaluation: 0.700 over 20 episodes, by the parameters of update 1,234"),
+        ("evaluation", "evaluation: 0.951 over 20 episodes, by the parameters of update 1,234"),
+        (
+            "nominated",
+            "target 0.95 reached: fresh episodes of the same parameters must confirm it",
+        ),
+        (
+            "evaluation",
+            "confirmation failed: 0.940 over 100 episodes, by the parameters of update 1,234",
+        ),
+    ]
+    assert watched.milestones.last == played(0.94, is_confirmation=True, episodes=100)
+    assert watched.milestones.best == played(0.951)
+    rounds.append(played(0.96, is_confirmation=True, episodes=100))
+    assert watched.look(2.0) == [("confirmed", "target 0.95 confirmed: 0.960 over 100 episodes")]
+
+
+def test_without_a_target_nothing_is_nominated() -> None:
+    watched = Watched(target=None)
+    watched.session.acting.rounds.append(played(1e6))
+    assert [kind for kind, _ in watched.look(1.0)] == ["evaluation"]
+
+
+def test_a_stand_still_is_said_ever_more_rarely_and_its_end_once() -> None:
+    said: list[tuple[str, str]] = []
+    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))
+    still = StandStill(listener, now=0.0)
+    for now, steps in ((5, 100), (14, 100), (15, 100), (24, 100), (25, 100), (44, 100), (45, 100)):
+        still.look(steps, float(now), lambda: "no env server is connected")
+    assert said == [
+        ("waiting", f"0 steps/s for {seconds} s: no env server is connected")
+        for seconds in (10, 20, 40)
+    ]
+    said.clear()
+    for steps in (101, 102):
+        still.look(steps, 84.5, lambda: "")
+    assert said == [("resumes", "environments step again after 80 s")]
+
+
+def test_skipped_updates_are_told_once_a_minute(watched: Watched) -> None:
+    for now, skipped in ((1.0, 0.0), (2.0, 3.0), (30.0, 5.0), (62.0, 5.0), (200.0, 5.0)):
+        watched.now = now
+        watched.milestones.reported({"skipped_updates": skipped})
+    assert [text.split(" updates")[0] for _, text in watched.said] == ["3", "2"]
+    assert "loss or gradient was not finite" in watched.said[0][1]

@@ -1,5 +1,6 @@
 """How the per-device programs are laid over devices: the one place that says pmap."""
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -68,11 +69,17 @@ def replicate(state: Tree, devices: Sequence[jax.Device]) -> Tree:
 
     Laid out otherwise, the first update would be compiled once more than all that follow.
     """
-    copies = jax.pmap(
+    return _copies(tuple(devices))(state, jnp.arange(len(devices)))
+
+
+@functools.cache
+def _copies(devices: tuple[jax.Device, ...]) -> Callable[[Tree, Array], Tree]:
+    """Compiled once for states of one structure."""
+    copies: Callable[[Tree, Array], Tree] = jax.pmap(
         lambda tree, _: jax.tree.map(jnp.copy, tree),
         axis_name=AXIS,
         in_axes=(None, 0),
         out_axes=None,
         devices=devices,
     )
-    return copies(state, jnp.arange(len(devices)))
+    return copies

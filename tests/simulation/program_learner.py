@@ -60,6 +60,7 @@ class _Programs(NamedTuple):
     learn: LearnPrograms
     mapped: MappedPrograms
     replay: Any
+    empty: Any
     read_sequences: Any
 
 
@@ -96,6 +97,7 @@ def _programs(action: ActionSpec) -> _Programs:
         learn=learn,
         mapped=map_programs(learn, _devices()),
         replay=replay,
+        empty=stack_shards(lambda: replay.init(page), _devices()),
         read_sequences=sequence_reader(replay),
     )
 
@@ -126,14 +128,16 @@ class ProgramLearner:
         self.hub = open_hub(world, session)
         key = jax.random.PRNGKey(world.seed)
         state = jax.jit(programs.learn.init)(key)
-        memory = stack_shards(lambda: programs.replay.init(programs.page), _devices())
+        memory: Any = programs.empty
         index = page_index()
         if saved is not None:
             state = LearnerState(*saved.state)
-            memory = jax.tree.map(
-                lambda new, old: jax.device_put(new, old.sharding), saved.replay, memory
-            )
+            memory = saved.replay
             index.restore({**saved.indices[0], "streams": []})
+        # A copy: learning consumes it.
+        memory = jax.tree.map(
+            lambda new, old: jax.device_put(np.array(new), old.sharding), memory, programs.empty
+        )
         state = replicate(LearnerState(*state), _devices())
         metrics: Any = _NoMetrics()
         exchange = open_exchange(

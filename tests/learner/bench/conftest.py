@@ -20,11 +20,24 @@ def pace() -> Pace:
 
 @pytest.fixture(scope="session")
 def tiny() -> Workload:
-    """CartPole with a network of a few units."""
-    cartpole = workloads.cartpole()
-    network = QNetworkConfig(
-        torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
+    """CartPole with a network of a few units, of which there is little to compile."""
+    return _cartpole(
+        QNetworkConfig(
+            torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), dueling=False, frame_stack=1
+        )
     )
+
+
+@pytest.fixture(scope="session")
+def recurrent() -> Workload:
+    """CartPole with a recurrent network of a few units."""
+    return _cartpole(
+        QNetworkConfig(torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1)
+    )
+
+
+def _cartpole(network: QNetworkConfig) -> Workload:
+    cartpole = workloads.cartpole()
     config = dataclasses.replace(
         cartpole.config,
         agent=R2D2Config(network=network, burn_in=2, unroll=4, n_steps=1, stride=2),

@@ -12,8 +12,8 @@ from learner.bench.rigs.bare_forward import bare_forward
 from learner.bench.rigs.workloads import Workload
 
 
-def test_there_is_a_result_for_each_batch_shape(tiny: Workload, pace: Pace) -> None:
-    results = list(inference.results(tiny, pace))
+def test_there_is_a_result_for_each_batch_shape(recurrent: Workload, pace: Pace) -> None:
+    results = list(inference.results(recurrent, pace))
     assert [result.name for result in results] == [
         f"inference: CartPole, batch of {size}" for size in (1, 2, 4)
     ]
@@ -23,9 +23,9 @@ def test_there_is_a_result_for_each_batch_shape(tiny: Workload, pace: Pace) -> N
         assert "lstm 4" in result.conditions.network
 
 
-def test_acting_writes_what_it_saw_into_the_open_page(tiny: Workload) -> None:
-    actor = BareActor(tiny, tiny.config.serving)
-    actions = [actor.act(make_batch(tiny, 3)) for _ in range(2)]
+def test_acting_writes_what_it_saw_into_the_open_page(recurrent: Workload) -> None:
+    actor = BareActor(recurrent, recurrent.config.serving)
+    actions = [actor.act(make_batch(recurrent, 3)) for _ in range(2)]
     pages = actor.pages()
     for position, action in enumerate(actions):
         assert action.shape == (3,)
@@ -35,5 +35,5 @@ def test_acting_writes_what_it_saw_into_the_open_page(tiny: Workload) -> None:
     np.testing.assert_array_equal(pages.steps.timestep.observation[3], 0.0)
 
 
-def test_the_bare_network_sees_the_whole_batch(tiny: Workload) -> None:
-    assert bare_forward(tiny, 5)() == 5
+def test_the_bare_network_sees_the_whole_batch(recurrent: Workload) -> None:
+    assert bare_forward(recurrent, 5)() == 5

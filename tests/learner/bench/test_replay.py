@@ -17,15 +17,15 @@ STEP_BYTES = 16  # of CartPole's observation
 
 
 @pytest.fixture(scope="module")
-def learner(tiny: Workload) -> BareLearner:
-    return BareLearner(tiny, pages_per_insert=PAGES)
+def learner(recurrent: Workload) -> BareLearner:
+    return BareLearner(recurrent, pages_per_insert=PAGES)
 
 
 @pytest.fixture(scope="module")
-def results(tiny: Workload, learner: BareLearner) -> dict[str, Result]:
+def results(recurrent: Workload, learner: BareLearner) -> dict[str, Result]:
     # So short that each thing is done once a round: its effects can be counted.
     pace = Pace(rounds=2, seconds=1e-9)
-    return {result.name: result for result in replay.results(tiny, learner, pace)}
+    return {result.name: result for result in replay.results(recurrent, learner, pace)}
 
 
 def test_every_figure_is_there_and_positive(results: dict[str, Result]) -> None:

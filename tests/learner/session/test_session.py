@@ -34,7 +34,7 @@ CONFIG = Config(
     environment=EnvironmentConfig(id="CartPole-v1"),
     agent=R2D2Config(
         network=QNetworkConfig(
-            torso="mlp", torso_sizes=(), core="gru", core_size=4, head_sizes=(), frame_stack=1
+            torso="mlp", torso_sizes=(), core="none", head_sizes=(), dueling=False, frame_stack=1
         ),
         burn_in=0,
         unroll=4,

@@ -25,13 +25,19 @@ def first_reward(steps: StoredStep) -> Array:
 
 
 @functools.cache
-def build(capacity: int) -> Replay:
+def build(
+    capacity: int,
+    *,
+    window: WindowSpec = WINDOW,
+    page_steps: int = 2,
+    priority_exponent: float = 1.0,
+) -> Replay:
     """A compiled replay of pages of two rows; the same for all tests, which saves compiling it."""
     replay = paged_replay(
-        window=WINDOW,
-        page_steps=2,
+        window=window,
+        page_steps=page_steps,
         capacity_pages=capacity,
-        priority_exponent=1.0,
+        priority_exponent=priority_exponent,
         initial_priorities=first_reward,
     )
     return replay._replace(
@@ -123,7 +129,8 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     plan = index.plan([0])
     priority = np.float32(bad)
     steps = state.pages.steps
-    reward = steps.timestep.reward.at[3, 0].set(priority)
+    reward = np.array(steps.timestep.reward)
+    reward[3, 0] = priority
     steps = steps._replace(timestep=steps.timestep._replace(reward=reward))
     state = state._replace(pages=state.pages._replace(steps=steps))
     state = replay.insert(state, pages_of([10]), plan)
@@ -133,13 +140,7 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
 def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -> None:
     # Sequences of one row in pages of one row, as in an agent that trains single transitions.
     window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
-    replay = paged_replay(
-        window=window,
-        page_steps=1,
-        capacity_pages=4,
-        priority_exponent=1.0,
-        initial_priorities=first_reward,
-    )
+    replay = build(4, window=window, page_steps=1)
     pages = jax.tree.map(lambda leaf: leaf[:, :1] if leaf.ndim > 1 else leaf, pages_of([0, 1, 2]))
     timestep = pages.steps.timestep._replace(reward=np.asarray([[5], [0], [1]], np.float32))
     pages = pages._replace(steps=pages.steps._replace(timestep=timestep))
@@ -177,7 +178,7 @@ def test_insertion_reads_all_masses_only_for_a_refused_priority() -> None:
 def test_the_first_refused_initial_priority_becomes_one() -> None:
     replay, state, index = filled(2)
     steps = state.pages.steps
-    timestep = steps.timestep._replace(reward=jnp.full_like(steps.timestep.reward, jnp.nan))
+    timestep = steps.timestep._replace(reward=np.full_like(steps.timestep.reward, np.nan))
     state = state._replace(pages=state.pages._replace(steps=steps._replace(timestep=timestep)))
     state = replay.insert(state, pages_of([4]), index.plan([0]))
     np.testing.assert_array_equal(state.mass, masses(1))
@@ -185,7 +186,7 @@ def test_the_first_refused_initial_priority_becomes_one() -> None:
 
 def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:
     replay, state, _ = filled(12)  # rows 0 to 23
-    state = state._replace(mass=jnp.where(state.mass > 0, 1.0, 0.0))
+    state = state._replace(mass=np.where(state.mass > 0, np.float32(1), np.float32(0)))
     sample = replay.sample(state, jax.random.key(0), 10)
     assert sorted(sample.index.tolist()) == list(range(10))
     trained = np.asarray(sample.sequence.steps.timestep.observation)[1:5]
@@ -201,13 +202,7 @@ def test_sampling_frequencies_pass_a_chi_squared_test(batch_size: int) -> None:
     Significance 0.1 per cent, keys 0 to 39. Draws of one batch are stratified, which can only make
     the statistic smaller: from below it is tested where a batch is one draw.
     """
-    replay = paged_replay(
-        window=WINDOW,
-        page_steps=2,
-        capacity_pages=16,
-        priority_exponent=0.6,
-        initial_priorities=first_reward,
-    )
+    replay = build(16, priority_exponent=0.6)
     state = replay.init(example())
     index = PageIndex(capacity_pages=16, window=WINDOW, page_steps=2)
     for first in range(0, 48, 4):  # 24 pages: the ring goes round once and a half
@@ -246,13 +241,13 @@ def test_draw_frequency_times_weight_is_alike_for_all_sequences(num_shards: int)
     for shard in range(num_shards):
         replay, state, index = filled(5 + 3 * shard)
         # Shards differ in size and in scale; within one, masses differ up to 25 times.
-        state = state._replace(mass=state.mass * (1 + shard) ** 2)
+        state = state._replace(mass=np.array(state.mass) * np.float32((1 + shard) ** 2))
         num_stored += index.num_sequences
         for batch in range(20):
             drawn = replay.sample(state, jax.random.key(100 * shard + batch), 256)
             names += [(shard, page) for page in np.asarray(drawn.index).tolist()]
             probabilities.append(shard_probability(drawn.probability, num_shards))
-    weights = importance_weights(jnp.concatenate(probabilities), 1.0)
+    weights = importance_weights(np.concatenate(probabilities), 1.0)
     total: Counter[tuple[int, int]] = Counter()
     for name, weight in zip(names, np.asarray(weights).tolist(), strict=True):
         total[name] += weight
@@ -298,7 +293,7 @@ def test_an_empty_replay_is_zeros_of_the_announced_size() -> None:
 def test_the_functions_run_under_pmap_one_shard_per_device() -> None:
     replay, state, _ = filled(5)
     devices = jax.local_devices()
-    shards = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(devices)), state)
+    shards = jax.tree.map(lambda leaf: np.stack([leaf] * len(devices)), state)
     keys = jax.random.split(jax.random.key(0), len(devices))
 
     def step(state: ReplayState, key: Array) -> tuple[ReplayState, Array]:

@@ -87,7 +87,7 @@ class Connection:
         """Ends the lease, which cuts the streams of experience, and with it the connection."""
         if self._lease is not None:
             self._hub.leave(self._lease, error)
-        elif error is not None and not (error.is_reported or self._has_ended):
+        elif error is not None and not error.is_reported:
             self._hub.turn_away(self.peer, error)
         self.end(error)  # if it has no lease, or none any more
 

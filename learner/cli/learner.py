@@ -29,11 +29,14 @@ class RunOptions:
     Attributes:
       resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
+      init_from: folder of another run, whose newest parameters a new run begins with. Where there
+        is something to resume from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
     """
 
     resume: Literal["auto", "never", "must"] = "auto"
+    init_from: Path | None = None
     checkpoint_replay: bool = False
     bind: str | None = None
 
@@ -55,6 +58,8 @@ class LearnerOptions(RunOptions):
       workdir: folder of the run: configuration, metrics, checkpoints.
       resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
+      init_from: folder of another run, whose newest parameters a new run begins with. Where there
+        is something to resume from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
       env_servers: how many env servers of one size share the slots, each with its part of training
@@ -97,6 +102,7 @@ def _run(argv: Sequence[str]) -> int:
         config,
         workdir=options.workdir,
         resume=options.resume,
+        init_from=options.init_from,
         env_servers=options.env_servers,
         command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
         name=options.name or Path(argv[0]).stem,

@@ -1,5 +1,6 @@
 """What a run resumes with: the parts of a checkpoint, checked against the configuration."""
 
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -11,9 +12,11 @@ from learner.serving.core import Serving
 from seedrl.config import Config
 from seedrl.config_json import from_json
 from seedrl.config_tree import difference
-from seedrl.errors import CheckpointError
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.replay import ReplayState
 from seedrl.storage import checkpoints
+from seedrl.storage.chosen import choose
+from seedrl.types import Tree
 
 Saved = TypeVar("Saved", bound=Any)
 
@@ -32,6 +35,28 @@ def restore_state(
         return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
     except CheckpointError as error:
         raise by_field(error, checkpoint, config, ("agent",)) from error
+
+
+def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
+    """The newest checkpoint of the run that another one starts from. Raises ConfigError."""
+    try:
+        return choose(workdir)
+    except CheckpointError as error:
+        raise ConfigError(f"--init-from: {error}") from error
+
+
+def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> Tree:
+    """The parameters that another run starts from. Raises ConfigError if they do not fit."""
+    try:
+        params = checkpoints.restore(checkpoint, {"params": abstract})["params"]
+    except CheckpointError as error:
+        saved = from_json(checkpoint.meta["config"])
+        fields = [line for line in difference(saved, config) if line.startswith("agent")]
+        raise ConfigError(
+            f"--init-from: the parameters of {checkpoint.path} do not fit this run: "
+            f"{'; '.join(fields) or error}"
+        ) from error
+    return params
 
 
 def by_field(

@@ -19,6 +19,7 @@ from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
     by_field,
     restore_acting,
+    restore_params,
     restore_replay,
     restore_state,
     streams_can_resume,
@@ -64,6 +65,7 @@ class _Given(NamedTuple):
     spec: EnvSpec
     metrics: Metrics
     checkpoint: Checkpoint | None
+    initial: Checkpoint | None
     agent: Agent
     page: Page
 
@@ -76,15 +78,19 @@ def assemble(
     spec: EnvSpec,
     metrics: Metrics,
     checkpoint: Checkpoint | None,
+    initial: Checkpoint | None = None,
 ) -> Parts:
     """Builds the parts; each continues from what a checkpoint holds of it.
 
-    Raises ConfigError if the devices cannot hold the replay, CheckpointError if the checkpoint does
-    not fit the config.
+    Args:
+      initial: another run's, whose parameters this one begins with, if there is no `checkpoint`.
+
+    Raises ConfigError if the devices cannot hold the replay or the initial parameters do not fit,
+    CheckpointError if the checkpoint does not fit the config.
     """
     agent = build_agent(config.agent, spec)
     page = example_page(agent, spec, geometry.page_steps)
-    given = _Given(config, geometry, hub, spec, metrics, checkpoint, agent, page)
+    given = _Given(config, geometry, hub, spec, metrics, checkpoint, initial, agent, page)
     experience: Experience = config.replay.build(
         agent.window,
         page=page,
@@ -96,7 +102,7 @@ def assemble(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
-    state = _learner_state(config, geometry, learn_programs, learning_key, checkpoint)
+    state = _learner_state(given, learn_programs, learning_key)
     mapped = map_programs(learn_programs, geometry.devices)
     exchange = _exchange(given, RateLimiter(experience.limiter), state, mapped)
     acting = _acting(given, exchange, acting_key, version=int(state.updates))
@@ -124,19 +130,16 @@ def compile_all(parts: Parts) -> None:
             compiled.result()
 
 
-def _learner_state(
-    config: Config,
-    geometry: Geometry,
-    programs: LearnPrograms,
-    key: Array,
-    checkpoint: Checkpoint | None,
-) -> LearnerState:
+def _learner_state(given: _Given, programs: LearnPrograms, key: Array) -> LearnerState:
     """On all devices: fresh, or the checkpoint's. The learn step consumes it."""
     state = jax.jit(programs.init)(key)
-    if checkpoint is not None:
-        state = restore_state(checkpoint, state, config)
+    if given.checkpoint is not None:
+        state = restore_state(given.checkpoint, state, given.config)
+    elif given.initial is not None:
+        params = restore_params(given.initial, state.params, given.config)
+        state = LearnerState._make((*jax.jit(given.agent.init_state)(params), state.key))
     # Copies, which belong to the learn step alone.
-    replicated: LearnerState = replicate(LearnerState(*state), geometry.devices)
+    replicated: LearnerState = replicate(LearnerState(*state), given.geometry.devices)
     return replicated
 
 

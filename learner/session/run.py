@@ -16,7 +16,7 @@ from learner.reporting.progress import Progress
 from learner.reporting.summary import Summary
 from learner.reporting.wording import duration
 from learner.saving.recorder import open_recorder
-from learner.saving.restoring import restore_streams
+from learner.saving.restoring import initial_checkpoint, restore_streams
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.saver import Saver
 from learner.serving.batch_rules import free_running, lock_step
@@ -43,6 +43,7 @@ def train(
     *,
     workdir: Path,
     resume: Resume = "auto",
+    init_from: Path | None = None,
     env_servers: int = 1,
     command: str = "",
     name: str = "",
@@ -51,6 +52,7 @@ def train(
 
     Args:
       config, workdir, resume: what, where, and whether from what is there.
+      init_from: folder of another run, whose parameters a new one begins with.
       env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
       command: what the user typed; by default this process's command line.
       name: of the configuration, to be shown.
@@ -67,6 +69,7 @@ def train(
     with contextlib.closing(RunFolder(workdir)) as folder:
         geometry = plan_geometry(config)
         checkpoint = folder.checkpoint(resume)
+        initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
         session_number = folder.record_command(command or shlex.join(sys.argv))
         with open_reports(config, name, folder, checkpoint) as reports:
             _say_resumed(reports.events, checkpoint)
@@ -74,7 +77,15 @@ def train(
             hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
             reports.live.hub = hub
             return _train(
-                config, folder, geometry, hub, checkpoint, reports, start=start, stop=stop
+                config,
+                folder,
+                geometry,
+                hub,
+                checkpoint,
+                reports,
+                initial=initial,
+                start=start,
+                stop=stop,
             )
 
 
@@ -86,6 +97,7 @@ def _train(
     checkpoint: Checkpoint | None,
     reports: Reports,
     *,
+    initial: Checkpoint | None,
     start: float,
     stop: threading.Event,
 ) -> Summary | None:
@@ -101,7 +113,7 @@ def _train(
         recorder = open_recorder(config, folder.path, spec, hub.num_batches)
         if recorder is not None:
             stack.callback(recorder.close)
-        session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder)
+        session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder, initial)
         live.session, events.count_steps = session, lambda: session.acting.training_steps
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.

@@ -77,13 +77,21 @@ class Session:
         metrics: Metrics,
         checkpoint: Checkpoint | None,
         recorder: Recorder | None = None,
+        initial: Checkpoint | None = None,
     ):
+        """`checkpoint` is resumed from; see `assemble` for `initial`."""
         self._config = config
         self._spec = spec
         self._hub = hub
         self._metrics = metrics
         self._parts = assemble(
-            config, geometry, hub=hub, spec=spec, metrics=metrics, checkpoint=checkpoint
+            config,
+            geometry,
+            hub=hub,
+            spec=spec,
+            metrics=metrics,
+            checkpoint=checkpoint,
+            initial=initial,
         )
         self.acting, self.learning = self._parts.acting, self._parts.learning
         self.evaluator = self._parts.acting.evaluator

@@ -80,11 +80,12 @@ def test_the_learner_gets_the_overridden_config_as_a_file(stage: Path) -> None:
 
 def test_the_command_that_is_recorded_is_that_of_the_user(stage: Path) -> None:
     words = ["cartpole_r2d2", "--workdir", "w", "--env-servers", "2", "--resume", "never"]
-    words += ["--environment.arguments", '{"render_mode": null}']
+    words += ["--environment.arguments", '{"render_mode": null}', "--init-from", "runs/other"]
     assert main(["train", *words]) == 0
     options, _ = learner(stage)
     assert shlex.split(options["--user-command"]) == ["seedrl", "train", *words]
     assert options["--resume"] == "never"
+    assert options["--init-from"] == "runs/other"
 
 
 def test_the_numbers_of_the_fleet_reach_the_learner_as_slots(stage: Path) -> None:

@@ -1,7 +1,9 @@
 """What a session takes from a checkpoint, and what it refuses."""
 
 import dataclasses
+import functools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,17 +12,19 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
+from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import ShardedReplay
 from learner.learning.snapshot import Snapshot
+from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
-from learner.session.components import _act_programs, _sharded_replay
+from learner.session.components import _act_programs, _learner_state, _sharded_replay
 from learner.session.geometry import plan_geometry, scale
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_json import to_json
-from seedrl.errors import CheckpointError
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
@@ -100,6 +104,43 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
         f"{tmp_path}/checkpoints/000000000003 does not fit this config: {field}; start a new "
         "workdir or restore the config"
     )
+
+
+def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
+    geometry, agent = plan_geometry(config), config.agent.build(SPEC)
+    given: Any = SimpleNamespace(
+        config=config, geometry=geometry, agent=agent, checkpoint=None, initial=initial
+    )
+    programs: Any = SimpleNamespace(init=functools.partial(learn_step._init, agent))
+    state = _learner_state(given, programs, jax.random.PRNGKey(0))
+    return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), state)
+
+
+def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
+    tmp_path: Path,
+) -> None:
+    fresh = _fresh_state(CONFIG, None)
+    params = jax.tree.map(lambda leaf: leaf + 1, fresh.params)
+    meta = {"config": to_json(CONFIG)}
+    saved = fresh._replace(params=params, updates=np.int32(9), key=fresh.key + 1)
+    checkpoints.save(tmp_path / "checkpoints", 9, saved._asdict(), meta, keep=2)
+    initial = initial_checkpoint(tmp_path)
+    found = _fresh_state(CONFIG, initial)
+    expected = fresh._replace(params=params, target=params)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    network = dataclasses.replace(CONFIG.agent.network, core_size=8)
+    agent = dataclasses.replace(CONFIG.agent, network=network)
+    with pytest.raises(ConfigError) as caught:
+        _fresh_state(dataclasses.replace(CONFIG, agent=agent), initial)
+    assert str(caught.value) == (
+        f"--init-from: the parameters of {initial.path} do not fit this run: "
+        "agent.network.core_size: expected 4, got 8"
+    )
+
+
+def test_a_run_without_a_checkpoint_is_nothing_to_begin_with(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--init-from: expected a checkpoint in .*; train first"):
+        initial_checkpoint(tmp_path)
 
 
 def _say_exploration(

@@ -14,6 +14,7 @@ class BatchRule(NamedTuple):
     Attributes:
       deadline_seconds: how long a step waits for others at most.
       target_rows: of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due.
+        Asked when `num_live` changes.
       rows: of the slots of each of a batch's steps: which of its rows are theirs.
       is_complete: whether every batch has all slots, so that a stream's row is a batch's number.
     """
@@ -43,7 +44,7 @@ def lock_step() -> BatchRule:
     return BatchRule(
         deadline_seconds=math.inf,
         target_rows=lambda _, num_slots, __: max(1, num_slots),
-        rows=_by_slot,
+        rows=list,
         is_complete=True,
     )
 
@@ -51,7 +52,3 @@ def lock_step() -> BatchRule:
 def _by_arrival(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
     ends = itertools.accumulate(map(len, slots))
     return [slice(end - len(own), end) for own, end in zip(slots, ends, strict=True)]
-
-
-def _by_slot(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
-    return list(slots)

@@ -34,18 +34,36 @@ class Pending(NamedTuple):
     metrics: np.ndarray | tuple[()] = ()
 
 
-class Batcher:
-    """First-in-first-out queue of one lane's steps. The clock is the caller's. Not thread-safe.
+class Lane:
+    """The slots of one role, and their steps that wait, first in, first out. Not thread-safe.
 
-    A batch is due when `target_rows` rows wait, or when the oldest has waited `deadline_seconds`:
-    one slow env server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever).
+    With several inference devices, the slots of one role and device. A batch is due when
+    `target_rows` rows wait, or when the oldest has waited as long as the rule lets it: one slow env
+    server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever). The clock is the
+    caller's.
+
+    Attributes:
+      role: what its experience is for.
+      num_live: environments in it whose stream is open.
+      num_rows: that wait.
+      target_rows: at which a batch is due.
     """
 
-    def __init__(self, *, deadline_seconds: float, max_rows: int):
-        self.deadline_seconds = deadline_seconds
-        self.max_rows = max_rows
+    def __init__(self, slots: SlotRange, rule: BatchRule):
+        self.role = slots.role
+        self.num_live = 0
         self.num_rows = 0
+        self._num_slots = slots.size
+        self._max_rows = max(slots.size, 1)
+        self._rule = rule
         self._queue: deque[Pending] = deque()
+        self.add_live(0)
+
+    def add_live(self, num_envs: int) -> None:
+        """N more streams are open, or fewer if N is negative."""
+        self.num_live += num_envs
+        target = self._rule.target_rows(self.num_live, self._num_slots, _LOOKAHEAD[self.role])
+        self.target_rows = min(target, self._max_rows)
 
     def put(self, pending: Pending) -> None:
         """Queues a step."""
@@ -60,13 +78,13 @@ class Batcher:
         self.num_rows -= rows
         return rows
 
-    def seconds_until_due(self, now: float, target_rows: int) -> float | None:
+    def seconds_until_due(self, now: float) -> float | None:
         """0 if a batch is due, else how long until one is; None if nothing waits."""
         if not self._queue:
             return None
-        if self.num_rows >= min(target_rows, self.max_rows):
+        if self.num_rows >= self.target_rows:
             return 0.0
-        return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)
+        return max(0.0, self._queue[0].arrival + self._rule.deadline_seconds - now)
 
     def count_rows(self) -> int:
         """Counts the rows that wait; `num_rows` must be the same."""
@@ -74,46 +92,16 @@ class Batcher:
 
     @property
     def oldest_arrival(self) -> float:
-        """When the oldest waiting step arrived."""
+        """When the oldest waiting step arrived; there must be one."""
         return self._queue[0].arrival
 
     def take(self) -> list[Pending]:
-        """Takes whole steps, oldest first, up to `max_rows` rows; at least one."""
+        """Takes whole steps, oldest first, up to a row for each slot; at least one."""
         taken: list[Pending] = []
         rows = 0
-        while self._queue and rows + len(self._queue[0].group.slots) <= self.max_rows:
+        while self._queue and rows + len(self._queue[0].group.slots) <= self._max_rows:
             taken.append(self._queue.popleft())
             rows += len(taken[-1].group.slots)
         assert taken or not self._queue, "a group is larger than the largest batch"
         self.num_rows -= rows
         return taken
-
-
-class Lane:
-    """The slots of one role; with several inference devices, those of one role and device.
-
-    Not thread-safe.
-
-    Attributes:
-      role: what its experience is for.
-      batcher: its steps that wait.
-      num_live: environments in it whose stream is open.
-    """
-
-    def __init__(self, slots: SlotRange, rule: BatchRule):
-        self.role = slots.role
-        self.batcher = Batcher(deadline_seconds=rule.deadline_seconds, max_rows=max(slots.size, 1))
-        self.num_live = 0
-        self._num_slots = slots.size
-        self._lookahead = _LOOKAHEAD[slots.role]
-        self._rule = rule
-
-    def seconds_until_due(self, now: float) -> float | None:
-        """0 if a batch is due, else the seconds until one is; None if nothing waits."""
-        target = self._rule.target_rows(self.num_live, self._num_slots, self._lookahead)
-        return self.batcher.seconds_until_due(now, target)
-
-    @property
-    def oldest_arrival(self) -> float:
-        """When the oldest waiting step arrived; there must be one."""
-        return self.batcher.oldest_arrival

@@ -93,7 +93,7 @@ class Serving:
         """Opens a lease; see `SlotTable.lease`."""
         lease = self.slots.lease(num_envs, num_groups, peer, resumed_at=resumed_at, holder=holder)
         for group in lease.groups:
-            self.lanes[group.lane].num_live += len(group.slots)
+            self.lanes[group.lane].add_live(len(group.slots))
             if resumed_at:
                 self.ledger["restored"] += self._open_rows(group)
         return lease
@@ -107,9 +107,9 @@ class Serving:
         if lease.ended:
             return
         for lane in self.lanes:
-            self.ledger["struck"] += lane.batcher.strike(lease)
+            self.ledger["struck"] += lane.strike(lease)
         for group in lease.groups:
-            self.lanes[group.lane].num_live -= len(group.slots)
+            self.lanes[group.lane].add_live(-len(group.slots))
             if not group.dispatched:
                 self._let_go(group)
         self.slots.end(lease)
@@ -138,7 +138,7 @@ class Serving:
         return {
             **self.ledger,
             **self.reconciliation.accounts,
-            "queued": sum(lane.batcher.count_rows() for lane in self.lanes),
+            "queued": sum(lane.count_rows() for lane in self.lanes),
             "dispatched": sum(len(group.slots) for group in groups if group.dispatched),
             "partial": sum(self._open_rows(group) for group in groups if group.role == "training"),
         }
@@ -167,7 +167,7 @@ class Serving:
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
-        self.lanes[group.lane].batcher.put(step)
+        self.lanes[group.lane].put(step)
 
     def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> None:
         where = f"group {group.number} of {group.lease.peer}"
@@ -201,7 +201,7 @@ class Serving:
 
     def take(self, lane: Lane) -> Batch:
         """Takes a lane's batch; its slots stay taken until `answered`."""
-        pending = lane.batcher.take()
+        pending = lane.take()
         rows = self.rule.rows([item.group.slots for item in pending])
         num_rows = sum(len(item.group.slots) for item in pending)
         slots, streams = np.empty(num_rows, np.int32), np.empty(num_rows, np.int64)
@@ -227,8 +227,9 @@ class Serving:
             num_full = np.count_nonzero(batch.positions == self.page_steps - 1)
             self.ledger["completed"] += int(num_full) * self.page_steps
         for item in batch.pending:
-            self.slots.release(item.group)
+            item.group.dispatched = False
             if item.group.lease.ended:
+                self.slots.release(item.group)
                 self._let_go(item.group)
         return [item.group for item in batch.pending if not item.group.lease.ended]
 

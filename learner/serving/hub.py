@@ -19,7 +19,6 @@ from learner.serving.peer import (
     Offer,
     arrival_of,
     check_spec,
-    connection_of,
     turns_of,
 )
 from learner.serving.slot_deal import Role
@@ -177,7 +176,7 @@ class Hub:
             group = item.group
             if id(group) in open_groups:
                 payload = pack_actions(group.number, item.sequence, actions[rows])
-                connection_of(group.lease).send_actions(payload)
+                group.lease.holder.send_actions(payload)
 
     def take_ended(self) -> list[int]:
         """Streams of experience that were cut since the last call."""
@@ -231,7 +230,7 @@ class Hub:
     def connections(self) -> list[HubConnection]:
         """The connections of all live leases."""
         with self._changed:
-            return [connection_of(lease) for lease in self._serving.slots.leases.values()]
+            return [lease.holder for lease in self._serving.slots.leases.values()]
 
     def live_slots(self, role: Role) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted."""
@@ -259,7 +258,7 @@ class Hub:
             self._is_open = False
             self._attendance.closing()
             for lease in self._serving.slots.leases.values():
-                connection_of(lease).end(error)
+                lease.holder.end(error)
             self._changed.notify_all()
 
     # Below, the caller holds the lock: all of them are methods of this class.
@@ -274,7 +273,7 @@ class Hub:
         if error is not None and error.is_refusal:
             self._attendance.refused(lease.number, error.details)
         self._attendance.left(lease.number, error.details if error else why, self.clock())
-        connection_of(lease).end(error)
+        lease.holder.end(error)
         self._changed.notify_all()
 
     def _end_superseded(self, keys: Collection[int]) -> None:

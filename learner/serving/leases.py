@@ -68,7 +68,7 @@ class Lease:
     key: int
     peer: str
     num_missing: int
-    holder: object = None
+    holder: Any = None
     resumed_at: int | None = None
     groups: list[Group] = field(default_factory=list)
     ended: bool = False
@@ -222,11 +222,9 @@ class SlotTable:
                 self._free_group(group)
 
     def release(self, group: Group) -> None:
-        """The group's step has been computed; frees its slots if its lease has ended meanwhile."""
-        group.dispatched = False
-        if group.lease.ended:
-            self._ending.remove(group)
-            self._free_group(group)
+        """Frees the slots of an ended lease's group, whose last step has been computed."""
+        self._ending.remove(group)
+        self._free_group(group)
 
     def _free_group(self, group: Group) -> None:
         self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])

@@ -1,7 +1,7 @@
 """What the hub and an env server's connection know of each other."""
 
 from collections import Counter
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import grpc
 
@@ -71,11 +71,6 @@ class Admission(NamedTuple):
 
     lease: Lease
     seeds: list[list[int]]
-
-
-def connection_of(lease: Lease) -> HubConnection:
-    """The connection that holds a lease, which only the hub gives out."""
-    return cast(HubConnection, lease.holder)
 
 
 def check_spec(built: EnvSpec, wanted: EnvSpec | None, *, is_agreed: bool) -> None:

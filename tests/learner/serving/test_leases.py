@@ -121,15 +121,6 @@ def test_a_key_is_never_the_number_that_means_no_lease() -> None:
     assert table.lease(1, 1, "peer").key == 1
 
 
-def test_the_return_of_a_group_whose_lease_is_open_frees_nothing() -> None:
-    table = _table(2, 0)
-    lease = table.lease(2, 1, "peer")
-    lease.groups[0].dispatched = True
-    table.release(lease.groups[0])
-    assert table.num_free == 0
-    assert not lease.groups[0].dispatched
-
-
 def test_the_lowest_free_slots_are_leased_whatever_the_order_of_leaving() -> None:
     table = _table(8, 4)
     leases = [table.lease(3, 1, "peer") for _ in range(4)]

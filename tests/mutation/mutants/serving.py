@@ -69,8 +69,8 @@ MUTANTS = (
     Mutant(
         "queued_of_dead_lease_kept",
         _SERVING,
-        'self.ledger["struck"] += lane.batcher.strike(lease)',
-        'self.ledger["struck"] += lane.batcher.num_rows * 0',
+        'self.ledger["struck"] += lane.strike(lease)',
+        'self.ledger["struck"] += lane.num_rows * 0',
         "What a dead env server had queued is still acted on.",
         "a slot is leased again after its queued rows are struck (DESIGN 5)",
     ),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "lock_step_in_order_of_arrival",
         "learner/serving/batch_rules.py",
-        "        rows=_by_slot,\n",
+        "        rows=list,\n",
         "        rows=_by_arrival,\n",
         "In lock step the rows of a batch lie as they arrived.",
         "deterministic mode repeats bit for bit (DESIGN 9.4)",
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "batch_waits_for_ever",
         "learner/serving/batcher.py",
-        "return max(0.0, self._queue[0].arrival + self.deadline_seconds - now)",
+        "return max(0.0, self._queue[0].arrival + self._rule.deadline_seconds - now)",
         "return None",
         "A batch that is not full is never computed: SEED RL's bug.",
         "the batcher flushes on size or deadline (DESIGN 5)",

@@ -17,6 +17,7 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
 from seedrl.wire.payload import ActionLayout, split
+from seedrl.wire.printable import printable
 from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
 from seedrl.wire.version import (
@@ -186,7 +187,7 @@ class Lease:
         _log.info(
             "connected: %d x %s in %d groups",
             sum(len(group.slots) for group in assign.groups),
-            ", ".join(environment.id for environment in assign.environments),
+            printable(", ".join(environment.id for environment in assign.environments)),
             len(assign.groups),
         )
 

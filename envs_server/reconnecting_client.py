@@ -16,6 +16,7 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.framing import WireError
 from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError
+from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 
 _log = logging.getLogger("envs_server")
 
@@ -114,7 +115,7 @@ class ReconnectingClient:
         try:
             finished = self._stream(lease, connection)
         except grpc.RpcError as error:
-            return self._after_status(error.code(), " ".join((error.details() or "").split()))
+            return self._after_status(error.code(), _said(error.details() or ""))
         except (BuildError, WireError) as error:
             _log.error("%s", error)
             return ExitCode.USAGE
@@ -128,7 +129,7 @@ class ReconnectingClient:
             return _Return(f"{error}; from now on over gRPC")
         if finished is None:
             return _Return("the learner ended the stream")
-        _log.info("finished: %s", finished.reason)
+        _log.info("finished: %s", _said(finished.reason))
         return ExitCode.OK
 
     def _stream(self, lease: Lease, connection: LearnerConnection) -> Finished | None:
@@ -184,3 +185,7 @@ class ReconnectingClient:
         while time.monotonic() < end and not os.path.exists(path):
             if self._stop.wait(_LOOK_SECONDS):
                 return
+
+
+def _said(text: str) -> str:
+    return printable(text, LONGEST_FROM_LEARNER)

@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 from learner.reporting.event_kinds import PROBLEMS, Kind
 from learner.reporting.json_lines import JsonLines
+from seedrl.wire.printable import printable
 
 FILE_NAME = "events.jsonl"
 
+# Parts of it are the words of other machines.
 _LONGEST_TEXT = 500
 
 
@@ -107,7 +109,7 @@ class Events:
             env_steps=self.count_steps(),
             kind=kind,
             is_problem=kind in PROBLEMS,
-            text=_one_line(text),
+            text=printable(text, _LONGEST_TEXT),
             fields=fields,
         )
         self._queue.append(event)
@@ -134,10 +136,3 @@ class Events:
         """Flushes, and closes the file."""
         self.flush()
         self._file.close()
-
-
-def _one_line(text: str) -> str:
-    """Without line breaks or control characters: parts of it are other machines' words."""
-    text = "".join(character if character.isprintable() else " " for character in text)
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"

@@ -22,11 +22,9 @@ from seedrl.wire.framing import (
     WireError,
 )
 from seedrl.wire.payload import StepLayout, sequence_of, split
+from seedrl.wire.printable import printable
 
 _logger = logging.getLogger(__name__)
-
-_LONGEST_HOST = 253
-_LONGEST_REASON = 1000
 
 
 class Connection:
@@ -110,7 +108,7 @@ class Connection:
             return
         kind = message.WhichOneof("content")
         if kind == "failure" and self.is_ready:
-            reason = _printable(message.failure.reason, _LONGEST_REASON)
+            reason = printable(message.failure.reason)
             raise self._hub.fail(self._leased(), reason)
         self._require(kind or "an empty message")
         if kind == "hello":
@@ -118,7 +116,7 @@ class Connection:
         elif kind == "ready":
             self._ready(message.ready)
         else:
-            reason = _printable(message.refusal.reason, _LONGEST_REASON)
+            reason = printable(message.refusal.reason)
             raise EndError(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     def _leased(self) -> Lease:
@@ -130,7 +128,7 @@ class Connection:
             raise ProtocolError(f"expected {' or '.join(self._expected)}, got {kind}")
 
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
-        self.peer = f"{_printable(hello.host, _LONGEST_HOST)}:{hello.pid}"
+        self.peer = f"{printable(hello.host)}:{hello.pid}"
         if hello.major != version.MAJOR:
             raise EndError(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -220,12 +218,6 @@ def _columns(names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
 def _in_order(metrics: np.ndarray, columns: np.ndarray) -> np.ndarray:
     absent = np.full((len(metrics), 1), np.nan, np.float32)
     return np.concatenate([metrics, absent], axis=1)[:, columns]
-
-
-def _printable(text: str, longest: int) -> str:
-    """What a peer says, as one line of a log: it could move the cursor, or fill the disk."""
-    text = "".join(character if character.isprintable() else " " for character in text[:longest])
-    return " ".join(text.split())
 
 
 def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:

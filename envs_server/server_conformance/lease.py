@@ -104,13 +104,23 @@ class Lease:
                 raise BrokenError(rules.READY, f"expected {expected}, got {kind(message)}")
             self._take(message)
 
-    def act(self, actions: Mapping[int, np.ndarray], *, together: bool = False) -> None:
-        """Answers steps of groups, each in a message of its own, or all in one."""
+    def act(
+        self,
+        actions: Mapping[int, np.ndarray],
+        *,
+        together: bool = False,
+        in_pieces: bool = False,
+    ) -> None:
+        """Answers steps of groups: each by a message, all by one, or over a link by pieces."""
         payloads = [self._payload(group, rows) for group, rows in actions.items()]
         if together:
             payloads = [b"".join(payloads)]
-        for payload in payloads:
-            self.stream.send(encode_from_learner(ActionsPayload(payload)))
+        messages = [encode_from_learner(ActionsPayload(payload)) for payload in payloads]
+        if in_pieces:
+            self.stream.send_in_pieces(messages)
+        else:
+            for message in messages:
+                self.stream.send(message)
         self._note()
 
     def play(
@@ -120,13 +130,13 @@ class Lease:
         groups: Collection[int] | None = None,
         *,
         together: bool = False,
+        in_pieces: bool = False,
     ) -> None:
-        """Answers each group N times, and awaits its steps. Raises BrokenError."""
+        """Answers each group N times, as `act` does, and awaits its steps. Raises BrokenError."""
         chosen = sorted(self.groups if groups is None else groups)
         for _ in range(num_rounds):
-            self.act(
-                {group: policy(group, self.rows[group][-1]) for group in chosen}, together=together
-            )
+            actions = {group: policy(group, self.rows[group][-1]) for group in chosen}
+            self.act(actions, together=together, in_pieces=in_pieces)
             self.await_steps(chosen)
 
     def expect_nothing(self) -> None:

@@ -14,6 +14,7 @@ from seedrl.wire.local_link import Link, connect_link
 
 _LONGEST = 2**27
 _ROUNDS = 20
+_PIECED_ROUNDS = 3
 
 
 def links(session: Session) -> None:
@@ -24,6 +25,7 @@ def links(session: Session) -> None:
         policy = random_policy(lease.spec, session.plan.seed)
         lease.play(_ROUNDS, policy)
         lease.play(_ROUNDS, policy, together=True)
+        lease.play(_PIECED_ROUNDS, policy, in_pieces=True)
     session.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
 
 

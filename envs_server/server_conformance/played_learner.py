@@ -1,10 +1,14 @@
 """The learner's side of Connect streams, played message by message."""
 
 import contextlib
+import itertools
+import os
 import queue
+import socket
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -16,6 +20,9 @@ from seedrl.wire.local_link import Link
 MAX_MESSAGE_BYTES = 64 * 2**20
 _STREAMS = 16
 _LOOK_SECONDS = 0.01
+# Long enough for the other side to read a piece by itself.
+_PIECE_SECONDS = 0.02
+_LENGTH = struct.Struct("<I")
 
 
 class Status(NamedTuple):
@@ -64,6 +71,17 @@ class PlayedStream:
             self._link.send(message)
         else:
             self.send_over_grpc(message)
+
+    def send_in_pieces(self, messages: Sequence[bytes]) -> None:
+        """Sends encoded FromLearners over the link so that no read brings just one of them."""
+        assert self._link is not None
+        data = b"".join(_LENGTH.pack(len(message)) + message for message in messages)
+        with socket.socket(fileno=os.dup(self._link.fileno())) as raw:
+            # In the first length, in the first message, and behind the beginning of the second.
+            cuts = (0, 2, 7, _LENGTH.size + len(messages[0]) + 2, len(data))
+            for start, end in itertools.pairwise(cuts):
+                raw.sendall(data[start:end])
+                time.sleep(_PIECE_SECONDS)
 
     def send_over_grpc(self, message: bytes) -> None:
         """Sends an encoded FromLearner, also if there is a link."""

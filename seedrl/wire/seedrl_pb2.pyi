@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 787a54fac2c5a959134c008f3b1845435c33a9b8782144ac76660a1cdced941c
+# seedrl/wire/seedrl.proto sha256 1790d6438bd35cd63207d74a8aa0776e85640785154cae076499bbe7ebbd191d
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from seedrl.errors import CheckpointError
 from seedrl.spec_json import decode_spec, encode_spec, saved_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 
+_ROOT = Path(__file__).parents[2]
 _IMAGE = ArraySpec((84, 84), "uint8")
 _SPEED = ArraySpec((), "float32")
 _OBSERVATION = {"array": {"shape": [4], "dtype": "float32"}}
@@ -39,7 +41,7 @@ _CAMERA = (
 def test_the_examples_of_the_contract_are_read_and_written(text: str, spec: EnvSpec) -> None:
     assert encode_spec(spec) == text
     assert decode_spec(text) == spec
-    proto = Path(__file__).parents[2] / "proto/seedrl/wire/seedrl.proto"
+    proto = _ROOT / "proto/seedrl/wire/seedrl.proto"
     assert "".join(text.split()) in "".join(proto.read_text().replace("//", "").split())
 
 
@@ -119,6 +121,43 @@ def test_a_text_that_is_no_spec_is_refused_in_one_short_line(text: str, reason: 
     with pytest.raises(ValueError, match=reason) as refusal:
         decode_spec(text)
     assert len(str(refusal.value)) < 400 and str(refusal.value).isprintable()
+
+
+# Refused by a seedrl, but beyond what a schema says.
+_BEYOND_SCHEMA = {
+    _array([2.0]),
+    _array([2**16] * 4),
+    _spec({"tuple": []}),
+    _spec({"tuple": [_OBSERVATION] * 257}),
+    _spec(action={"discrete": 2.0}),
+    _box([2], [0], [1]),
+    _box([1], [1], [1]),
+}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=lambda name: 1 / 0)
+    except (ValueError, RecursionError, ZeroDivisionError):
+        return False
+    return True
+
+
+def _fits_schema(text: str) -> bool:
+    schema = json.loads((_ROOT / "docs" / "spec.schema.json").read_text())
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(json.loads(text)))
+
+
+def test_the_schema_says_what_is_read_as_far_as_a_schema_can() -> None:
+    read = [_CARTPOLE, _CAMERA, _array([]), _box([], [-1], [1]), _spec({"tuple": [_OBSERVATION]})]
+    assert [_fits_schema(text) for text in read] == [True] * len(read)
+    for text in read:
+        decode_spec(text)
+    refused = {text for text in _REFUSED if len(text) < 2**16 and _is_json(text)}
+    nested = {text for text in refused if text.count("tuple") == 8}
+    doubled = {text for text in refused if text.count('"action"') == 2}
+    assert {text for text in refused if _fits_schema(text)} == _BEYOND_SCHEMA | nested
+    assert not any(map(_fits_schema, doubled))
 
 
 def test_seven_levels_of_nesting_around_an_array_are_allowed() -> None:

@@ -1,9 +1,11 @@
 """A sound env server passes, and whatever is broken in one is named by the rule it breaks."""
 
 import contextlib
+import os
+import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -93,7 +95,7 @@ class Empty(ExampleServer):
 
 class Fails(ExampleServer):
     def step(self, group: int, actions: np.ndarray) -> None:
-        self.send(FromEnvServer(failure=Failure(reason="no licence", count=1)))
+        self.send(FromEnvServer(failure=Failure(reason="no licence")))
 
 
 class Impatient(ExampleServer):
@@ -376,8 +378,12 @@ class Linked(ExampleServer):
         super().build(assign)
         if self.link is not None:
             with contextlib.closing(self.link):
-                for data in self.link.receive():
-                    self.handle(FromLearner.FromString(bytes(data)))
+                for data in self.receive():
+                    self.handle(FromLearner.FromString(data))
+
+    def receive(self) -> Iterator[bytes]:
+        assert self.link is not None
+        return map(bytes, self.link.receive())
 
     def send(self, message: FromEnvServer) -> None:
         if self.link is None:
@@ -400,12 +406,25 @@ class OverGrpc(Linked):
         ExampleServer.send(self, message)
 
 
+class ReadByRead(Linked):
+    """Takes what one read brings for one message."""
+
+    def receive(self) -> Iterator[bytes]:
+        assert self.link is not None
+        with socket.socket(fileno=os.dup(self.link.fileno())) as raw:
+            while data := raw.recv(2**16):
+                if int.from_bytes(data[:4], "little") != len(data) - 4:
+                    raise OwnDefectError("not a message")
+                yield data[4:]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
 @pytest.mark.parametrize(
     ("server", "text"),
     [
         (Linked, ""),
         (OtherPrefix, "Hello names a link, but expected a name that begins with seedrl-"),
+        (ReadByRead, "over the link: expected a step of group"),
         (OverGrpc, "over the link: expected Ready or Refusal over the link, got it over gRPC"),
     ],
 )

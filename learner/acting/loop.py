@@ -76,6 +76,7 @@ class Acting:
         self._clock = exchange.clock
         self.evaluator = evaluator
         self._metrics = metrics
+        self._tally = metrics.tally()
         self._frames_per_step = frames_per_step
         self._total_steps = total_steps
         self._poll_seconds = poll_seconds
@@ -114,12 +115,13 @@ class Acting:
         roles += ["evaluation"] if self.evaluator.is_running else []
         batch = self._hub.next_batch(roles, timeout=self._poll_seconds)
         if not is_training_allowed:
-            self._metrics.waited("acting", self._clock() - now)
+            self._tally.waited["acting"] += self._clock() - now
         return None if batch is None else self._act(batch)
 
     def _poll(self, now: float) -> None:
         live = self._hub.live_slots("evaluation")
-        self.evaluator.poll(now, self._exchange.params, live)
+        if live.size or self.evaluator.is_running:
+            self.evaluator.poll(now, self._exchange.params, live)
         ended = self._hub.take_ended()
         if ended:
             self._send(FilledPages((), (), (), ended))
@@ -131,14 +133,15 @@ class Acting:
         acted = self._actor.act(batch, frozen)
         self._hub.answer(batch, acted.actions)
         end = self._clock()
-        self._metrics.observe("queue_wait_ms", 1e3 * (start - batch.oldest_arrival))
-        self._metrics.observe("inference_ms", 1e3 * (end - start))
-        self._metrics.observe("reply_ms", 1e3 * (end - batch.oldest_arrival))
+        measured = self._tally.measured
+        measured["queue_wait_ms"].append(1e3 * (start - batch.oldest_arrival))
+        measured["inference_ms"].append(1e3 * (end - start))
+        measured["reply_ms"].append(1e3 * (end - batch.oldest_arrival))
         self._account(acted)
         if is_training:
-            self._metrics.observe("batch_fill", acted.fill)
+            measured["batch_fill"].append(acted.fill)
             lag = self._exchange.learned_version - frozen.version
-            self._metrics.observe("serving_lag_updates", lag)
+            measured["serving_lag_updates"].append(lag)
             self._take_pages(batch)
         return acted
 
@@ -169,33 +172,34 @@ class Acting:
         batch = acted.batch
         ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
         for episode in ended:
-            self._metrics.episode(batch.role, episode.episode_return, episode.length_steps)
+            self._tally.episodes.append((batch.role, episode.episode_return, episode.length_steps))
         if self._hub.environment.metrics:
             self._observe_metrics(batch)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
         steps = int(np.count_nonzero(acted.step_type != _FIRST))
         if batch.role == "evaluation":
-            self._metrics.count("evaluation_steps", steps)
+            self._tally.counted["evaluation_steps"] += steps
             result = self.evaluator.observe(self._clock(), batch.slots, acted.step_type, ended)
             if result is not None:
                 self._report(*result)
             return
         self.training_steps += steps
         self._exchange.limiter.acted(steps)
-        self._metrics.count("env_steps", steps)
-        self._metrics.count("frames", steps * self._frames_per_step)
+        self._tally.counted["env_steps"] += steps
+        self._tally.counted["frames"] += steps * self._frames_per_step
 
     def _observe_metrics(self, batch: Batch) -> None:
         """What the environments measured of the episodes that end in this batch."""
+        measured = self._tally.measured
         for item in batch.pending:
             for row in item.metrics:
                 for name, value in zip(self._hub.environment.metrics, row.tolist(), strict=True):
                     if math.isnan(value):
                         continue
                     if batch.role == "evaluation":
-                        self._metrics.observe(f"episode/{name}/evaluation", value)
+                        measured[f"episode/{name}/evaluation"].append(value)
                     else:
-                        self._metrics.observe(f"episode/{name}", value)
+                        measured[f"episode/{name}"].append(value)
 
     def _report(self, score: Score, was_confirming: bool) -> None:
         self.last_score = score
@@ -237,4 +241,4 @@ class Acting:
         except ClosedError:
             self.abandoned_rows += len(item.streams) * self._actor.page_steps
             raise
-        self._metrics.waited("acting", self._clock() - start)
+        self._tally.waited["acting"] += self._clock() - start

@@ -73,7 +73,7 @@ class Learning:
         self._exchange = exchange
         self._limiter = exchange.limiter
         self._clock = exchange.clock
-        self._metrics = metrics
+        self._tally = metrics.tally()
         self._publish_every = publish_every_updates
         self._poll_seconds = poll_seconds
         # Of an update that may still be computed: its metrics, and a copy of the parameters after
@@ -140,7 +140,7 @@ class Learning:
             return False
         start = self._clock()
         is_owed = self._limiter.wait_to_learn(self._poll_seconds)
-        self._metrics.waited("learning", self._clock() - start)
+        self._tally.waited["learning"] += self._clock() - start
         if is_owed:
             self._learn()
         return is_owed
@@ -232,8 +232,8 @@ class Learning:
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])
-        self._metrics.count("skipped_updates", skipped)
-        self._metrics.count("updates", 1 - skipped)
+        self._tally.counted["skipped_updates"] += skipped
+        self._tally.counted["updates"] += 1 - skipped
         if skipped:
             # The device does not count it; versions must be the device's. Its numbers are left out:
             # one that is not finite would be all that is seen of the interval.
@@ -242,7 +242,7 @@ class Learning:
         self._limiter.applied()
         for name, number in numbers.items():
             if name != "skipped_updates":
-                self._metrics.observe(name, number)
+                self._tally.measured[name].append(number)
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""

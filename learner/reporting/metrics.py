@@ -5,7 +5,8 @@ A line of `metrics.jsonl` is a JSON object with `kind`, `time_seconds` (Unix tim
 kind is `metrics`, has
 
     env_steps, updates           totals, as given to `flush`
-    <name>                       `gauge`: the last value; `observe`: the interval's mean;
+    <name>                       `gauge`: the last value; `observe`: the interval's mean,
+                                 in a tally of its last 65536 values at most;
                                  `count`: the total of the whole run
     <name>_per_second            `count`, over the interval
     <name>_p50, _p95, _p99       `observe`, over the interval's last 8192 values
@@ -28,6 +29,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +43,7 @@ FILE_NAME = "metrics.jsonl"
 Role = Literal["training", "evaluation"]
 
 _NUM_KEPT = 8192
+_NUM_HELD = 2**16  # many times what happens in an interval
 _TAIL_BYTES = 2**20  # hundreds of lines
 
 
@@ -51,6 +54,25 @@ class _Distribution:
         self.count = 0
         self.total = 0.0
         self.values: deque[float] = deque(maxlen=_NUM_KEPT)
+
+
+class Tally:
+    """What one thread counts and measures at each batch: plain containers, so that it is cheap.
+
+    That thread alone adds; at each report the main thread takes what is new (`Metrics.collect`).
+
+    Attributes:
+      counted: by name as `Metrics.count` takes them; each only grows.
+      measured: by name, what is to be observed; of more than fits, the last.
+      waited: by who waited, seconds; each only grows.
+      episodes: role, sum of rewards and length of each that has ended.
+    """
+
+    def __init__(self) -> None:
+        self.counted: dict[str, float] = defaultdict(float)
+        self.measured: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
+        self.waited: dict[str, float] = defaultdict(float)
+        self.episodes: deque[tuple[Role, float, int]] = deque()
 
 
 class Metrics:
@@ -87,8 +109,29 @@ class Metrics:
         self._gauges: dict[str, float] = {}
         self._waits: dict[str, float] = defaultdict(float)
         self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
+        # Each with what was taken of it before.
+        self._tallies: list[tuple[Tally, Tally]] = []
         self._lines = JsonLines(workdir / FILE_NAME)
         self._tensorboard = EventFile(workdir / "tb", purge_step=purge_step)
+
+    def tally(self) -> Tally:
+        """What a thread fills that has no time to call; for the one thread that asks for it."""
+        tally = Tally()
+        self._tallies.append((tally, Tally()))
+        return tally
+
+    def collect(self) -> None:
+        """Takes what is new in all tallies. For the thread that flushes, which does it too."""
+        for tally, taken in self._tallies:
+            for name, amount in _growth(tally.counted, taken.counted):
+                self.count(name, amount)
+            for who, seconds in _growth(tally.waited, taken.waited):
+                self.waited(who, seconds)
+            for name, values in list(tally.measured.items()):
+                for _ in range(len(values)):
+                    self.observe(name, values.popleft())
+            for _ in range(len(tally.episodes)):
+                self.episode(*tally.episodes.popleft())
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -129,6 +172,7 @@ class Metrics:
           env_steps: training environment steps of the whole run; the x axis in TensorBoard.
           updates: updates of the whole run.
         """
+        self.collect()
         with self._lock:
             now = self._clock()
             values = self._take(now - self._flushed)
@@ -145,6 +189,7 @@ class Metrics:
 
     def totals(self) -> dict[str, float]:
         """What every count has come to in the whole run, by its name."""
+        self.collect()
         with self._lock:
             names = self._totals.keys() | self._counts.keys()
             return {
@@ -181,6 +226,14 @@ class Metrics:
     def _write(self, fields: dict[str, Any], now: float) -> None:
         times = {"time_seconds": time.time(), "elapsed_seconds": now - self._started}
         self._lines.append({**times, **fields})
+
+
+def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[str, float]]:
+    """By how much each sum has grown since it was taken; takes it."""
+    # Copied at once: the thread whose they are may add a name meanwhile.
+    for name, amount in list(sums.items()):
+        yield name, amount - taken[name]
+        taken[name] = amount
 
 
 def elapsed_seconds(workdir: Path) -> float:

@@ -33,7 +33,7 @@ class Emission(NamedTuple):
 
 
 def emissions(tree: ast.AST) -> Iterator[Emission]:
-    """The calls of an object named `metrics` that emit something by name."""
+    """What is emitted by name: by calls of an object named `metrics`, and in a tally."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(
@@ -46,6 +46,10 @@ def emissions(tree: ast.AST) -> Iterator[Emission]:
             ) if owner.strip("_") == "metrics":
                 fields = tuple(sorted(keyword.arg or "**" for keyword in keywords))
                 yield Emission(method, _pattern(name), fields)
+            case ast.Subscript(
+                value=ast.Name(id=container) | ast.Attribute(attr=container), slice=name
+            ) if container in ("counted", "measured", "waited"):
+                yield Emission(container, _pattern(name), ())
 
 
 def _pattern(name: ast.expr) -> str | None:
@@ -120,6 +124,10 @@ def test_every_field_of_a_configuration_has_a_meaning() -> None:
         ("self._metrics.count('env_steps', 3)", []),
         ("metrics.count('lost_socks')", ["lost_socks"]),
         ("self._metrics.waited('acting', 0.5)", []),
+        ("self._tally.counted['env_steps'] += 3", []),
+        ("tally.counted['lost_socks'] += 1", ["lost_socks"]),
+        ("measured['lost_socks'].append(1)", ["lost_socks"]),
+        ("self._tally.waited['loss'] += 0.5", ["loss"]),
         ("self._metrics.waited('loss', 0.5)", ["loss"]),
         ("metrics.gauge(f'ledger/{account}', rows)", []),
         ("metrics.gauge(f'socks/{account}', rows)", ["socks/.+"]),

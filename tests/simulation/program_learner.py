@@ -20,6 +20,7 @@ from learner.learning.device_mapping import (
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import Learning, ShardedReplay, published
 from learner.learning.snapshot import Snapshot
+from learner.reporting.metrics import Tally
 from learner.threads.exchange import FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
@@ -114,6 +115,8 @@ def _devices() -> list[jax.Device]:
 
 class _NoMetrics:
     """Metrics that nobody reads: files have no place in a simulation."""
+
+    tally = Tally
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: None

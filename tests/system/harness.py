@@ -242,6 +242,7 @@ class LearnerRun:
         session.raise_failure()
         session.learning.finish_update()
         snapshot = session.learning.final_snapshot(with_replay=True)
+        self.metrics.collect()
         shards = [
             jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)
             for shard in range(len(self.geometry.devices))

@@ -8,6 +8,7 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
 from learner.learning.loop import Learning, ShardedReplay
+from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
@@ -15,35 +16,14 @@ from seedrl.replay.index import PageIndex
 from seedrl.replay.limiter import ratio_limiter
 
 
-class Metrics:
-    """Takes everything and keeps what was observed and counted."""
-
-    def __init__(self) -> None:
-        self.observed: list[tuple[str, float]] = []
-        self.counted: list[tuple[str, float]] = []
-
-    def observe(self, name: str, value: float) -> None:
-        self.observed.append((name, value))
-
-    def waited(self, *_: object) -> None:
-        pass
-
-    def count(self, name: str, amount: float) -> None:
-        self.counted.append((name, amount))
-
-
-def _counted(skips: list[float]) -> list[tuple[str, float]]:
+def _counted(skips: list[float]) -> dict[str, float]:
     """What is counted of such updates."""
-    return [
-        (name, amount)
-        for skip in skips
-        for name, amount in (("skipped_updates", skip), ("updates", 1 - skip))
-    ]
+    return {"skipped_updates": sum(skips), "updates": len(skips) - sum(skips)} if skips else {}
 
 
 def _learning(
     skips: list[float], *, is_ready: bool = True, publish_every_updates: int = 1
-) -> tuple[Learning, Exchange, Metrics]:
+) -> tuple[Learning, Exchange, Tally]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
@@ -65,7 +45,8 @@ def _learning(
     limiter.holds(int(is_ready))
     limiter.acted(50)
     exchange = open_exchange(limiter, FrozenParams((), 7), wake_acting=lambda: None)
-    metrics: Any = Metrics()
+    tally = Tally()
+    metrics: Any = SimpleNamespace(tally=lambda: tally)
     indices: Any = [
         SimpleNamespace(
             num_sequences=9, num_inserted=0, has_room=lambda pages: True, draw=lambda: ()
@@ -80,7 +61,7 @@ def _learning(
         metrics=metrics,
         publish_every_updates=publish_every_updates,
     )
-    return learning, exchange, metrics
+    return learning, exchange, tally
 
 
 class Queue:
@@ -151,13 +132,13 @@ def test_an_update_is_given_what_the_host_draws_from_each_shard() -> None:
 
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     skips = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
-    learning, exchange, metrics = _learning(skips)
+    learning, exchange, tally = _learning(skips)
     looked_at: list[float] = []
     for _ in skips:
         learning.run_once()
         # What is under way is not published: acting would wait for it.
         assert exchange.params.version < learning.updates
-        assert metrics.counted == _counted(looked_at)
+        assert tally.counted == _counted(looked_at)
         looked_at = skips[: len(looked_at) + 1]
     learning.finish_update()
     assert int(learning._state.updates) == 7 + skips.count(0.0)
@@ -180,16 +161,16 @@ def test_only_every_nth_update_that_counts_is_published() -> None:
 
 def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
     skips = [0.0, 1.0, 1.0, 0.0]
-    learning, exchange, metrics = _learning(skips)
+    learning, exchange, tally = _learning(skips)
     for number in range(len(skips)):
         assert learning.run_once()
         learning.finish_update()
         updates = int(learning._state.updates)
         assert learning.updates == exchange.params.version == updates
         assert exchange.learned_version == updates
-        assert metrics.counted == _counted(skips[: number + 1])
+        assert tally.counted == _counted(skips[: number + 1])
     learning.finish_update()
-    assert len(metrics.counted) == 2 * len(skips)
+    assert tally.counted == _counted(skips)
 
 
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
@@ -199,7 +180,7 @@ def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
 
 
 def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> None:
-    learning, _, metrics = _learning([0.0, 1.0, 0.0])
+    learning, _, tally = _learning([0.0, 1.0, 0.0])
     for taken_steps, applied_steps in ((1, 1), (2, 1), (3, 2)):
         assert learning.run_once()
         learning.finish_update()
@@ -207,7 +188,7 @@ def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> N
         assert counts["taken_steps"] == taken_steps
         assert counts["applied_steps"] == applied_steps
     # What a skipped update computed is not reported: its loss is not a number.
-    assert metrics.observed == [("loss", 0.5), ("loss", 0.5)]
+    assert {name: list(values) for name, values in tally.measured.items()} == {"loss": [0.5, 0.5]}
 
 
 def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:

@@ -87,6 +87,30 @@ def test_memory_is_bounded_however_long_an_interval_lasts(tmp_path: Path) -> Non
     metrics.close()
 
 
+def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    tally = metrics.tally()
+    tally.counted["frames"] += 8
+    tally.waited["acting"] += 0.5
+    for value in (1.0, 2.0, 6.0):
+        tally.measured["queue_wait_ms"].append(value)
+    tally.episodes.append(("training", 10.0, 100))
+    clock.now += 2.0
+    first = metrics.flush(env_steps=0, updates=0)
+    assert (first["frames"], first["frames_per_second"]) == (8.0, 4.0)
+    assert (first["queue_wait_ms"], first["queue_wait_ms_p50"]) == (3.0, 2.0)
+    assert (first["acting_waits_share"], first["return/training"]) == (0.25, 10.0)
+    tally.counted["frames"] += 4
+    assert metrics.totals()["frames"] == 12.0
+    clock.now += 2.0
+    second = metrics.flush(env_steps=0, updates=0)
+    assert (second["frames"], second["frames_per_second"]) == (12.0, 2.0)
+    assert (second["acting_waits_share"], second["episodes/training"]) == (0.0, 1.0)
+    assert "queue_wait_ms" not in second and "return/training" not in second
+    metrics.close()
+
+
 def test_a_gauge_keeps_its_last_value(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)

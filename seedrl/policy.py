@@ -19,6 +19,7 @@ except ImportError:
 
 from seedrl.agents.agent import Agent, build_agent
 from seedrl.errors import ConfigError
+from seedrl.exported_policy import serialize
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
@@ -76,6 +77,7 @@ class Policy:
         self.spec = spec
         self.step = step
         self._agent = agent
+        self._all_params, self._epsilon = params, epsilon
         self._params = jax.device_put(agent.behaviour(params))
         self._exploration = jnp.full((1,), epsilon, jnp.float32)
         self._key = jax.random.key(seed)
@@ -125,6 +127,10 @@ class Policy:
             PolicyCarry(output.carry, step_type, key),
             extras,
         )
+
+    def export(self) -> bytes:
+        """The policy as a file that needs jax alone; see `seedrl.exported_policy`."""
+        return serialize(self._agent, self._all_params, self.spec, epsilon=self._epsilon)
 
     def _leaves(self, observation: Tree) -> Sequence[Any]:
         try:

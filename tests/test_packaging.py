@@ -98,7 +98,8 @@ def test_the_metadata_names_the_pythons_and_extras(wheel: zipfile.ZipFile) -> No
     headers = metadata(wheel)
     assert SpecifierSet(headers["Requires-Python"]) == SpecifierSet(">=3.11,<3.14")
     assert set(headers.get_all("Provides-Extra")) == {
-        *("learner", "cuda12", "cuda13", "tpu", "atari", "watch", "dev")
+        *("learner", "cuda12", "cuda13", "tpu", "atari", "watch"),
+        *("video", "tensorboard", "wandb", "dev"),
     }
 
 
@@ -163,7 +164,7 @@ def locked(python: str) -> dict[str, Version]:
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_the_lock_satisfies_every_requirement_on_each_python(python: str) -> None:
     pins = locked(python)
-    for extra in ("", "learner", "atari", "watch", "dev"):
+    for extra in ("", "learner", "atari", "watch", "video", "dev"):
         for name, requirement in requirements(extra).items():
             key = re.sub(r"[-_.]+", "-", name).lower()
             assert key in pins, f"{name} is not locked; run `make lock`"

@@ -13,6 +13,7 @@ from seedrl.programs.outcome import exit_code
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play a checkpoint of a run",
+    "export": "write a policy as one file that needs jax alone",
     "runs": "list the runs in a folder",
     "check-env": "check an environment of your own before training with it",
     "check-env-server": "check an env server, in any language, against the wire's contract",

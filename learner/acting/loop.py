@@ -1,7 +1,9 @@
 """The acting thread's work: batches in, actions out, full pages on to learning."""
 
 import collections
+import contextlib
 import math
+import queue
 from typing import NamedTuple
 
 import jax
@@ -16,11 +18,13 @@ from learner.reporting.status import EvaluationStatus
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.slot_deal import Role
-from learner.threads.channel import ClosedError
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
+from learner.threads.worker import ClosedError
 from seedrl.types import StepType, Tree
 
 _FIRST = StepType.FIRST.value
+# How soon the end of a run is noticed while learning has no room for pages.
+_LOOK_SECONDS = 0.1
 
 
 class ActingSnapshot(NamedTuple):
@@ -233,12 +237,14 @@ class Acting:
         self._send(FilledPages(pages, batch.streams[full].tolist(), slots.tolist(), ()))
 
     def _send(self, item: FilledPages) -> None:
-        # Blocks while learning is busy and the channel is full: that bounds what is in flight.
+        # Blocks while learning is busy and the queue is full: that bounds what is in flight.
         start = self._clock()
-        try:
-            while not self._exchange.pages.put(item, timeout=1.0):
-                pass
-        except ClosedError:
-            self.abandoned_rows += len(item.streams) * self._actor.page_steps
-            raise
+        is_sent = False
+        while not is_sent:
+            if self._exchange.is_closed:
+                self.abandoned_rows += len(item.streams) * self._actor.page_steps
+                raise ClosedError
+            with contextlib.suppress(queue.Full):
+                self._exchange.pages.put(item, timeout=_LOOK_SECONDS)
+                is_sent = True
         self._tally.waited["acting"] += self._clock() - start

@@ -1,5 +1,7 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
+import contextlib
+import queue
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -158,19 +160,20 @@ class Learning:
     def insert_pages(self, timeout: float = 0.0) -> None:
         """Puts into replay what acting has sent. For the owning thread, or after it has ended.
 
-        What there is no room for stays in the channel, and acting waits once that is full.
+        What there is no room for stays in the queue, and acting waits once that is full.
         """
         # Not more than wait now: acting could keep sending for ever.
-        for _ in range(max(1, len(self._exchange.pages))):
+        pages = self._exchange.pages
+        for _ in range(pages.qsize() or int(timeout > 0)):
             if not all(index.has_room(self._most_pages) for index in self._indices):
                 return
-            for item in self._exchange.pages.take(timeout):
-                self._insert(item)
+            with contextlib.suppress(queue.Empty):
+                self._insert(pages.get(timeout=timeout))
 
     def abandon_pages(self) -> None:
         """Counts what there was no room for. After both threads have ended."""
-        for item in self._exchange.pages.take_all(0.0):
-            self.abandoned_rows += len(item.streams) * self._page_steps
+        while not self._exchange.pages.empty():
+            self.abandoned_rows += len(self._exchange.pages.get().streams) * self._page_steps
 
     def _insert(self, item: FilledPages) -> None:
         if item.streams:

@@ -56,7 +56,7 @@ class FreeRunning:
         self._update.cancel()
         exchange = self._parts.exchange
         exchange.limiter.close()
-        exchange.pages.close()
+        exchange.is_closed = True
         exchange.wake_acting()
 
     @property

@@ -41,7 +41,7 @@ class LockStep:
         compile_all(self._parts)
 
     def end_waits(self) -> None:
-        """Limiter and channel stay open: a round that has begun is finished, and then saved."""
+        """Limiter and exchange stay open: a round that has begun is finished, and then saved."""
         self._parts.exchange.wake_acting()
 
     def run_once(self) -> None:

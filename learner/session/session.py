@@ -1,5 +1,6 @@
 """A training session: acting and learning while they run."""
 
+import contextlib
 import gc
 import threading
 import time
@@ -180,8 +181,8 @@ class Session:
         answer = self._regime.snapshots.request(with_replay=self._config.checkpoint.replay)
         deadline = time.monotonic() + _SNAPSHOT_SECONDS
         while time.monotonic() < deadline and not self.failed.is_set():
-            for snapshot in answer.take_all(timeout=0.1):
-                return snapshot
+            with contextlib.suppress(TimeoutError):
+                return answer.result(timeout=0.1)
         return None
 
     def stop(self, timeout: float) -> bool:

@@ -1,11 +1,11 @@
 """Everything that crosses between the acting and the learning thread."""
 
+import queue
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from learner.threads.channel import Channel
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.types import Page, Tree
 
@@ -40,7 +40,8 @@ class FrozenParams(NamedTuple):
 class Exchange:
     """What acting and learning share, and all that they know of each other.
 
-    Learning rebinds `params` and `learned_version`, which needs no lock; acting reads them.
+    Learning rebinds `params` and `learned_version`, and whoever ends the run `is_closed`, which
+    needs no lock; acting reads them.
 
     Attributes:
       limiter: holds the replay ratio between the two.
@@ -49,14 +50,16 @@ class Exchange:
       learned_version: from learning to acting: the number of updates taken, published or not.
       wake_acting: makes acting look again at what the limiter allows.
       clock: seconds, monotonic, for both.
+      is_closed: whether nothing more is to be sent.
     """
 
     limiter: RateLimiter
-    pages: Channel[FilledPages]
+    pages: queue.Queue[FilledPages]
     params: FrozenParams
     learned_version: int
     wake_acting: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
+    is_closed: bool = False
 
 
 def open_exchange(
@@ -71,4 +74,4 @@ def open_exchange(
 
     `capacity`: how many items acting may send before learning takes them; then it waits.
     """
-    return Exchange(limiter, Channel(capacity), first, first.version, wake_acting, clock)
+    return Exchange(limiter, queue.Queue(capacity), first, first.version, wake_acting, clock)

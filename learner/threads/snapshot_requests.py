@@ -1,16 +1,15 @@
 """Snapshots on request: one thread asks, and the thread that owns the state takes the copy."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Generic, NamedTuple, TypeVar
-
-from learner.threads.channel import Channel
 
 T = TypeVar("T")
 
 
 class _Request(NamedTuple, Generic[T]):
     with_replay: bool
-    answer: Channel[T]
+    answer: Future[T]
 
 
 class Snapshots(Generic[T]):
@@ -25,13 +24,13 @@ class Snapshots(Generic[T]):
         self.take = take
         self.request_made: _Request[T] | None = None  # rebinding needs no lock
 
-    def request(self, *, with_replay: bool) -> Channel[T]:
-        """Asks for a copy of everything; the answer's channel.
+    def request(self, *, with_replay: bool) -> Future[T]:
+        """Asks for a copy of everything.
 
-        Each request has a channel of its own, so that an answer that nobody waits for any more is
+        Each request has a future of its own, so that an answer that nobody waits for any more is
         not taken for the next one's.
         """
-        request = _Request[T](with_replay, Channel(1))
+        request = _Request[T](with_replay, Future())
         self.request_made = request
         return request.answer
 
@@ -39,4 +38,4 @@ class Snapshots(Generic[T]):
         """Takes the snapshot that was asked for, if one was. Called by the owner, when at rest."""
         request, self.request_made = self.request_made, None
         if request is not None:
-            request.answer.put(self.take(request.with_replay), timeout=0.0)
+            request.answer.set_result(self.take(request.with_replay))

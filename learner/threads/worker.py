@@ -4,7 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from learner.threads.channel import ClosedError
+
+class ClosedError(Exception):
+    """The other side has closed: what raises it ends quietly."""
 
 
 class Worker:

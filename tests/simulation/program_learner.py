@@ -155,7 +155,7 @@ class ProgramLearner:
             FrozenParams(published(programs.mapped, state.params), int(state.updates)),
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
-            # One thread does both: the channel must never be what acting waits for.
+            # One thread does both: the queue must never be what acting waits for.
             capacity=100_000,
         )
         acting_state = programs.act.init(jax.random.fold_in(key, session))

@@ -26,8 +26,9 @@ from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
-from learner.threads.exchange import Exchange, FrozenParams, open_exchange
+from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
+from learner.threads.worker import ClosedError
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
@@ -192,14 +193,41 @@ def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_ne
     assert world.play(4, FIRST, everyone) == {0: 30, 1: 30, 2: 30}
 
 
+def _taken(world: World) -> list[FilledPages]:
+    """All that was sent."""
+    return [world.exchange.pages.get_nowait() for _ in range(world.exchange.pages.qsize())]
+
+
+def test_acting_waits_for_room_and_abandons_what_nobody_takes_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: queue.Queue[FilledPages] = queue.Queue(1)
+    world.exchange.pages = pages
+    pages.put(FilledPages((), (), (), ()))
+    looks: list[float] = []
+
+    def put(item: FilledPages, timeout: float) -> None:
+        looks.append(timeout)
+        if len(looks) == 3:
+            world.exchange.is_closed = True
+        raise queue.Full
+
+    monkeypatch.setattr(pages, "put", put)
+    world.play(0, FIRST, {0: 0, 1: 0})
+    with pytest.raises(ClosedError):
+        world.play(1, MID, {0: 0, 1: 0})
+    assert len(looks) == 3
+    assert world.acting.abandoned_rows == 2 * len(TRAINING)
+
+
 def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world: World,
 ) -> None:
     world.play(0, FIRST, {0: 7, 1: 4})
-    assert world.exchange.pages.take_all(timeout=0.0) == []
+    assert world.exchange.pages.empty()
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
-    (filled,) = world.exchange.pages.take_all(timeout=0.0)
+    (filled,) = _taken(world)
     groups = world.hub._serving.slots.leases[1].groups
     names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
     assert names.keys() == {*TRAINING, EVALUATION}
@@ -222,7 +250,7 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     groups = world.hub._serving.slots.leases[1].groups
     world.stream.close()
     world.acting.run_once()
-    (filled,) = world.exchange.pages.take_all(timeout=0.0)
+    (filled,) = _taken(world)
     assert filled.streams == ()
     assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)
 
@@ -232,5 +260,5 @@ def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:
         world.exchange.params = FrozenParams(Sealed(jnp.int32(1)), 1)
         for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
             world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
-        filled = world.exchange.pages.take_all(timeout=0.0)
+        filled = _taken(world)
         assert [sorted(pages.slots) for pages in filled] == [list(TRAINING)] * 2

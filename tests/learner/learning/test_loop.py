@@ -89,10 +89,10 @@ class Queue:
 def _send(exchange: Exchange, *streams: int) -> None:
     pages: Any = np.zeros((len(streams), 1))
     slots = [0] * len(streams)
-    assert exchange.pages.put(FilledPages(pages, streams, slots, ()), timeout=0.0)
+    exchange.pages.put_nowait(FilledPages(pages, streams, slots, ()))
 
 
-def test_what_replay_has_no_room_for_waits_in_the_channel() -> None:
+def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
     learning, exchange, _ = _learning([])
     queue: Any = Queue(room=3)
     learning._indices, learning._most_pages, learning._page_steps = [queue], 2, 5
@@ -101,7 +101,7 @@ def test_what_replay_has_no_room_for_waits_in_the_channel() -> None:
     learning.insert_pages()
     # A third page might come with another one, for which there would be no room.
     assert queue.planned == [1, 2]
-    assert len(exchange.pages) == 1
+    assert exchange.pages.qsize() == 1
     queue.room = 4
     learning.insert_pages()
     assert queue.planned == [1, 2, 3]

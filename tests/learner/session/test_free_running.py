@@ -68,7 +68,6 @@ class Acting:
 def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None) -> FreeRunning:
     exchange = SimpleNamespace(
         limiter=limiter or _limiter(),
-        pages=SimpleNamespace(close=lambda: None),
         wake_acting=lambda: None,
     )
     parts: Any = SimpleNamespace(acting=acting, learning=learning, exchange=exchange, page=())

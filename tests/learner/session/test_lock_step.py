@@ -86,7 +86,7 @@ def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
     answer = run.lock_step.snapshots.request(with_replay=True)
     run.lock_step.run_once()
     assert run.calls == ["act", "record 4 actions", "learn", "finish", "sync", "snapshot True"]
-    (snapshot,) = answer.take_all(timeout=0.0)
+    snapshot = answer.result(timeout=0.0)
     assert snapshot.acting == (STEPS,)
     assert snapshot.meta == {
         "env_steps": STEPS,
@@ -101,4 +101,4 @@ def test_snapshots_are_taken_when_no_batch_comes_too() -> None:
     run = Run([])
     answer = run.lock_step.snapshots.request(with_replay=False)
     run.lock_step.run_once()
-    assert len(answer.take_all(timeout=0.0)) == 1
+    assert answer.done()

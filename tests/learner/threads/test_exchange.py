@@ -1,5 +1,9 @@
 """What a new exchange holds, and what bounds it."""
 
+import queue
+
+import pytest
+
 from learner.threads.exchange import FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.replay.limiter import ratio_limiter
@@ -18,7 +22,7 @@ def test_the_first_parameters_are_the_newest_and_no_pages_wait() -> None:
     )
     assert exchange.params == FrozenParams("params", 7)
     assert exchange.learned_version == 7
-    assert exchange.pages.take_all(timeout=0.0) == []
+    assert exchange.pages.empty() and not exchange.is_closed
     exchange.wake_acting()
     assert woken == ["acting"]
 
@@ -28,6 +32,9 @@ def test_acting_waits_once_as_many_items_are_under_way_as_fit() -> None:
         _limiter(), FrozenParams("params", 0), wake_acting=lambda: None, capacity=2
     )
     item = FilledPages((), (), (), ended=(3,))
-    assert [exchange.pages.put(item, timeout=0.0) for _ in range(3)] == [True, True, False]
-    assert exchange.pages.take_all(timeout=0.0) == [item, item]
-    assert exchange.pages.put(item, timeout=0.0)
+    for _ in range(2):
+        exchange.pages.put_nowait(item)
+    with pytest.raises(queue.Full):
+        exchange.pages.put_nowait(item)
+    assert exchange.pages.get_nowait() == item
+    exchange.pages.put_nowait(item)

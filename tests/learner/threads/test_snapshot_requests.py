@@ -22,10 +22,10 @@ def test_nothing_is_copied_unless_it_is_asked_for() -> None:
 def test_a_request_is_answered_once_when_the_owner_is_at_rest() -> None:
     snapshots, taken = _counting()
     answer = snapshots.request(with_replay=True)
-    assert answer.take_all(timeout=0.0) == []
+    assert not answer.done()
     snapshots.answer()
     snapshots.answer()
-    assert answer.take_all(timeout=0.0) == [(1, True)]
+    assert answer.result(timeout=0.0) == (1, True)
     assert taken == [True]
 
 
@@ -34,6 +34,6 @@ def test_an_answer_that_nobody_waits_for_is_not_that_of_the_next_request() -> No
     abandoned = snapshots.request(with_replay=True)
     awaited = snapshots.request(with_replay=False)
     snapshots.answer()
-    assert awaited.take_all(timeout=0.0) == [(1, False)]
-    assert abandoned.take_all(timeout=0.0) == []
+    assert awaited.result(timeout=0.0) == (1, False)
+    assert not abandoned.done()
     assert taken == [False]

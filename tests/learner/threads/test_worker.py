@@ -1,7 +1,6 @@
 import threading
 
-from learner.threads.channel import ClosedError
-from learner.threads.worker import Worker
+from learner.threads.worker import ClosedError, Worker
 from tests.patience import SECONDS
 
 

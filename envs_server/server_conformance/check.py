@@ -45,6 +45,7 @@ def all_dialogues(plan: Plan) -> list[Dialogue]:
         dialogues.groups,
         dialogues.waiting,
         dialogues.fewer,
+        dialogues.metrics,
         dialogues.seeds,
         *([cartpole.cartpole] if plan.environment.id == cartpole.ID else []),
         links.links,

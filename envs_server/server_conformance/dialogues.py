@@ -19,6 +19,7 @@ from seedrl.wire.seedrl_pb2 import Environment
 # Field 1000 of Assign, a number: not in this contract, maybe in a later one.
 _UNKNOWN_FIELD = b"\xc0\x3e\x01"
 _UNKNOWN_ENVIRONMENT = "seedrl-no-such-environment-v0"
+_METRICS = ("episode.r", "seedrl.nothing")
 _ROUNDS = 20
 # For what arrives unasked; whoever asks for nothing pays it once.
 _EARLY_SECONDS = 0.2
@@ -99,6 +100,22 @@ def waiting(session: Session) -> None:
         except BrokenError as error:
             text = f"after {session.plan.idle_seconds:g} seconds without actions: {error}"
             raise BrokenError(rules.PATIENCE, text) from error
+
+
+def metrics(session: Session) -> None:
+    """Numbers of each episode are asked for, which it may have or not; an environment twice."""
+    stream, hello = session.hello()
+    asked = Environment()
+    asked.CopyFrom(session.plan.environment)
+    asked.metrics.extend(_METRICS)
+    try:
+        wanted = terms(session, hello)._replace(environment=asked, times_listed=2)
+        lease = accepted(session, stream, wanted)
+        lease.play(session.plan.steps, random_policy(lease.spec, session.plan.seed))
+    except BrokenError as error:
+        text = f"{error} (Assign asked for metrics {', '.join(_METRICS)} of an environment that it "
+        raise BrokenError(rules.METRICS, text + "listed twice)") from error
+    session.end(stream, grpc.StatusCode.UNAVAILABLE)
 
 
 def fewer(session: Session) -> None:

@@ -39,12 +39,14 @@ class Terms(NamedTuple):
       sizes: environments of each group; the last of several groups is one of evaluation.
       seeds: of all environments, in order.
       unknown: bytes of a field of Assign that nobody knows.
+      times_listed: how often `environment` is listed, for groups to name one of.
     """
 
     environment: Environment
     sizes: tuple[int, ...]
     seeds: tuple[int, ...]
     unknown: bytes = b""
+    times_listed: int = 1
 
 
 def terms(session: Session, hello: Hello, *, seed: int = 0) -> Terms:
@@ -82,7 +84,7 @@ class Lease:
         stream.send_over_grpc(_encode(self._assign(terms), terms.unknown))
         if link is not None:
             stream.use(link)
-        self.ready = self._receive_ready()
+        self.ready = self._receive_ready(list(terms.environment.metrics))
         self.spec = self._read_spec(self.ready)
         self._layouts = [
             StepLayout(self.spec, size, len(self.ready.metrics)) for size in terms.sizes
@@ -154,13 +156,14 @@ class Lease:
                 slots=range(start, start + size),
                 seeds=terms.seeds[start : start + size],
                 evaluation=number > 0 and number == len(terms.sizes) - 1,
+                environment=number % terms.times_listed,
             )
             for number, (start, size) in enumerate(zip(starts, terms.sizes, strict=False))
         ]
         return Assign(
             lease=self.key,
             minor=version.MINOR,
-            environments=[terms.environment],
+            environments=[terms.environment] * terms.times_listed,
             groups=groups,
             linked=self._link is not None,
             unlinked_reason=""
@@ -170,14 +173,13 @@ class Lease:
             step_deadline_seconds=self._session.plan.patience_seconds,
         )
 
-    def _receive_ready(self) -> Ready:
+    def _receive_ready(self, wanted: list[str]) -> Ready:
         message = self._session.receive(self.stream, "Ready or Refusal", rules.READY)
         if not isinstance(message, FromEnvServer) or kind(message) not in ("Ready", "Refusal"):
             text = f"expected Ready or Refusal after Assign, got {kind(message)}"
             raise BrokenError(rules.READY, text)
         if kind(message) == "Refusal":
             raise RefusedError(message.refusal.reason)
-        wanted = list(self._session.plan.environment.metrics)
         names = list(message.ready.metrics)
         if len(set(names)) != len(names) or not set(names) <= set(wanted):
             text = f"expected metrics among {wanted}, each once, got {names}"

@@ -201,7 +201,8 @@ class ExampleServer:
             self.send(FromEnvServer(refusal=Refusal(reason="only CartPole-v1 is known")))
             return
         self.envs = [self.build_group(group) for group in assign.groups]
-        self.send(FromEnvServer(ready=Ready(spec=json.dumps(self.spec()))))
+        ready = Ready(spec=json.dumps(self.spec()), metrics=self.metrics(assign))
+        self.send(FromEnvServer(ready=ready))
         for group, envs in enumerate(self.envs):
             for env in envs:
                 env.reset()
@@ -210,6 +211,10 @@ class ExampleServer:
     def known(self) -> Sequence[str]:
         """Environments that can be built."""
         return ["CartPole-v1"]
+
+    def metrics(self, assign: Assign) -> Sequence[str]:
+        """Numbers that LAST rows carry."""
+        return []
 
     def spec(self) -> dict[str, Any]:
         """Of one environment."""

@@ -66,7 +66,7 @@ def test_a_sound_env_server_passes() -> None:
     server = ExampleServer()
     report = check(server, PLAN)
     assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
-    assert report.num_dialogues == len(all_dialogues(PLAN)) == 13
+    assert report.num_dialogues == len(all_dialogues(PLAN)) == 14
     assert report.num_streams > 25 and report.num_steps > 1000
 
 
@@ -178,6 +178,16 @@ class AllThatIsOffered(ExampleServer):
 
     def step(self, group: int, actions: np.ndarray) -> None:
         super().step(group, np.resize(actions, self.num_envs))
+
+
+class OtherMetrics(ExampleServer):
+    def metrics(self, assign: Assign) -> list[str]:
+        return ["speed"]
+
+
+class MissingMetrics(ExampleServer):
+    def metrics(self, assign: Assign) -> list[str]:
+        return list(assign.environments[0].metrics)
 
 
 class Strict(ExampleServer):
@@ -302,6 +312,8 @@ def _with(environment: type[CartPole]) -> type[ExampleServer]:
         (AllTogether, dialogues.groups, "groups", "while group 0 waits for actions: expected"),
         (OneAMessage, dialogues.groups, "groups", "after one message with the actions of 3"),
         (AllThatIsOffered, dialogues.fewer, "fewer-environments", "expected a step of 1 env"),
+        (OtherMetrics, dialogues.metrics, "metrics", "each once, got ['speed']"),
+        (MissingMetrics, dialogues.metrics, "metrics", "expected a step payload of"),
         (Strict, dialogues.fewer, "fewer-environments", "expected Ready or Refusal, the env"),
         (_with(Unseeded), dialogues.seeds, "seeds", "group 0, step 0: expected the same as in"),
         (_with(OneSeed), dialogues.seeds, "seed-ignored", "60 steps of group 0 were the same"),

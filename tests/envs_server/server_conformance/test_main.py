@@ -18,6 +18,7 @@ from tests.patience import SECONDS
 _DIALOGUES = (
     dialogues.groups,
     dialogues.fewer,
+    dialogues.metrics,
     dialogues.seeds,
     links.links,
     endings.returns,

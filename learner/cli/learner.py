@@ -110,10 +110,4 @@ def _run(argv: Sequence[str]) -> int:
     if summary is None:
         return ExitCode.OK
     print_summary(summary)
-    return _result(config, env_steps=summary.env_steps, solved=summary.solved)
-
-
-def _result(config: Config, *, env_steps: int, solved: bool) -> ExitCode:
-    has_target = config.evaluation.target_return is not None
-    is_missed = has_target and not solved and env_steps >= config.learning.total_steps
-    return ExitCode.TARGET_MISSED if is_missed else ExitCode.OK
+    return ExitCode.TARGET_MISSED if summary.has_missed else ExitCode.OK

@@ -1,15 +1,24 @@
-"""How a run went."""
+"""How a run went, in numbers and in words."""
 
+import os
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from learner.reporting.panel import evaluation_text
+from learner.reporting.status import EvaluationStatus
+from learner.reporting.wording import duration, score
 
 
 class Summary(NamedTuple):
     """How a training run went.
 
     Attributes:
-      mean_return, episodes: of the last evaluation round; None and 0 if there was none.
+      reason: why it ended, in words.
+      last, best: rounds of evaluation of this session; None if there was none.
       env_steps: training environment steps, over all sessions of the run.
+      total_steps: how many there may be.
       wall_seconds: of this session, from the start of the learner.
       env_steps_per_second: of this session.
       replay_ratio: measured: trained steps per training environment step.
@@ -18,11 +27,15 @@ class Summary(NamedTuple):
       best_return, best_updates: of the best checkpoint; None and 0 if there is none.
       workdir: the run folder.
       solved: whether a target return was reached and confirmed.
+      target_return: the configured one, or None.
+      command: what the user typed.
     """
 
-    mean_return: float | None
-    episodes: int
+    reason: str
+    last: EvaluationStatus | None
+    best: EvaluationStatus | None
     env_steps: int
+    total_steps: int
     wall_seconds: float
     env_steps_per_second: float
     replay_ratio: float
@@ -30,5 +43,66 @@ class Summary(NamedTuple):
     updates: int
     workdir: Path
     solved: bool
+    target_return: float | None
     best_return: float | None = None
     best_updates: int = 0
+    command: str = ""
+
+    @property
+    def has_missed(self) -> bool:
+        """Whether all steps were taken without a confirmed target."""
+        all_taken = self.env_steps >= self.total_steps
+        return self.target_return is not None and not self.solved and all_taken
+
+
+def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Label and text of each line, the commands to go on with last."""
+    missed = " (exit code 1: all steps were taken, and the target was not confirmed)"
+    yield "ended", summary.reason + missed * summary.has_missed
+    yield "last evaluation", evaluation_text(summary.last)
+    if summary.best != summary.last:
+        yield "best evaluation", evaluation_text(summary.best)
+    rate = f"{summary.env_steps_per_second:,.0f} a second in the end"
+    yield "environment steps", f"{summary.env_steps:,} of {summary.total_steps:,}, {rate}"
+    lag = f"{summary.policy_lag_updates:.1f} updates of policy lag"
+    yield "updates", f"{summary.updates:,}, replay ratio {summary.replay_ratio:.2f}, {lag}"
+    yield "wall time", duration(summary.wall_seconds)
+    folder = shlex.quote(_short(summary.workdir))
+    yield "run folder", folder
+    yield "evaluate it", f"seedrl evaluate {folder}"
+    if summary.best_return is not None:
+        text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
+        yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"
+    yield "look at it", f"seedrl watch {folder}"
+    yield "resume it", resume_command(summary)
+
+
+def resume_command(summary: Summary) -> str:
+    """The user's command, with the run's folder, and more steps if all were taken."""
+    more = summary.env_steps >= summary.total_steps
+    words = _without(shlex.split(summary.command), ["--workdir", "--resume", "--init-from"])
+    words += ["--workdir", _short(summary.workdir)]
+    if more:
+        words = _without(words, ["--learning.total-steps"])
+        words += ["--learning.total-steps", str(2 * summary.total_steps)]
+    return shlex.join(words)
+
+
+def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The words of a command line without these flags, and without their values."""
+    kept: list[str] = []
+    is_value = False
+    for word in words:
+        name, equals, _ = word.replace("_", "-").partition("=")
+        if is_value:
+            is_value = False
+        elif name in flags:
+            is_value = not equals
+        else:
+            kept.append(word)
+    return kept
+
+
+def _short(path: Path) -> str:
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

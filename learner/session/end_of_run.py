@@ -5,6 +5,7 @@ import threading
 
 from learner.acting.evaluator import Score
 from learner.reporting.status import ERROR, STOPPED, THREAD_DIED
+from learner.reporting.wording import score
 from learner.serving.server import Service
 from learner.session.session import Session
 
@@ -56,7 +57,7 @@ def why(
         return STOPPED
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         num_episodes = len(confirmed.returns)
-        return f"target {target:g} confirmed: {confirmed.mean:g} over {num_episodes} episodes"
+        return f"target {target:g} confirmed: {score(confirmed.mean)} over {num_episodes} episodes"
     if end is EndOfRun.ALL_STEPS:
         missed = "" if target is None else f", target {target:g} not reached"
         return f"all {total_steps:,} steps taken{missed}"

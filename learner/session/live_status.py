@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from learner.reporting.env_servers.attendance import EnvServers
@@ -34,11 +34,25 @@ class LiveStatus:
     """
 
     def __init__(
-        self, config: Config, name: str, workdir: Path, *, events: Events, metrics: Metrics
+        self,
+        config: Config,
+        name: str,
+        workdir: Path,
+        *,
+        events: Events,
+        metrics: Metrics,
+        show: Callable[[Status], None],
     ):
-        """Starts the thread. `name`: of the configuration."""
+        """Starts the thread.
+
+        Args:
+          config, name: the configuration, and what it is called.
+          workdir: where `status.json` is written.
+          events, metrics: what is flushed, and who gets the gauges of slots.
+          show: also gets every status.
+        """
         self._config, self._name, self._workdir = config, name, workdir
-        self._events, self._metrics = events, metrics
+        self._events, self._metrics, self._show = events, metrics, show
         self._began = time.time()
         self.hub: Hub | None = None
         self.session: Session | None = None
@@ -92,7 +106,9 @@ class LiveStatus:
         if self.hub is not None:
             self._env_servers = self.hub.env_servers()
             self._gauges(self._env_servers)
-        write_status(self._workdir, self.now())
+        status = self.now()
+        write_status(self._workdir, status)
+        self._show(status)
 
     def _gauges(self, found: EnvServers) -> None:
         lanes, metrics = (found.training, found.evaluation), self._metrics

@@ -36,7 +36,9 @@ def open_reports(
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = stack.enter_context(contextlib.closing(_metrics(folder, checkpoint)))
         events = stack.enter_context(contextlib.closing(_events(folder, checkpoint, progress)))
-        live = LiveStatus(config, name, folder.path, events=events, metrics=metrics)
+        live = LiveStatus(
+            config, name, folder.path, events=events, metrics=metrics, show=progress.look
+        )
         stack.callback(live.close)
         yield Reports(progress, metrics, events, live)
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from learner.reporting.env_servers.attendance import Attendance
@@ -70,13 +70,13 @@ def train(
         geometry = plan_geometry(config)
         checkpoint = folder.checkpoint(resume)
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
-        session_number = folder.record_command(command or shlex.join(sys.argv))
+        command = command or shlex.join(sys.argv)
+        session_number = folder.record_command(command)
         with open_reports(config, name, folder, checkpoint) as reports:
             _say_resumed(reports.events, checkpoint)
             slots = _slots(config, session_number, env_servers)
             hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
-            reports.live.hub = hub
-            return _train(
+            summary = _train(
                 config,
                 folder,
                 geometry,
@@ -87,6 +87,7 @@ def train(
                 start=start,
                 stop=stop,
             )
+            return None if summary is None else summary._replace(command=command)
 
 
 def _train(
@@ -102,6 +103,7 @@ def _train(
     stop: threading.Event,
 ) -> Summary | None:
     progress, metrics, events, live = reports
+    live.hub = hub
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(_served(hub, config))
         live.address = service.address
@@ -136,7 +138,7 @@ def _train(
         finally:
             supervision.end()
         _draw_curve(folder, progress)
-        return _summary(session, supervision.last, start, folder)
+        return _summary(config, session, supervision, start, folder)
 
 
 def _end_early(service: Service, reports: Reports) -> None:
@@ -248,16 +250,17 @@ def _draw_curve(folder: RunFolder, progress: Progress) -> None:
 
 
 def _summary(
-    session: Session, last: Mapping[str, float], start: float, folder: RunFolder
+    config: Config, session: Session, supervision: Supervision, start: float, folder: RunFolder
 ) -> Summary:
-    seconds = time.monotonic() - start
-    score = session.acting.last_score
-    best = folder.best()
+    last, best = supervision.last, folder.best()
     return Summary(
-        mean_return=None if score is None else score.mean,
-        episodes=0 if score is None else len(score.returns),
+        reason=supervision.reason,
+        last=supervision.milestones.last,
+        best=supervision.milestones.best,
         env_steps=session.acting.training_steps,
-        wall_seconds=seconds,
+        total_steps=config.learning.total_steps,
+        target_return=config.evaluation.target_return,
+        wall_seconds=time.monotonic() - start,
         env_steps_per_second=last.get("env_steps_per_second", 0.0),
         replay_ratio=last.get("replay_ratio", 0.0),
         policy_lag_updates=last.get("policy_lag_updates", 0.0),

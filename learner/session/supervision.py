@@ -37,6 +37,7 @@ class Supervision:
 
     Attributes:
       milestones: what the session has reached.
+      reason: why the run has ended, in words.
       last: the metrics of the last report, and of the one before what it lacks.
     """
 
@@ -64,6 +65,7 @@ class Supervision:
         reports.live.milestones = self.milestones
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
+        self.reason = ""
 
     def run(self) -> None:
         """Reports and saves at their intervals until the run is over."""
@@ -88,14 +90,13 @@ class Supervision:
         prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
         self.milestones.look()
-        self._reports.end(
-            why(
-                self._end_of_run(),
-                self._config.evaluation.target_return,
-                self._session.evaluator.confirmed,
-                self._config.learning.total_steps,
-            )
+        self.reason = why(
+            self._end_of_run(),
+            self._config.evaluation.target_return,
+            self._session.evaluator.confirmed,
+            self._config.learning.total_steps,
         )
+        self._reports.end(self.reason)
         if not self._session.stop(_STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
@@ -140,9 +141,9 @@ class Supervision:
         values = self._metrics.flush(
             env_steps=session.acting.training_steps, updates=session.learning.updates
         )
+        self._live.metrics = self._live.metrics | values
         self._progress.update(values)
         self.milestones.reported(values)
-        self._live.metrics = self._live.metrics | values
         return values
 
     def _save(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from learner.reporting import progress
+from learner.reporting import panel
 from learner.reporting.metric_names import METRICS, RECORDS, lines
 from learner.serving.ledger import ACCOUNTS, APART, AT_REST
 from seedrl import config_file
@@ -174,8 +174,7 @@ def test_every_kind_of_line_is_documented_with_its_fields_and_written() -> None:
 
 
 def test_what_a_person_sees_of_a_run_is_documented() -> None:
-    shown = {name for _, cells in progress._ROWS for name, _ in cells}
-    shown |= {name for name, _ in progress._LINE}
+    shown = {name for cells in panel.CELLS.values() for name, _ in cells}
     assert shown - {line for metric in METRICS for line in lines(metric)} == set()
 
 

@@ -1,74 +1,59 @@
 """What a person sees, with and without a terminal."""
 
 import io
-from pathlib import Path
+from typing import cast
 
-import pytest
 from rich.console import Console
 
+from learner.reporting.events import Event
 from learner.reporting.progress import Progress, print_summary
-from learner.reporting.summary import Summary
-
-METRICS = {
-    "env_steps": 12_345.0,
-    "env_steps_per_second": 678.9,
-    "updates": 90.0,
-    "replay_ratio": 3.996,
-    "policy_lag_updates": 1.25,
-    "return/training": 21.5,
-    "return/evaluation": 475.0,
-    "loss": 0.01234,
-    "batch_fill": 0.5,
-    "acting_waits_share": 0.25,
-    "elapsed_seconds": 3661.5,
-}
+from tests.learner.reporting.test_panel import METRICS, STATUS
+from tests.learner.reporting.test_summary import SUMMARY
 
 
 def console(*, terminal: bool) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
 
 
 def text(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return cast(io.StringIO, console.file).getvalue()
 
 
 def test_without_a_terminal_an_update_is_one_line() -> None:
     out = console(terminal=False)
     progress = Progress(out)
-    progress.update(METRICS)
+    progress.look(STATUS)
+    assert text(out) == ""
+    progress.update({**METRICS, "elapsed_seconds": 3661.5})
     progress.close()
-    assert text(out) == (
-        "1:01:01  12,345 steps  679/s  90 updates  ratio 4.00  lag 1.2  training 21.5  "
-        "evaluation 475.0  loss 0.0123\n"
-    )
+    assert text(out).startswith("1:01:01  12,345 steps (25%)  678/s  90 updates  ratio 4.00  ")
 
 
-def test_skipped_updates_are_in_the_line() -> None:
+def test_the_last_training_return_stays_until_there_is_another() -> None:
     out = console(terminal=False)
     progress = Progress(out)
-    for skipped in (0.0, 3.0):
-        progress.update({**METRICS, "skipped_updates": skipped})
-    assert [line.endswith("  3 skipped") for line in text(out).splitlines()] == [False, True]
-
-
-@pytest.mark.parametrize("missing", [{}, {"loss": float("nan")}])
-def test_what_is_missing_is_a_dash(missing: dict[str, float]) -> None:
-    out = console(terminal=False)
-    times = iter([10.0, 72.0])
-    Progress(out, clock=lambda: next(times)).update(missing)
-    assert text(out) == (
-        "0:01:02  – steps  –/s  – updates  ratio –  lag –  training –  evaluation –  loss –\n"
-    )
-
-
-def test_the_last_return_stays_until_there_is_another() -> None:
-    out = console(terminal=False)
-    progress = Progress(out)
+    progress.look(STATUS)
     progress.update(METRICS)
     progress.update({"env_steps": 20_000.0})
-    line = text(out).splitlines()[1]
-    assert "evaluation 475.0" in line and "20,000 steps" in line and "loss –" in line
+    assert text(out).splitlines()[1] == (
+        "0:00:00  20,000 steps (40%)  training 0.953  evaluation 0.700"
+    )
+
+
+def test_an_event_is_a_line_and_a_problem_a_warning() -> None:
+    out = console(terminal=False)
+    progress = Progress(out)
+    for is_problem in (False, True):
+        event = Event(
+            time_seconds=0.0,
+            elapsed_seconds=62.0,
+            env_steps=1,
+            kind="ended",
+            is_problem=is_problem,
+            text="the run [bold]ends",
+        )
+        progress.show(event)
+    assert text(out) == "0:01:02  the run [bold]ends\n0:01:02  warning: the run [bold]ends\n"
 
 
 def test_a_line_is_printed_as_it_is() -> None:
@@ -81,56 +66,21 @@ def test_a_line_is_printed_as_it_is() -> None:
 def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     out = console(terminal=True)
     progress = Progress(out)
+    progress.look(STATUS)
     progress.update(METRICS)
     progress.log("a line above")
     progress.close()
     progress.close()
     last = text(out)[text(out).rindex("╭") :]
-    for part in ("seedrl · 1:01:01", "12,345", "679/s", "training 21.5", "evaluation 475.0"):
+    title = "cartpole_r2d2 · 1:01:01 · training"
+    for part in (title, "12,345 of 50,000", "2 with 132", "best 1.000"):
         assert part in last
-    assert "50%" in last and "acting 25%" in last and "learning –" in last
     assert "a line above" in text(out)
 
 
-def summary(mean_return: float | None) -> Summary:
-    return Summary(
-        mean_return=mean_return,
-        episodes=100,
-        env_steps=123_456,
-        wall_seconds=83.2,
-        env_steps_per_second=1500.4,
-        replay_ratio=3.99,
-        policy_lag_updates=2.5,
-        updates=4321,
-        workdir=Path("runs/one"),
-        solved=mean_return is not None,
-    )
-
-
-def test_the_summary_has_the_three_balance_numbers_and_the_folder() -> None:
+def test_the_summary_is_a_line_for_each_row() -> None:
     out = console(terminal=False)
-    print_summary(summary(480.25), out)
-    assert text(out).splitlines() == [
-        "return             480.2 over 100 evaluation episodes, target reached and confirmed",
-        "environment steps  123,456",
-        "wall time          0:01:23",
-        "steps per second   1,500",
-        "replay ratio       3.99",
-        "policy lag         2.5 updates",
-        "updates            4,321",
-        "run folder         runs/one",
-    ]
-
-
-def test_the_summary_names_the_best_checkpoint_if_there_is_one() -> None:
-    out = console(terminal=False)
-    print_summary(summary(480.25)._replace(best_return=500.0, best_updates=1_234), out)
-    assert text(out).splitlines()[-1] == (
-        "best checkpoint    500, after 1,234 updates: seedrl evaluate runs/one --best"
-    )
-
-
-def test_a_run_without_evaluation_has_no_return() -> None:
-    out = console(terminal=False)
-    print_summary(summary(None), out)
-    assert text(out).splitlines()[0] == "return             –"
+    print_summary(SUMMARY, out)
+    lines = text(out).splitlines()
+    assert len(lines) == 10
+    assert lines[1] == "last evaluation    0.700 over 20 episodes, at 487,000 environment steps"

@@ -191,7 +191,7 @@ def test_a_confirmed_target_ends_the_run() -> None:
     run.supervision.run()
     assert run.acting.training_steps == 3
     run.supervision.end()
-    assert run.ends == ["target 475 confirmed: 500 over 100 episodes"]
+    assert run.ends == ["target 475 confirmed: 500.0 over 100 episodes"]
 
 
 def test_saves_wait_until_they_are_due_and_for_compilation() -> None:

@@ -1,0 +1,104 @@
+"""How a run went, and how to go on with it."""
+
+from pathlib import Path
+
+import pytest
+
+from learner.reporting.status import EvaluationStatus
+from learner.reporting.summary import Summary, resume_command, summary_rows
+
+LAST = EvaluationStatus(mean_return=0.7, episodes=20, env_steps=487_000, updates=900)
+BEST = EvaluationStatus(mean_return=0.85, episodes=20, env_steps=402_000, updates=800)
+SUMMARY = Summary(
+    reason="all 500,000 steps taken, target 0.95 not reached",
+    last=LAST,
+    best=BEST,
+    env_steps=500_004,
+    total_steps=500_000,
+    wall_seconds=83.2,
+    env_steps_per_second=1500.4,
+    replay_ratio=3.99,
+    policy_lag_updates=2.5,
+    updates=4321,
+    workdir=Path("runs/one").absolute(),
+    solved=False,
+    target_return=0.95,
+    command="seedrl train catch_r2d2 --seed 3",
+)
+
+
+def test_the_summary_says_why_it_ended_how_good_it_was_and_how_to_go_on() -> None:
+    assert list(summary_rows(SUMMARY)) == [
+        (
+            "ended",
+            "all 500,000 steps taken, target 0.95 not reached (exit code 1: all steps were taken, "
+            "and the target was not confirmed)",
+        ),
+        ("last evaluation", "0.700 over 20 episodes, at 487,000 environment steps"),
+        ("best evaluation", "0.850 over 20 episodes, at 402,000 environment steps"),
+        ("environment steps", "500,004 of 500,000, 1,500 a second in the end"),
+        ("updates", "4,321, replay ratio 3.99, 2.5 updates of policy lag"),
+        ("wall time", "0:01:23"),
+        ("run folder", "runs/one"),
+        ("evaluate it", "seedrl evaluate runs/one"),
+        ("look at it", "seedrl watch runs/one"),
+        (
+            "resume it",
+            "seedrl train catch_r2d2 --seed 3 --workdir runs/one --learning.total-steps 1000000",
+        ),
+    ]
+
+
+def test_a_target_that_was_reached_has_no_exit_code_to_explain() -> None:
+    rows = dict(summary_rows(SUMMARY._replace(solved=True, reason="target 0.95 confirmed")))
+    assert rows["ended"] == "target 0.95 confirmed"
+
+
+def test_the_best_round_is_named_only_where_it_is_not_the_last() -> None:
+    rows = dict(summary_rows(SUMMARY._replace(best=LAST)))
+    assert "best evaluation" not in rows
+    assert dict(summary_rows(SUMMARY._replace(last=None, best=None)))["last evaluation"] == "none"
+
+
+def test_the_best_checkpoint_is_named_if_there_is_one() -> None:
+    rows = dict(summary_rows(SUMMARY._replace(best_return=0.85, best_updates=800)))
+    assert rows["best checkpoint"] == "0.850 after 800 updates: seedrl evaluate runs/one --best"
+
+
+@pytest.mark.parametrize(
+    ("target", "solved", "env_steps", "expected"),
+    [
+        (475.0, False, 500_000, True),
+        (475.0, False, 499_999, False),
+        (475.0, True, 500_000, False),
+        (None, False, 500_000, False),
+    ],
+)
+def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps(
+    target: float | None, solved: bool, env_steps: int, expected: bool
+) -> None:
+    summary = SUMMARY._replace(target_return=target, solved=solved, env_steps=env_steps)
+    assert summary.has_missed is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "env_steps", "expected"),
+    [
+        ("seedrl train x", 10, "seedrl train x --workdir runs/one"),
+        (
+            "seedrl train x --workdir=other --resume never --init_from runs/zero --seed 1",
+            10,
+            "seedrl train x --seed 1 --workdir runs/one",
+        ),
+        (
+            "seedrl train x --learning.total_steps 7",
+            500_000,
+            "seedrl train x --workdir runs/one --learning.total-steps 1000000",
+        ),
+        ("seedrl train 'my config.py'", 10, "seedrl train 'my config.py' --workdir runs/one"),
+    ],
+)
+def test_the_command_that_resumes_is_the_users_own(
+    command: str, env_steps: int, expected: str
+) -> None:
+    assert resume_command(SUMMARY._replace(command=command, env_steps=env_steps)) == expected

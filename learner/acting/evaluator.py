@@ -1,10 +1,10 @@
 """Evaluation: rounds of episodes played by frozen parameters, shared out over slots beforehand."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from learner.acting.episodes import Episode
 from learner.threads.exchange import FrozenParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
@@ -49,12 +49,14 @@ class Round:
         self._counting: set[int] = set()
         self._returns: list[float] = []
 
-    def observe(self, slots: np.ndarray, step_types: np.ndarray, ended: list[Episode]) -> None:
-        """Takes the rows just acted on, and the episodes that ended in them."""
-        for episode in ended:
-            if episode.slot in self._counting and self._missing.get(episode.slot, 0) > 0:
-                self._missing[episode.slot] -= 1
-                self._returns.append(episode.episode_return)
+    def observe(
+        self, slots: np.ndarray, step_types: np.ndarray, ended: Mapping[int, float]
+    ) -> None:
+        """Takes the rows just acted on, and the returns of episodes that ended in them, by slot."""
+        for slot, episode_return in ended.items():
+            if slot in self._counting and self._missing.get(slot, 0) > 0:
+                self._missing[slot] -= 1
+                self._returns.append(episode_return)
         self._counting.update(map(int, slots[step_types == StepType.FIRST.value]))
 
     @property
@@ -118,7 +120,7 @@ class Evaluator:
         return self._config.confirm_episodes if self._is_confirming else self._config.episodes
 
     def observe(
-        self, now: float, slots: np.ndarray, step_types: np.ndarray, ended: list[Episode]
+        self, now: float, slots: np.ndarray, step_types: np.ndarray, ended: Mapping[int, float]
     ) -> tuple[Score, bool] | None:
         """Takes rows of evaluation slots; returns a finished round's score, and if it confirmed."""
         assert self._round is not None

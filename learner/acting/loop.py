@@ -175,15 +175,16 @@ class Acting:
     def _account(self, acted: Acted) -> None:
         batch = acted.batch
         ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
-        for episode in ended:
-            self._tally.episodes.append((batch.role, episode.episode_return, episode.length_steps))
+        returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
+        for slot, value in returns.items():
+            self._tally.episodes.append((batch.role, value, int(self._episodes.lengths[slot])))
         if self._hub.environment.metrics:
             self._observe_metrics(batch)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
         steps = int(np.count_nonzero(acted.step_type != _FIRST))
         if batch.role == "evaluation":
             self._tally.counted["evaluation_steps"] += steps
-            result = self.evaluator.observe(self._clock(), batch.slots, acted.step_type, ended)
+            result = self.evaluator.observe(self._clock(), batch.slots, acted.step_type, returns)
             if result is not None:
                 self._report(*result)
             return

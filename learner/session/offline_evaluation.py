@@ -162,4 +162,5 @@ class _Player:
         acted = self._actor.act(batch, self._frozen)
         self._hub.answer(batch, acted.actions)
         ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
-        round_.observe(batch.slots, acted.step_type, ended)
+        returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
+        round_.observe(batch.slots, acted.step_type, returns)

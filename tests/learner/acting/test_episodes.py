@@ -1,6 +1,6 @@
 import numpy as np
 
-from learner.acting.episodes import Episode, EpisodeTracker
+from learner.acting.episodes import EpisodeTracker
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType
@@ -11,8 +11,8 @@ def _observe(
 ) -> list[tuple[float, ...]]:
     slots, step_types, rewards = zip(*rows, strict=True)
     return [
-        tuple(episode)
-        for episode in tracker.observe(
+        (slot, float(tracker.returns[slot]), int(tracker.lengths[slot]))
+        for slot in tracker.observe(
             np.array(slots, np.int32),
             np.array(step_types, np.uint8),
             np.array(rewards, np.float32),
@@ -25,7 +25,6 @@ def test_a_return_is_the_sum_of_rewards_from_first_to_last() -> None:
     assert _observe(tracker, [(1, FIRST, 0.0)]) == []
     assert _observe(tracker, [(1, MID, 1.5)]) == []
     assert _observe(tracker, [(1, LAST, 2.0)]) == [(1, 3.5, 2)]
-    assert Episode._fields == ("slot", "episode_return", "length_steps")
 
 
 def test_every_slot_has_its_own_sum_and_rows_come_in_any_order() -> None:

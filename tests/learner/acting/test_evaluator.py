@@ -3,7 +3,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.acting.episodes import Episode
 from learner.acting.evaluator import Evaluator, Round, Score
 from learner.threads.exchange import FrozenParams
 from seedrl.config import EvaluationConfig
@@ -15,20 +14,20 @@ SLOTS = np.array([4, 6], np.int32)
 
 
 def _begin(target: Round | Evaluator, slots: list[int]) -> None:
-    _observe(target, slots, FIRST, [])
+    _observe(target, slots, FIRST, {})
 
 
 def _end(
     target: Round | Evaluator, slot: int, episode_return: float, now: float = 0.0
 ) -> tuple[Score, bool] | None:
-    return _observe(target, [slot], LAST, [Episode(slot, episode_return, 1)], now)
+    return _observe(target, [slot], LAST, {slot: episode_return}, now)
 
 
 def _observe(
     target: Round | Evaluator,
     slots: list[int],
     step_type: StepType,
-    ended: list[Episode],
+    ended: dict[int, float],
     now: float = 0.0,
 ) -> tuple[Score, bool] | None:
     step_types = np.full(len(slots), step_type, np.uint8)
@@ -81,7 +80,7 @@ def test_which_slots_play_one_episode_more_is_settled_beforehand() -> None:
 def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
     evaluation = Round(OLD, SLOTS, episodes=2)
     for slot in (4, 6):
-        _observe(evaluation, [slot], MID, [])
+        _observe(evaluation, [slot], MID, {})
         _end(evaluation, slot, -100.0)
     assert evaluation.score is None
     _begin(evaluation, [4, 6])
@@ -150,7 +149,7 @@ def test_reaching_the_target_only_nominates() -> None:
 def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() -> None:
     evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
     _play(evaluator, [5.0, 5.0])
-    _observe(evaluator, [4, 6], MID, [])
+    _observe(evaluator, [4, 6], MID, {})
     assert _end(evaluator, 4, 1e6) is None  # began during the nomination
     assert _end(evaluator, 6, 1e6) is None
     score, was_confirming = _play(evaluator, [5.0, 6.0, 7.0, 8.0])

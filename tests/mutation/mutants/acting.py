@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "evaluation_counts_begun_episodes",
         _EVALUATION,
-        "if episode.slot in self._counting and self._missing",
+        "if slot in self._counting and self._missing",
         "if self._missing",
         "Episodes that began with other parameters count in a round.",
         "a round's episodes are of frozen parameters (DESIGN 8)",

@@ -49,7 +49,7 @@ def _serve(words: Sequence[str]) -> int:
         sent_log = SentLog(options.sent_log)
     except (OSError, ValueError) as error:
         raise ConfigError(str(error)) from error
-    offer = Offer(options.num_envs, options.num_groups, options.allowed, recording)
+    offer = Offer(options.num_envs, options.num_groups, options.allowed, recording, options.films)
     client = ReconnectingClient(
         options.learner,
         offer,

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from envs_server.backends import atari, native, sync
+from envs_server.backends import atari, film, native, sync
 from envs_server.errors import BuildError, one_line
 from envs_server.recipe import Recipe
 from envs_server.vector import VectorEnvironment
@@ -27,6 +28,17 @@ def build(recipe: Recipe, vectorization: str, num_envs: int) -> VectorEnvironmen
     """
     with _one_line_refusal(recipe):
         return _BACK_ENDS[choose(recipe, vectorization)](recipe, num_envs)
+
+
+def build_filmed(recipe: Recipe, vectorization: str, folder: Path) -> VectorEnvironment:
+    """One environment of `recipe` whose episodes are filmed into `folder`.
+
+    As it draws itself on the sync back end; an ALE game as the agent sees it. Raises BuildError.
+    """
+    with _one_line_refusal(recipe):
+        if choose(recipe, vectorization) == "atari":
+            return film.build_from_observations(recipe, atari.build(recipe, 1), folder)
+        return film.build(recipe, folder)
 
 
 def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:

@@ -5,14 +5,16 @@ import math
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from envs_server.building import build
+from envs_server.building import build, build_filmed
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
-from envs_server.recipe import read_recipe
+from envs_server.recipe import Recipe, read_recipe
 from envs_server.sent_log import SentLog
+from envs_server.vector import VectorEnvironment
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
@@ -38,12 +40,14 @@ class Offer(NamedTuple):
       num_envs, num_groups: how much.
       allowed: patterns of the factories that may be named.
       recording: what is played in the place of environments, if anything.
+      films: where every episode is filmed, if it is.
     """
 
     num_envs: int
     num_groups: int
     allowed: tuple[str, ...]
     recording: Recording | None = None
+    films: Path | None = None
 
 
 class Finished(NamedTuple):
@@ -204,13 +208,20 @@ class Lease:
         for index, group in enumerate(assign.groups):
             seeds = [int(seed) for seed in group.seeds]
             back_end = assign.environments[group.environment].vectorization
-            environment = build(recipes[group.environment], back_end, len(seeds))
+            environment = self._build_group(recipes[group.environment], back_end, len(seeds))
             try:
                 self._groups.append(EnvGroup(index, environment, seeds, metrics))
                 _check_spec(self._groups[0].spec, self._groups[-1].spec)
             except BuildError:
                 environment.close()
                 raise
+
+    def _build_group(self, recipe: Recipe, back_end: str, num_envs: int) -> VectorEnvironment:
+        if self._offer.films is None:
+            return build(recipe, back_end, num_envs)
+        if num_envs != 1:
+            raise BuildError(f"expected one environment to film, got {num_envs}")
+        return build_filmed(recipe, back_end, self._offer.films)
 
     def _first_steps(self, assign: Assign) -> list[FramedStep | None]:
         try:

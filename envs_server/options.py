@@ -49,6 +49,9 @@ class Options:
     """A recording to play in place of environments, to a learner in lock step. Actions other
     than those recorded are an error; at its end the env server waits."""
 
+    films: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Film every episode of the one environment on offer into this folder (seedrl[video])."""
+
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent or received; the learner has its own limit."""
 

@@ -9,10 +9,12 @@ from seedrl.errors import ConfigError
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
-# Each is a module of this package with `run(argv) -> int`, imported only when it is called.
+# Each is a module with `run(argv) -> int`, imported only when it is called: of this package, or of
+# `saved_runs` in it.
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play a checkpoint of a run",
+    "record": "film episodes of a run's policy",
     "export": "write a policy as one file that needs jax alone",
     "runs": "list the runs in a folder",
     "check-env": "check an environment of your own before training with it",
@@ -22,6 +24,8 @@ COMMANDS = {
     "watch": "show a run, or several, on a page in the browser",
     "bench": "measure how well this machine is used",
 }
+
+_OF_SAVED_RUNS = frozenset({"evaluate", "record", "export", "runs", "digest", "replay-images"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +47,8 @@ def _run(argv: Sequence[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
-    command = importlib.import_module(f"learner.cli.{name.replace('-', '_')}")
+    package = "learner.cli.saved_runs" if name in _OF_SAVED_RUNS else "learner.cli"
+    command = importlib.import_module(f"{package}.{name.replace('-', '_')}")
     code: int = command.run(argv[1:])
     return code
 

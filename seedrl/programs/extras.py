@@ -7,9 +7,14 @@ from seedrl.errors import UserError
 # Which extra brings what is imported under a name; pyproject.toml says what the extras are.
 EXTRA_OF = {
     **dict.fromkeys(
-        ("chex", "flax", "jax", "matplotlib", "optax", "orbax", "rich", "tensorboardX"), "learner"
+        (
+            *("chex", "flatbuffers", "flax", "jax", "matplotlib", "optax", "orbax", "rich"),
+            "tensorboardX",
+        ),
+        "learner",
     ),
     "ale_py": "atari",
+    **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
 }
 
 

@@ -10,6 +10,7 @@ import tyro
 from learner.cli.arguments import parse_flags
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
 
 PROG = "seedrl export"
 
@@ -39,6 +40,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(ExportOptions, argv, prog=PROG)
     if options.best and options.step is not None:
         raise ConfigError("--step and --best: expected one of them, got both")
+    extras.require("learner")
     # Imports jax: only once the command line is known to be good.
     from seedrl import policy
 

@@ -1,0 +1,1 @@
+"""Commands on the folders of runs: none of them starts one."""

@@ -1,0 +1,105 @@
+"""Playing a checkpoint of a run on env servers of this machine, with learning off."""
+
+import contextlib
+import dataclasses
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from learner.launch.supervisor import Supervisor
+from seedrl.config import Config
+from seedrl.config_json import from_json
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+
+if TYPE_CHECKING:  # imports jax
+    from learner.session.offline_evaluation import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayOptions:
+    """What is played of a run.
+
+    Attributes:
+      workdir: folder of the run.
+      episodes: number of episodes to play.
+      step: play the checkpoint of that many updates.
+      best: play the checkpoint that scored highest in the evaluations of the run.
+      seed: of environments and random actions; by default the run's.
+      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
+        training.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional]
+    episodes: int
+    step: int | None = None
+    best: bool = False
+    seed: int | None = None
+    greedy: bool = False
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise ConfigError(f"--episodes: expected at least 1, got {self.episodes}")
+        if self.seed is not None and self.seed < 0:
+            raise ConfigError(f"--seed: expected at least 0, got {self.seed}")
+        if self.best and self.step is not None:
+            raise ConfigError("--step and --best: expected one of them, got both")
+
+
+def saved_config(workdir: Path) -> Config:
+    """The configuration of the run in this folder. Raises ConfigError."""
+    path = workdir / "config.json"
+    try:
+        return from_json(path.read_text())
+    except OSError as error:
+        raise ConfigError(
+            f"expected the folder of a run with its config.json, got {workdir} ({error.strerror})"
+        ) from error
+
+
+def each_seeded(config: Config) -> Config:
+    """With environments that do not depend on which others share their env server."""
+    if config.environment.vectorization != "auto":
+        return config
+    environment = dataclasses.replace(config.environment, vectorization="seeded")
+    return dataclasses.replace(config, environment=environment)
+
+
+def play(supervisor: Supervisor, config: Config, options: PlayOptions) -> "Evaluation | int":
+    """The evaluation, or the exit code if the env servers cannot continue (and said why)."""
+    ended: list[int] = []
+
+    def watch() -> None:
+        code = supervisor.wait()
+        if code != ExitCode.OK:
+            ended.append(code)
+            # A real signal: it also wakes a main thread that waits for a lock.
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+    watcher = threading.Thread(target=watch, name="env servers", daemon=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(supervisor)
+        stack.callback(watcher.join)
+        stack.callback(supervisor.stop)
+        watcher.start()
+        try:
+            from learner.session.offline_evaluation import evaluate
+            from seedrl.storage.chosen import choose
+
+            evaluation = evaluate(
+                config,
+                choose(options.workdir, step=options.step, is_best=options.best),
+                episodes=options.episodes,
+                seed=options.seed,
+                is_greedy=options.greedy,
+            )
+        except (Exception, KeyboardInterrupt):
+            if not ended:
+                raise
+        return ended[0] if ended else evaluation

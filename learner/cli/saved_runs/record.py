@@ -1,0 +1,67 @@
+"""`seedrl record RUN`: films episodes of a run's policy."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from learner.cli.arguments import parse_flags
+from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play, saved_config
+from learner.launch import env_servers
+from learner.launch.child import Command
+from learner.launch.supervisor import Supervisor
+from seedrl.config import Config
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
+
+PROG = "seedrl record"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions(PlayOptions):
+    """Films episodes of a run's policy, one file each, as the environment draws itself with
+    render_mode rgb_array; of an ALE game, what the agent sees.
+
+    Attributes:
+      workdir: folder of the run.
+      episodes: number of episodes to film.
+      step: play the checkpoint of that many updates instead of the newest.
+      best: play the checkpoint that scored highest in the evaluations of the run.
+      seed: of environments and random actions; by default the run's.
+      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
+        training.
+      output: folder of the films; by default videos/ in the folder of the run. Films that are there
+        are written over.
+    """
+
+    episodes: int = 3
+    output: Path | None = None
+
+
+def run(argv: Sequence[str]) -> int:
+    """Films, and prints the returns and where the films are; returns the exit code."""
+    options = parse_flags(RecordOptions, argv, prog=PROG)
+    extras.require("learner")
+    extras.require("video")
+    config = each_seeded(saved_config(options.workdir))
+    films = (options.output or options.workdir / "videos").absolute()
+    with env_servers.socket_address() as address:
+        command = _command(config, address, logs=options.workdir / "logs", films=films)
+        serving = dataclasses.replace(
+            config.serving, bind=address, training_slots=1, evaluation_slots=0
+        )
+        supervisor = Supervisor([command], restarts=config.launch.restarts)
+        evaluation = play(supervisor, dataclasses.replace(config, serving=serving), options)
+    if not isinstance(evaluation, tuple):
+        return evaluation
+    for number, episode_return in enumerate(evaluation.returns):
+        print(f"{films}/episode_{number:03}.mp4: return {episode_return:g}")
+    return ExitCode.OK
+
+
+def _command(config: Config, address: str, *, logs: Path, films: Path) -> Command:
+    """Of an env server with one environment, which it films."""
+    alone = env_servers.Fleet(1, 1, 1, config.launch.local_link)
+    (command,) = env_servers.commands(alone, config.environment, address=address, logs=logs)
+    arguments = (*command.arguments, "--films", str(films))
+    return command._replace(arguments=arguments, name="the env server that films")

@@ -37,7 +37,7 @@ _TINY = {
     "evaluation.episodes": 2,
     "logging.interval-seconds": 0.1,
 }
-TINY = tuple(f"--{field}={value}" for field, value in _TINY.items())
+TINY = (*(f"--{field}={value}" for field, value in _TINY.items()), "--agent.network.no-dueling")
 # For runs that go on until something has happened.
 UNHURRIED = ("--environment.wrappers=tests.system.unhurried:Unhurried",)
 
@@ -128,7 +128,7 @@ def wait_for(what: Callable[[], Found | None], program: Program) -> Found:
     while not (found := what()):
         assert program.process.poll() is None, f"it ended: {program.stderr}"
         assert time.monotonic() < deadline, f"it never happened: {program.stderr}"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found
 
 

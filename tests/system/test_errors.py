@@ -11,7 +11,7 @@ import pytest
 from learner.launch.env_servers import socket_address
 from tests.patience import wait_until
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, Program, Programs
+from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
 
 USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
@@ -152,9 +152,13 @@ def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
 ) -> None:
     flags = (*flags, "--env-servers", "1")
     workdir = tmp_path / "run"
-    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags)
+    words = ("cartpole_r2d2", "--workdir", workdir, "--env-servers", 1, *TINY, *flags)
+    run = programs(*TRAIN, *words)
     children: set[int] = set()
-    wait_until(lambda: children.update(processes.descendants(run.pid)) or run.has_ended)
+    wait_until(
+        lambda: children.update(processes.descendants(run.pid)) or run.has_ended,
+        pause_seconds=0.05,
+    )
     assert run.end() == USAGE
     (line,) = [line for line in run.stderr.splitlines() if "error: " in line]
     assert line.startswith(expected)
@@ -245,14 +249,9 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
     assert first.end() == 0
 
 
-def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path: Path) -> None:
-    workdir = tmp_path / "run"
-    (workdir / "checkpoints" / "000000000007").mkdir(parents=True)
-    unreadable = programs(*LEARNER, "--workdir", workdir)
+def test_a_checkpoint_that_is_missing(programs: Programs, tmp_path: Path) -> None:
+    # For one that is unreadable see test_resume.py.
     missing = programs(*LEARNER, "--workdir", tmp_path / "none", "--resume", "must")
-    code, line = unreadable.error()
-    assert code == UNREADABLE_CHECKPOINT
-    assert line.startswith("python -m learner: error: expected an intact checkpoint in ")
     code, line = missing.error()
     assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")
@@ -261,7 +260,10 @@ def test_a_checkpoint_that_is_unreadable_or_missing(programs: Programs, tmp_path
 def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path) -> None:
     path = tmp_path / "hanging.py"
     path.write_text(HANGING)
-    run = programs(*TRAIN, path, "--workdir", tmp_path / "run", *TINY, "--logging.stuck-seconds=5")
+    # The least that acts.
+    few = ("--serving.training-slots=1", "--serving.evaluation-slots=0", "--groups=1")
+    flags = (*TINY, *UNHURRIED, *few, "--env-servers=1", "--logging.stuck-seconds=5")
+    run = programs(*TRAIN, path, "--workdir", tmp_path / "run", *flags)
     assert run.end() == STUCK
     # On few cores learning waits behind it.
     expected = r"acting (and learning )?finished nothing for 5 seconds \(logging.stuck_seconds\)"

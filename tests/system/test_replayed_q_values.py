@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -45,14 +46,16 @@ class UnchangingR2D2:
 
     def build(self, spec: EnvSpec) -> Agent:
         agent: Agent = self.r2d2.build(spec)
+        return agent._replace(update=_priorities_alone)
 
-        def update(
-            state: AgentState, *inputs: Any, **named: Any
-        ) -> tuple[AgentState, UpdateOutput]:
-            changed, output = agent.update(state, *inputs, **named)
-            return changed._replace(params=state.params), output
 
-        return agent._replace(update=update)
+def _priorities_alone(
+    state: AgentState, sequence: Sequence, weights: Any, key: Any, mean: Any
+) -> tuple[AgentState, UpdateOutput]:
+    """An update that gives each sequence its own priority, and compiles in no time."""
+    del weights, key, mean
+    rewards = jnp.abs(sequence.steps.timestep.reward)
+    return state, UpdateOutput({}, guarded=jnp.zeros(()), priorities=1.0 + jnp.mean(rewards, axis=0))
 
 
 def config(environment: EnvironmentConfig, r2d2: R2D2Config, *, page_steps: int) -> Config:

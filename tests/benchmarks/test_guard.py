@@ -5,7 +5,6 @@ loop in Python or a wait for the device, and no more. A ratio is measured interl
 limit and again while it is too low, so a busy machine makes the test slower, and not red.
 """
 
-import dataclasses
 import functools
 import multiprocessing
 from collections.abc import Callable, Iterable
@@ -61,12 +60,7 @@ class Programs(NamedTuple):
 
 def examine_programs() -> Programs:
     """For a process of its own: the tests compile without optimization."""
-    frames = workloads.frames(capacity_steps=20_000, batch_sequences=4)
-    # A recurrent core is most of what there is to compile, and touches no frame.
-    agent = frames.config.agent
-    network = dataclasses.replace(agent.network, core="none")
-    config = dataclasses.replace(frames.config, agent=dataclasses.replace(agent, network=network))
-    frames = dataclasses.replace(frames, config=config)
+    frames = workloads.frames(capacity_steps=8_000, batch_sequences=4)
     learner = BareLearner(frames, pages_per_insert=16)
     highest = dict.fromkeys(BOUNDS, 0.0)
 

@@ -38,10 +38,10 @@ def cartpole() -> Workload:
 
 
 def frames(*, capacity_steps: int, batch_sequences: int) -> Workload:
-    """Atari with a network of a few units: nearly all there is to do is to copy frames."""
+    """Atari with a network of a few units and no core: nearly all there is to do is copy frames."""
     workload = scaled(atari(), capacity_steps=capacity_steps, batch_sequences=batch_sequences)
     network = QNetworkConfig(
-        torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1
+        torso="mlp", torso_sizes=(4,), core="none", head_sizes=(4,), frame_stack=1
     )
     agent = dataclasses.replace(workload.config.agent, network=network)
     return dataclasses.replace(workload, config=dataclasses.replace(workload.config, agent=agent))

@@ -72,7 +72,8 @@ class Lease:
     ) -> None:
         """Sends Assign, and reads Ready and the first steps. Raises BrokenError."""
         self.stream = stream
-        self.key = secrets.randbits(63) | 1 << 63
+        # Too many digits for a double, with which some languages count.
+        self.key = secrets.randbits(63) | 1 << 63 | 1
         self.rows: list[list[TimeStep]] = [[] for _ in terms.sizes]
         self.acted: list[list[np.ndarray]] = [[] for _ in terms.sizes]
         self._session = session

@@ -140,7 +140,8 @@ class Service:
             # Connections that find no slot are refused at once: there are never many of them.
             maximum_concurrent_rpcs=config.training_slots + config.evaluation_slots + 8,
         )
-        self._server.add_generic_rpc_handlers((channel.learner_handler(self._connect),))
+        handler = channel.learner_handler(self._connect, config.max_message_bytes)
+        self._server.add_generic_rpc_handlers((handler,))
         port = self._server.add_insecure_port(self.address)
         await self._server.start()
         return port

@@ -21,6 +21,7 @@ from seedrl.wire.framing import (
     encode_from_learner,
     receive_from_env_server,
     receive_from_learner,
+    too_long,
 )
 from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
 
@@ -51,7 +52,9 @@ def server_options(max_message_bytes: int) -> list[Option]:
     """Options for a server; `max_message_bytes` is the longest message, in either direction."""
     return [
         ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", max_message_bytes),
+        # Beyond it gRPC itself ends the stream, with RESOURCE_EXHAUSTED, which sounds as if it would
+        # pass. What is too long, but shorter, is refused in words: see `learner_handler`.
+        ("grpc.max_receive_message_length", 2 * max_message_bytes),
         ("grpc.max_send_message_length", longest_received(max_message_bytes)),
         *_keepalive(),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -112,17 +115,22 @@ def connect_method(channel: grpc.Channel) -> grpc.StreamStreamMultiCallable:
     )
 
 
-def learner_handler(
-    serve: Serve,
-) -> grpc.GenericRpcHandler:
+def learner_handler(serve: Serve, max_message_bytes: int) -> grpc.GenericRpcHandler:
     """A handler for `server.add_generic_rpc_handlers` that runs `serve` for every stream.
 
     `serve` reads FromEnvServer (control messages only), StepPayload, or a WireError as a value for
-    bytes that break the contract; it sends FromLearner and ActionsPayload.
+    bytes that break the contract or are more than `max_message_bytes`; it sends FromLearner and
+    ActionsPayload.
     """
+
+    def receive(data: bytes) -> Received:
+        if len(data) > max_message_bytes:
+            return WireError(too_long(max_message_bytes, len(data)))
+        return receive_from_env_server(data)
+
     method: Any = grpc.stream_stream_rpc_method_handler(
         serve,
-        request_deserializer=receive_from_env_server,
+        request_deserializer=receive,
         response_serializer=encode_from_learner,
     )
     return grpc.method_handlers_generic_handler(SERVICE, {"Connect": method})

@@ -102,6 +102,14 @@ def receive_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPaylo
         return error
 
 
+def too_long(limit: int, length: int) -> str:
+    """That a message of `length` bytes is longer than a learner takes."""
+    return (
+        f"expected messages of at most {limit} bytes, got one of {length}; raise the limit "
+        "(max_message_bytes) or send fewer environments in a group"
+    )
+
+
 def _head(tag: int, length: int) -> bytes:
     head = bytearray((tag,))
     while length > 0x7F:

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from seedrl.wire.framing import ActionsPayload, WireError, encode_from_learner
+from seedrl.wire.framing import ActionsPayload, WireError, encode_from_learner, too_long
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -123,11 +123,7 @@ class Link:
         while len(data) - start >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(data, start)
             if length > self._max_message_bytes:
-                raise WireError(
-                    f"expected messages of at most {self._max_message_bytes} bytes, got one of "
-                    f"{length}; raise the limit (max_message_bytes) or send fewer environments in "
-                    "a group"
-                )
+                raise WireError(too_long(self._max_message_bytes, length))
             start += _LENGTH.size
             message = view[start : start + length]
             if len(message) < length:

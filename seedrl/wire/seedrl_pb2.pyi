@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 1790d6438bd35cd63207d74a8aa0776e85640785154cae076499bbe7ebbd191d
+# seedrl/wire/seedrl.proto sha256 9364078902e077d566d650b6f5f2109f926b0274a46792466d9a8419fffb81d0
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

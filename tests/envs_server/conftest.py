@@ -91,7 +91,7 @@ class ScriptedLearner:
                 yield _FINISH
 
         self._server = grpc.server(ThreadPoolExecutor(4), options=server_options(2**20))
-        self._server.add_generic_rpc_handlers((learner_handler(handle),))
+        self._server.add_generic_rpc_handlers((learner_handler(handle, 2**26),))
         self._server.add_insecure_port(self.address)
         self._server.start()
 

@@ -16,7 +16,7 @@ from seedrl.wire.channel import (
     learner_handler,
     server_options,
 )
-from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
+from seedrl.wire.framing import ActionsPayload, FramedStep, StepPayload, WireError
 from seedrl.wire.seedrl_pb2 import Finish, FromEnvServer, FromLearner, Hello
 from tests.patience import SECONDS
 
@@ -37,7 +37,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, "queue.Queue[object]"]]:
                 yield FromLearner(finish=Finish(reason=type(message).__name__))
 
     server = grpc.server(ThreadPoolExecutor(2), options=server_options(_LIMIT))
-    server.add_generic_rpc_handlers((learner_handler(serve),))
+    server.add_generic_rpc_handlers((learner_handler(serve, _LIMIT),))
     address = f"unix:{tmp_path}/learner"
     server.add_insecure_port(address)
     server.start()
@@ -78,17 +78,32 @@ def test_broken_bytes_arrive_as_a_value_that_says_why(
     assert "one field of 5 bytes, got 3" in str(error)
 
 
-def test_a_message_over_the_limit_is_refused_and_the_learner_lives(
+def test_a_message_over_twice_the_limit_is_refused_and_the_learner_lives(
     served: tuple[str, "queue.Queue[object]"],
 ) -> None:
     address, _ = served
     with connect(address, max_message_bytes=4 * _LIMIT) as channel:
         with pytest.raises(grpc.RpcError) as failure:
-            list(connect_method(channel)(iter([StepPayload(bytes(_LIMIT))]), timeout=SECONDS))
+            list(connect_method(channel)(iter([StepPayload(bytes(2 * _LIMIT))]), timeout=SECONDS))
         assert failure.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         hello = FromEnvServer(hello=Hello(major=1))
         (answer,) = connect_method(channel)(iter([hello]), timeout=SECONDS)
     assert answer.finish.reason == "FromEnvServer"
+
+
+def test_a_message_over_the_limit_is_refused_in_words(
+    served: tuple[str, "queue.Queue[object]"],
+) -> None:
+    address, seen = served
+    steps = [FramedStep(bytes(length)) for length in (_LIMIT + 1, 2 * _LIMIT)]
+    with connect(address, max_message_bytes=4 * _LIMIT) as channel:
+        list(connect_method(channel)(iter(steps), timeout=SECONDS))
+    for length in (65537, 131072):
+        error = seen.get()
+        assert isinstance(error, WireError)
+        assert str(error).startswith(
+            f"expected messages of at most 65536 bytes, got one of {length}"
+        )
 
 
 def test_a_second_learner_cannot_share_a_port() -> None:

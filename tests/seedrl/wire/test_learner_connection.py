@@ -51,7 +51,7 @@ def _echo(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[An
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     server = grpc.server(ThreadPoolExecutor(2), options=server_options(2**20))
-    server.add_generic_rpc_handlers((learner_handler(_echo),))
+    server.add_generic_rpc_handlers((learner_handler(_echo, 2**20),))
     path = f"unix:{tmp_path}/learner"
     server.add_insecure_port(path)
     server.start()

@@ -52,7 +52,7 @@ def server_options(max_message_bytes: int) -> list[Option]:
     """Options for a server; `max_message_bytes` is the longest message, in either direction."""
     return [
         ("grpc.so_reuseport", 0),
-        # Beyond it gRPC itself ends the stream, with RESOURCE_EXHAUSTED, which sounds as if it would
+        # Beyond it gRPC itself ends the stream, with RESOURCE_EXHAUSTED, which seems as if it would
         # pass. What is too long, but shorter, is refused in words: see `learner_handler`.
         ("grpc.max_receive_message_length", 2 * max_message_bytes),
         ("grpc.max_send_message_length", longest_received(max_message_bytes)),

@@ -57,7 +57,7 @@ _ROUND = {
     "episodes": "in it",
     "updates": "updates in the parameters that were evaluated",
 }
-_GROUP = {**_SERVER, "environments": "of the group", "group": "number of the group"}
+_GROUPS = {**_SERVER, "environments": "of these groups", "groups": "numbers of its groups"}
 
 EVENTS: tuple[EventKind, ...] = (
     EventKind(
@@ -141,14 +141,15 @@ EVENTS: tuple[EventKind, ...] = (
     ),
     EventKind(
         "server_hung",
-        "a group has owed a step for longer than `serving.step_deadline_seconds`",
-        {**_GROUP, "seconds": "for how long"},
+        "groups have owed a step for longer than `serving.step_deadline_seconds`",
+        {**_GROUPS, "seconds": "for how long"},
         is_problem=True,
     ),
-    EventKind("server_steps_again", "a group that hung has sent a step", _GROUP),
+    EventKind("server_steps_again", "groups that hung have sent a step", _GROUPS),
     EventKind(
         "environment_failed",
-        "an environment has raised an exception; its env server builds all of its own again",
+        "an environment has raised an exception; its env server builds all of its own again. Of "
+        "many failures one in 30 seconds is told",
         {
             "server": "name of its env server",
             "failures": "of that env server's environments so far",

@@ -84,7 +84,8 @@ def own_numbers(metrics: Mapping[str, float]) -> list[str]:
 
 def _known(cells: tuple[_Cell, ...], metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     for name, form in cells:
-        if math.isfinite(value := metrics.get(name, math.nan)):
+        value = metrics.get(name, math.nan)
+        if math.isfinite(value) and (value or name != "skipped_updates"):
             yield form, value
 
 

@@ -105,7 +105,7 @@ class Hub:
         """Notes that an environment has failed; how its connection ends."""
         with self._changed:
             if not lease.ended:
-                self._attendance.failed(lease.number, reason)
+                self._attendance.failed(lease.number, reason, self.clock())
         return EndError(grpc.StatusCode.ABORTED, f"an environment failed: {reason}")
 
     def deliver(self, step: Pending) -> None:

@@ -101,7 +101,7 @@ class LiveStatus:
                 _logger.exception("what the run does could not be written")
 
     def _write(self) -> None:
-        if self.address:
+        if self.address and self._ending is None:
             self._still.look(self._env_steps, time.monotonic(), self.holdup)
         if self.hub is not None:
             self._env_servers = self.hub.env_servers()
@@ -186,15 +186,21 @@ def waited_for(servers: Sequence[EnvServerStatus]) -> str:
         return "no env server is connected"
     building = [server.name for server in present if server.state == "building"]
     if len(building) == len(present):
-        return f"{_names(building)} builds its environments"
-    training = [server for server in present if server.training_slots]
+        return f"{_names(building)} {_verb(building, 'builds its', 'build their')} environments"
+    ready = [server for server in present if server.state != "building"]
+    training = [server for server in ready if server.training_slots]
     if not training:
         return "no connected env server has training slots"
     silent = [server for server in training if server.waiting_seconds]
     if len(silent) < len(training):
         return ""
     seconds = max(server.waiting_seconds for server in silent)
-    return f"{_names([server.name for server in silent])} sends no steps since {seconds:.0f} s"
+    names = [server.name for server in silent]
+    return f"{_names(names)} {_verb(names, 'has', 'have')} sent no step for {seconds:.0f} s"
+
+
+def _verb(names: Sequence[str], one: str, many: str) -> str:
+    return one if len(names) == 1 else many
 
 
 def _names(names: Sequence[str]) -> str:

@@ -65,10 +65,9 @@ class Attendance:
         for other in list(self._left.values()) if before is None else ():
             if other.arrival.key in arrival.earlier:
                 before = self._left.pop(other.name)
-        server = EnvServer(self._unique(arrival.name), arrival, now, before)
+        server = EnvServer(self._unique(arrival.name), arrival, now)
         if before is not None:
-            server.failures, server.last_failure = before.failures, before.last_failure
-            before.before = None  # nobody asks for who was there before that
+            server.succeed(before)
         self._present[lease] = server
 
     def ready(self, lease: int, now: float) -> None:
@@ -86,6 +85,9 @@ class Attendance:
                 evaluation=server.arrival.evaluation,
             )
             return
+        is_same = (before.name, *_sizes(before)) == (server.name, *_sizes(server))
+        if before.has_failed and is_same:
+            return  # the failure has said that it would be back
         place = "" if before.name == server.name else f" in the place of {before.name}"
         seconds = now - before.since
         self._listener.say(
@@ -98,12 +100,14 @@ class Attendance:
             seconds=seconds,
         )
 
-    def failed(self, lease: int, reason: str) -> None:
-        """An environment of it has raised an exception."""
+    def failed(self, lease: int, reason: str, now: float) -> None:
+        """An environment of it has raised an exception; if many do, not each is said."""
         server = self._present[lease]
         server.failures, server.last_failure = server.failures + 1, reason
-        server.has_said_why = True
+        server.has_said_why = server.has_failed = True
         self._failures += 1
+        if not server.may_say_failure(now):
+            return
         self._listener.say(
             "environment_failed",
             f"an environment of env server {server.name} failed (failure {server.failures}): "
@@ -185,26 +189,24 @@ class Attendance:
 
     def _note_hung(self, server: EnvServer, turns: Sequence[Turn], now: float) -> None:
         begun, ended = server.hang(self._step_deadline_seconds, now)
-        for number in begun:
-            seconds = server.waiting_seconds[number]
+        if begun:
+            seconds = max(server.waiting_seconds[number] for number in begun)
             self._listener.say(
                 "server_hung",
-                f"env server {server.name} hangs: group {number} "
-                f"({environments(turns[number].environments)}) has not sent a step for "
+                f"env server {server.name} hangs: {_groups(begun, turns)} sent no step for "
                 f"{seconds:.0f} s (serving.step_deadline_seconds); its slots stay taken",
                 server=server.name,
-                group=number,
-                environments=turns[number].environments,
+                groups=begun,
+                environments=_size(begun, turns),
                 seconds=seconds,
             )
-        for number in ended:
+        if ended:
             self._listener.say(
                 "server_steps_again",
-                f"env server {server.name} steps again: group {number} "
-                f"({environments(turns[number].environments)})",
+                f"env server {server.name} steps again: {_groups(ended, turns)}",
                 server=server.name,
-                group=number,
-                environments=turns[number].environments,
+                groups=ended,
+                environments=_size(ended, turns),
             )
 
     def _shares(self, arrival: Arrival) -> str:
@@ -229,3 +231,16 @@ class Attendance:
         while unique in taken:
             unique, number = f"{name}#{number}", number + 1
         return unique
+
+
+def _size(groups: Sequence[int], turns: Sequence[Turn]) -> int:
+    return sum(turns[number].environments for number in groups)
+
+
+def _groups(groups: Sequence[int], turns: Sequence[Turn]) -> str:
+    numbers = ", ".join(map(str, groups))
+    return f"group{'s' * (len(groups) > 1)} {numbers} ({environments(_size(groups, turns))})"
+
+
+def _sizes(server: EnvServer) -> tuple[int, int]:
+    return server.arrival.training, server.arrival.evaluation

@@ -1,5 +1,6 @@
 """One env server, as the learner sees it."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,6 +9,9 @@ from learner.reporting.status import EnvServerState, EnvServerStatus
 
 # Below this a step is on its way; beyond it the learner waits.
 _WAITING_SECONDS = 1.0
+# So many failures are told each; then one in so many seconds.
+_FIRST_FAILURES = 3
+_FAILURE_SECONDS = 30.0
 
 
 class Turn(NamedTuple):
@@ -64,6 +68,7 @@ class EnvServer:
       failures, last_failure: see EnvServerStatus.
       left_because: see EnvServerStatus.
       has_said_why: whether an event has said why it leaves.
+      has_failed: whether it leaves because an environment has failed.
       waiting_seconds: by its number, how long a group has owed a step; from one second on.
       hung: numbers of the groups that have exceeded the deadline.
     """
@@ -77,12 +82,27 @@ class EnvServer:
     last_failure: str = ""
     left_because: str = ""
     has_said_why: bool = False
+    has_failed: bool = False
     waiting_seconds: dict[int, float] = field(default_factory=dict)
     hung: frozenset[int] = frozenset()
+    _next_failure: float = -math.inf
     _num_steps: int = 0
     _steps_per_second: float = 0.0
     # Of each group that owes a step: its sequence number, and when that was first seen.
     _owing: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    def succeed(self, before: "EnvServer") -> None:
+        """It takes the place of one that has left, and goes on counting."""
+        self.before, before.before = before, None
+        self.failures, self.last_failure = before.failures, before.last_failure
+        self._next_failure = before._next_failure
+
+    def may_say_failure(self, now: float) -> bool:
+        """Whether a failure is to be told: of many, one now and then."""
+        if self.failures > _FIRST_FAILURES and now < self._next_failure:
+            return False
+        self._next_failure = now + _FAILURE_SECONDS
+        return True
 
     def look(self, turns: Sequence[Turn], now: float, seconds: float) -> None:
         """Takes whose turn it is in each group, `seconds` after the last look."""

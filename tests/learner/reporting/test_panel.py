@@ -113,6 +113,7 @@ def test_without_a_terminal_it_is_one_line() -> None:
     )
     compiling = dataclasses.replace(STATUS, state="compiling", last_evaluation=None)
     metrics = {"env_steps": 1384.0, "env_steps_per_second": 0.0, "updates": 0.0}
+    metrics["skipped_updates"] = 0.0
     assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling"
     assert line(metrics, None) == "1,384 steps  0/s  0 updates"
 

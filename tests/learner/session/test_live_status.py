@@ -1,0 +1,160 @@
+"""What is written of a run that is under way, and who it waits for."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.reporting.env_servers.attendance import EnvServers
+from learner.reporting.events import Events
+from learner.reporting.metrics import Metrics
+from learner.reporting.status import EnvServerStatus, Slots, Status
+from learner.session import live_status
+from learner.session.live_status import LiveStatus, waited_for
+from seedrl.config_file import load
+from tests.learner.reporting.test_panel import env_server
+from tests.patience import SECONDS
+
+
+@pytest.mark.parametrize(
+    ("servers", "text"),
+    [
+        ([], "no env server is connected"),
+        ([env_server("vm:1", state="left")], "no env server is connected"),
+        ([env_server("vm:1", state="building")], "vm:1 builds its environments"),
+        (
+            [env_server(f"vm:{n}", state="building") for n in range(5)],
+            "vm:0, vm:1, vm:2 and 2 more build their environments",
+        ),
+        ([env_server("vm:1", training_slots=0)], "no connected env server has training slots"),
+        ([env_server("vm:1", waiting_seconds=5.4)], "vm:1 has sent no step for 5 s"),
+        ([env_server("vm:1", waiting_seconds=5.4), env_server("vm:2")], ""),
+        (
+            [env_server("vm:1", waiting_seconds=5.4), env_server("vm:2", state="building")],
+            "vm:1 has sent no step for 5 s",
+        ),
+    ],
+)
+def test_who_is_waited_for_is_said_in_words(servers: list[EnvServerStatus], text: str) -> None:
+    assert waited_for(servers) == text
+
+
+class Reported:
+    """A LiveStatus on fakes; `seen` are the statuses that were shown."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seen: list[Status] = []
+        self.is_shown = threading.Event()
+        self.metrics = Metrics(folder)
+        self.events = Events(folder, lambda event: None)
+        self.live = LiveStatus(
+            load("cartpole_r2d2"),
+            "mine",
+            folder,
+            events=self.events,
+            metrics=self.metrics,
+            show=self._show,
+        )
+
+    def _show(self, status: Status) -> None:
+        self.seen.append(status)
+        self.is_shown.set()
+
+    def saved(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+        return found
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> Iterator[Reported]:
+    made = Reported(tmp_path)
+    yield made
+    made.live.close()
+    made.events.close()
+    made.metrics.close()
+
+
+def test_the_status_is_written_as_soon_as_there_is_a_run(reported: Reported) -> None:
+    assert reported.is_shown.wait(SECONDS)
+    saved = reported.saved()
+    assert (saved["state"], saved["config"], saved["total_steps"]) == ("starting", "mine", 10**6)
+
+
+def test_states_follow_one_another(reported: Reported) -> None:
+    live = reported.live
+    servers = EnvServers((env_server("vm:1"),), Slots(total=32, live=32), Slots(total=100, live=1))
+    evaluator = SimpleNamespace(is_running=True, is_confirming=False)
+    session: Any = SimpleNamespace(
+        acting=SimpleNamespace(training_steps=5),
+        learning=SimpleNamespace(updates=1),
+        evaluator=evaluator,
+        is_compiling=True,
+    )
+
+    def state() -> str:
+        return live.now().state
+
+    states = [state()]
+    live.address = "unix:/there"
+    states.append(state())
+    live._env_servers = servers
+    states.append(state())
+    live.session = session
+    states.append(state())
+    session.is_compiling = False
+    states.append(state())
+    evaluator.is_confirming = True
+    states.append(state())
+    live.stopping("all steps taken")
+    assert [*states, state()] == [
+        "starting",
+        "waiting",
+        "compiling",
+        "compiling",
+        "training",
+        "evaluating",
+        "stopping",
+    ]
+    live.close()
+    assert (reported.saved()["state"], reported.saved()["reason"]) == (
+        "finished",
+        "all steps taken",
+    )
+
+
+def test_slots_are_metrics(reported: Reported) -> None:
+    servers = EnvServers(
+        (env_server("vm:1"), env_server("vm:2", state="left")),
+        Slots(total=32, live=16, waiting=4, hung=2),
+        Slots(total=100, live=50, waiting=1),
+        failures=7,
+    )
+    reported.live._gauges(servers)
+    values = reported.metrics.flush(env_steps=0, updates=0)
+    names = ("env_servers", "slots_live", "slots_waiting", "slots_hung", "environment_failures")
+    assert [values[name] for name in names] == [1, 66, 5, 2, 7]
+
+
+def test_a_status_that_cannot_be_made_does_not_end_the_run(
+    reported: Reported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_status, "_INTERVAL_SECONDS", 0.01)
+
+    class BrokenHub:
+        has_been_asked = threading.Event()
+
+        def env_servers(self) -> EnvServers:
+            self.has_been_asked.set()
+            raise RuntimeError("a defect of ours")
+
+    reported.live.hub = hub = BrokenHub()  # type: ignore[assignment]
+    assert hub.has_been_asked.wait(SECONDS)
+    reported.live.hub = None
+    reported.is_shown.clear()
+    assert reported.is_shown.wait(SECONDS)
+    assert "a defect of ours" in caplog.text

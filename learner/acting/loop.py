@@ -223,6 +223,7 @@ class Acting:
         self._metrics.record(
             "evaluation",
             mean_return=score.mean,
+            standard_deviation=float(np.std(score.returns)),
             episodes=len(score.returns),
             updates=score.frozen.version,
             env_steps=self.training_steps,

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
-_ROLES = ("training", "evaluation")
 
+def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:
+    """Draws returns against environment steps.
 
-def draw(metrics_jsonl: Path, png: Path) -> None:
-    """Draws training and evaluation return against environment steps.
-
-    Lines that are torn (a process was killed while writing), and lines without a return, are
-    skipped; without any, the axes stay empty.
+    Of training episodes the mean of each interval, between the lowest and the highest; of each
+    round of evaluation the mean with its standard deviation. Lines that are torn (a process was
+    killed while writing), and lines without a return, are skipped: without any the axes are empty.
 
     Args:
       metrics_jsonl: the run's metrics, one JSON object a line; it may be missing.
       png: the picture, written over.
+      title: over the picture.
+      target: the return that ends the run.
     """
     # Slow to import, and needed once. Without pyplot: no window system, no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -26,24 +27,34 @@ def draw(metrics_jsonl: Path, png: Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for role in _ROLES:
-        steps, returns = points(metrics_jsonl, role)
-        axes.plot(steps, returns, label=role, marker="." if role == "evaluation" else "")
-    axes.set(xlabel="training environment steps", ylabel="mean return of an episode")
+    lines = list(_lines(metrics_jsonl))
+    steps, returns, low, high = columns(
+        lines, *(f"return/training{suffix}" for suffix in ("", "_min", "_max"))
+    )
+    axes.plot(steps, returns, label="training episodes: mean and extremes", color="C0")
+    axes.fill_between(steps, low, high, color="C0", alpha=0.15, linewidth=0)
+    rounds = [line for line in lines if line.get("kind") == "evaluation"]
+    steps, means, deviations = columns(rounds, "mean_return", "standard_deviation")
+    axes.errorbar(
+        steps, means, deviations, label="evaluation: mean and deviation", color="C1", marker="."
+    )
+    if target is not None:
+        axes.axhline(target, label=f"target {target:g}", color="black", linestyle="--", linewidth=1)
+    axes.set(xlabel="training environment steps", ylabel="return of an episode", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(png, dpi=120)
 
 
-def points(metrics_jsonl: Path, role: str) -> tuple[list[float], list[float]]:
-    """Environment steps, and the mean return of `role` (training or evaluation) there."""
-    steps, returns = [], []
-    for line in _lines(metrics_jsonl):
-        step, value = line.get("env_steps"), line.get(f"return/{role}")
-        if _is_number(step) and _is_number(value):
-            steps.append(float(step))
-            returns.append(float(value))
-    return steps, returns
+def columns(lines: list[dict[str, Any]], *names: str) -> tuple[list[float], ...]:
+    """Environment steps and these numbers, of the lines that have the first; NaN for the others."""
+    rows = [
+        [line["env_steps"], *(line.get(name) for name in names)]
+        for line in lines
+        if _is_number(line.get("env_steps")) and _is_number(line.get(names[0]))
+    ]
+    found = [[float(value) if _is_number(value) else math.nan for value in row] for row in rows]
+    return tuple(map(list, zip(*found, strict=True))) or tuple([] for _ in (0, *names))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ agent are its own: R2D2's are here, an agent of another package emits what it li
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Kind = Literal["count", "gauge", "distribution", "mean", "share"]
+Kind = Literal["count", "gauge", "distribution", "extremes", "mean", "share"]
 Group = Literal["balance", "learning", "agent", "episodes", "ledger", "system"]
 
 PERCENTILES = (50, 95, 99)
@@ -38,6 +38,8 @@ KINDS: dict[Kind, str] = {
     "gauge": "the last value; it stays until there is a new one",
     "distribution": "`NAME`: the mean of the interval; `NAME_p50`, `NAME_p95`, `NAME_p99`: "
     "percentiles of its last 8192 values. Absent where the interval has none",
+    "extremes": "`NAME`: the mean of the interval; `NAME_min`, `NAME_max`: its extremes. "
+    "Absent where the interval has none",
     "mean": "the mean of the interval; absent where the interval has none",
     "share": "a share of the interval, 0 to 1",
 }
@@ -81,7 +83,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "policy_lag_updates_max",
-        "distribution",
+        "mean",
         "balance",
         "updates",
         "the largest policy lag among the trained rows of an update",
@@ -107,7 +109,7 @@ METRICS: tuple[Metric, ...] = (
         "",
         "time in which learning waited for acting: the run is sampling-bound",
     ),
-    Metric("loss", "distribution", "learning", "", "the loss of an update, over all devices"),
+    Metric("loss", "mean", "learning", "", "the loss of an update, over all devices"),
     Metric(
         "gradient_norm",
         "distribution",
@@ -129,19 +131,21 @@ METRICS: tuple[Metric, ...] = (
         "sequences",
         "sequences that can be sampled, over all shards",
     ),
-    Metric("q_mean", "distribution", "agent", "", "R2D2: mean Q-value, in scaled space"),
-    Metric("td_error_mean", "distribution", "agent", "", "R2D2: mean |δ| of the trained rows"),
-    Metric("target_mean", "distribution", "agent", "", "R2D2: mean target of the trained rows"),
-    Metric("td_error_max", "distribution", "agent", "", "R2D2: largest |δ|"),
-    Metric("q_max", "distribution", "agent", "", "R2D2: largest Q-value, in scaled space"),
+    Metric("q_mean", "mean", "agent", "", "R2D2: mean Q-value, in scaled space"),
+    Metric("td_error_mean", "mean", "agent", "", "R2D2: mean |δ| of the trained rows"),
+    Metric("target_mean", "mean", "agent", "", "R2D2: mean target of the trained rows"),
+    Metric("td_error_max", "mean", "agent", "", "R2D2: largest |δ|"),
+    Metric("q_max", "mean", "agent", "", "R2D2: largest Q-value, in scaled space"),
     Metric(
         "trained_fraction",
-        "distribution",
+        "mean",
         "agent",
         "",
         "R2D2: share of rows behind the burn-in that are trained; LAST rows are not",
     ),
-    Metric("return/training", "mean", "episodes", "reward", "sum of rewards of a training episode"),
+    Metric(
+        "return/training", "extremes", "episodes", "reward", "sum of rewards of a training episode"
+    ),
     Metric(
         "return/evaluation",
         "mean",
@@ -153,7 +157,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("length/evaluation", "mean", "episodes", "steps", "length of an evaluation episode"),
     Metric(
         "episode/NAME",
-        "distribution",
+        "mean",
         "episodes",
         "",
         "of training episodes, the number of that name in `environment.metrics`",
@@ -161,7 +165,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "episode/NAME/evaluation",
-        "distribution",
+        "mean",
         "episodes",
         "",
         "of evaluation episodes, the same",
@@ -184,7 +188,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("evaluation_steps", "count", "system", "steps", "environment steps of evaluation slots"),
     Metric(
         "batch_fill",
-        "distribution",
+        "mean",
         "system",
         "",
         "share of a training batch's rows that are not padding",
@@ -256,6 +260,7 @@ RECORDS: tuple[Record, ...] = (
         "evaluation",
         {
             "mean_return": "of the round's episodes",
+            "standard_deviation": "of their returns",
             "episodes": "number of episodes",
             "updates": "updates in the parameters that were evaluated",
             "env_steps": "training environment steps when the round ended",
@@ -279,7 +284,13 @@ def lines(metric: Metric) -> Iterator[str]:
         yield f"{metric.name}_per_second"
     if metric.kind == "distribution":
         yield from (f"{metric.name}_p{rank}" for rank in PERCENTILES)
+    if metric.kind == "extremes":
+        yield from (f"{metric.name}_min", f"{metric.name}_max")
 
+
+# Percentiles, and extremes, are for what is decided by them.
+DISTRIBUTIONS = frozenset(metric.name for metric in METRICS if metric.kind == "distribution")
+EXTREMES = frozenset(metric.name for metric in METRICS if metric.kind == "extremes")
 
 _GROUPS = {line: metric.group for metric in METRICS for line in lines(metric)}
 

@@ -9,9 +9,10 @@ kind is `metrics`, has
                                  in a tally of its last 65536 values at most;
                                  `count`: the total of the whole run
     <name>_per_second            `count`, over the interval
-    <name>_p50, _p95, _p99       `observe`, over the interval's last 8192 values
+    <name>_p50, _p95, _p99       `observe`, for a few names, over the interval's last 8192 values
     <name>_waits_share           `waited`, as a share of the interval
-    return/<role>, length/<role> means over the episodes that ended in the interval
+    return/<role>, length/<role> means over the episodes that ended in the interval;
+                                 `return/training_min`, `_max`: their extremes
     episodes/<role>              episodes of the whole run
 
 `learner.reporting.metric_names` says what each name means. The last line, of kind `ledger`, has the
@@ -36,7 +37,7 @@ from typing import Any, Literal
 import numpy as np
 
 from learner.reporting.json_lines import JsonLines
-from learner.reporting.metric_names import PERCENTILES, group
+from learner.reporting.metric_names import DISTRIBUTIONS, EXTREMES, PERCENTILES, group
 from learner.reporting.tensorboard import EventFile
 
 FILE_NAME = "metrics.jsonl"
@@ -159,6 +160,7 @@ class Metrics:
                 distribution = self._distributions[name]
                 distribution.count += 1
                 distribution.total += value
+                distribution.values.append(value)
 
     def waited(self, who: str, seconds: float) -> None:
         """Adds time that a side spent waiting for the other. Report long waits in pieces."""
@@ -218,8 +220,11 @@ class Metrics:
             self._waits[who] = 0.0
         for name, distribution in self._distributions.items():
             values[name] = distribution.total / distribution.count
-            if distribution.values:
+            if name in DISTRIBUTIONS:
                 values |= _percentiles(name, distribution.values)
+            elif name in EXTREMES:
+                low, high = min(distribution.values), max(distribution.values)
+                values |= {f"{name}_min": low, f"{name}_max": high}
         self._distributions.clear()
         return values
 

@@ -28,6 +28,7 @@ class LiveStatus:
     What goes wrong here is logged, and never ends the run.
 
     Attributes:
+      name: of the configuration.
       hub, session, milestones: once they are there; set by the main thread.
       metrics: the last report of the run; set by the main thread.
       address: where it serves; set by the main thread.
@@ -51,7 +52,7 @@ class LiveStatus:
           events, metrics: what is flushed, and who gets the gauges of slots.
           show: also gets every status.
         """
-        self._config, self._name, self._workdir = config, name, workdir
+        self._config, self.name, self._workdir = config, name, workdir
         self._events, self._metrics, self._show = events, metrics, show
         self._began = time.time()
         self.hub: Hub | None = None
@@ -129,7 +130,7 @@ class LiveStatus:
             time_seconds=time.time(),
             state=state,
             reason=reason,
-            config=self._name,
+            config=self.name,
             pid=os.getpid(),
             address=self.address,
             started_seconds=self._began,

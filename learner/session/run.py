@@ -12,7 +12,6 @@ from pathlib import Path
 from learner.reporting.env_servers.attendance import Attendance
 from learner.reporting.events import Events, Listener
 from learner.reporting.learning_curve import draw
-from learner.reporting.progress import Progress
 from learner.reporting.summary import Summary
 from learner.reporting.wording import duration
 from learner.saving.recorder import open_recorder
@@ -102,7 +101,7 @@ def _train(
     start: float,
     stop: threading.Event,
 ) -> Summary | None:
-    progress, metrics, events, live = reports
+    _, metrics, events, live = reports
     live.hub = hub
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(_served(hub, config))
@@ -137,7 +136,7 @@ def _train(
             supervision.run()
         finally:
             supervision.end()
-        _draw_curve(folder, progress)
+        _draw_curve(folder, reports, config)
         return _summary(config, session, supervision, start, folder)
 
 
@@ -241,12 +240,17 @@ def _best_return(folder: RunFolder, resumed: Checkpoint | None) -> float:
     return -math.inf if best is None else best_return(best)
 
 
-def _draw_curve(folder: RunFolder, progress: Progress) -> None:
+def _draw_curve(folder: RunFolder, reports: Reports, config: Config) -> None:
     """Everything is saved by then: a full disk costs the picture, and not the run."""
     try:
-        draw(folder.metrics, folder.path / "learning_curve.png")
+        draw(
+            folder.metrics,
+            folder.path / "learning_curve.png",
+            title=f"{reports.live.name}, seed {config.seed}",
+            target=config.evaluation.target_return,
+        )
     except OSError as error:
-        progress.log(f"cannot draw the learning curve: {error}")
+        reports.progress.log(f"cannot draw the learning curve: {error}")
 
 
 def _summary(

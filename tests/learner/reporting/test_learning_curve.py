@@ -1,9 +1,14 @@
 """The learning curve, from whole and from damaged metrics."""
 
 import json
+import math
 from pathlib import Path
 
-from learner.reporting.learning_curve import draw, points
+import pytest
+from matplotlib.figure import Figure
+
+from learner.reporting import learning_curve
+from learner.reporting.learning_curve import columns, draw
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -18,14 +23,17 @@ def _text(line: str | dict[str, object]) -> str:
     return line if isinstance(line, str) else json.dumps(line)
 
 
-def test_points_are_returns_at_their_environment_steps(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        {"kind": "metrics", "env_steps": 10, "return/training": 1.5, "return/evaluation": 2},
-        {"kind": "metrics", "env_steps": 20, "return/training": 3.5},
-    )
-    assert points(path, "training") == ([10.0, 20.0], [1.5, 3.5])
-    assert points(path, "evaluation") == ([10.0], [2.0])
+def test_columns_are_numbers_at_their_environment_steps(tmp_path: Path) -> None:
+    lines = [
+        {"env_steps": 10, "mean": 1.5, "deviation": 2},
+        {"env_steps": 20, "mean": 3.5},
+        {"env_steps": 30, "deviation": 3.5},
+        {"mean": 9.0},
+    ]
+    steps, means, deviations = columns(lines, "mean", "deviation")
+    assert (steps, means, deviations[0]) == ([10.0, 20.0], [1.5, 3.5], 2.0)
+    assert math.isnan(deviations[1])
+    assert columns([], "mean", "deviation") == ([], [], [])
 
 
 def test_what_is_damaged_or_missing_is_skipped(tmp_path: Path) -> None:
@@ -41,14 +49,42 @@ def test_what_is_damaged_or_missing_is_skipped(tmp_path: Path) -> None:
         {"kind": "checkpoint", "updates": 3},
         {"env_steps": 50, "return/training": 2.5},
     )
-    assert points(path, "training") == ([10.0, 50.0], [1.5, 2.5])
+    found = columns(list(learning_curve._lines(path)), "return/training")
+    assert found == ([10.0, 50.0], [1.5, 2.5])
 
 
-def test_a_picture_is_drawn(tmp_path: Path) -> None:
-    path = write(tmp_path, {"env_steps": 10, "return/training": 1.5})
+def test_a_picture_shows_episodes_rounds_and_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+
+    def save(figure: Figure, path: Path, **_: object) -> None:
+        figures.append(figure)
+        plain(figure, path)
+
+    plain = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", save)
+    returns = {"return/training": 1.5, "return/training_min": 0.5, "return/training_max": 4.0}
+    path = write(
+        tmp_path,
+        {"kind": "metrics", "env_steps": 10, **returns},
+        {"kind": "metrics", "env_steps": 20, **returns, "return/evaluation": 9e9},
+        {"kind": "evaluation", "env_steps": 15, "mean_return": 3.0, "standard_deviation": 1.0},
+        {"kind": "evaluation", "env_steps": 20, "mean_return": 4.0},
+    )
     png = tmp_path / "curve.png"
-    draw(path, png)
+    draw(path, png, title="cartpole_r2d2, seed 7", target=475.0)
     assert png.read_bytes().startswith(PNG)
+    (axes,) = figures[0].axes
+    assert axes.get_title() == "cartpole_r2d2, seed 7"
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert sorted(labels) == [
+        "evaluation: mean and deviation",
+        "target 475",
+        "training episodes: mean and extremes",
+    ]
+    assert [line.get_ydata()[0] for line in axes.get_lines()][:2] == [1.5, 3.0]
+    assert axes.dataLim.ymax < 1000
 
 
 def test_without_metrics_the_axes_are_empty(tmp_path: Path) -> None:

@@ -76,6 +76,21 @@ def test_distributions_give_mean_and_percentiles_of_the_interval(tmp_path: Path)
     metrics.close()
 
 
+def test_of_most_numbers_the_mean_says_all(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, clock=_Clock())
+    for name in ("loss", "an_agents_own"):
+        metrics.observe(name, 1.0)
+    for value in (3.0, -1.0, 4.0):
+        metrics.episode("training", value, 10)
+    values = metrics.flush(env_steps=0, updates=0)
+    names = {name for name in values if not name.endswith(("steps", "updates", "seconds"))}
+    assert names - {"length/training", "episodes/training"} == {
+        *("loss", "an_agents_own", "return/training", "return/training_min", "return/training_max")
+    }
+    assert (values["return/training_min"], values["return/training_max"]) == (-1.0, 4.0)
+    metrics.close()
+
+
 def test_memory_is_bounded_however_long_an_interval_lasts(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)
@@ -160,14 +175,14 @@ def test_what_is_not_finite_is_written_as_null(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)
     metrics.gauge("loss", math.nan)
-    metrics.observe("q_mean", math.inf)
+    metrics.observe("inference_ms", math.inf)
     clock.now += 1.0
     values = metrics.flush(env_steps=0, updates=0)
     assert math.isnan(values["loss"])
     metrics.record("evaluation", returns=[1.0, math.nan], best=np.float32(-np.inf))
     metrics.close()
     line, event = _lines(tmp_path)
-    assert (line["loss"], line["q_mean"], line["q_mean_p50"]) == (None, None, None)
+    assert (line["loss"], line["inference_ms"], line["inference_ms_p50"]) == (None, None, None)
     assert event["returns"] == [1.0, None]
     assert event["best"] is None
 
@@ -326,6 +341,8 @@ def test_tensorboard_gets_every_finite_value(tmp_path: Path) -> None:
         "system/inference_ms_p95": 3.0,
         "system/inference_ms_p99": 3.0,
         "return/training": 1.0,
+        "return/training_min": 1.0,
+        "return/training_max": 1.0,
         "length/training": 2.0,
         "episodes/training": 1.0,
         "balance/env_steps": 30.0,

@@ -91,9 +91,11 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
 def test_a_picture_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "learning_curve.png").mkdir()
     lines: list[str] = []
-    progress: Any = SimpleNamespace(log=lines.append)
+    reports: Any = SimpleNamespace(
+        progress=SimpleNamespace(log=lines.append), live=SimpleNamespace(name="some")
+    )
     folder = RunFolder(tmp_path)
-    _draw_curve(folder, progress)
+    _draw_curve(folder, reports, config_file.load("cartpole_r2d2"))
     folder.close()
     assert [line.partition(":")[0] for line in lines] == ["cannot draw the learning curve"]
 

@@ -189,14 +189,11 @@ class Lease:
             self._send(number, step)
         self.is_serving = True
         _log.info(
-            "connected: %d x %s in %d groups, steps over %s",
+            "connected: %d x %s in %d groups",
             sum(len(group.slots) for group in assign.groups),
             printable(", ".join(environment.id for environment in assign.environments)),
             len(assign.groups),
-            "a local socket" if assign.linked else "gRPC",
         )
-        if assign.unlinked_reason:
-            _log.debug("no local socket: %s", printable(assign.unlinked_reason))
 
     def _build(self, assign: Assign) -> None:
         recording = self._offer.recording

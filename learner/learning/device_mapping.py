@@ -2,14 +2,16 @@
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Listed
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from learner.learning.learn_step import AXIS, LearnPrograms
-from seedrl.types import Array, Tree
+from seedrl.replay.experience import Batch
+from seedrl.types import Array, Sequence, Tree
 
 
 class MappedPrograms(NamedTuple):
@@ -22,15 +24,17 @@ class MappedPrograms(NamedTuple):
         Consumes `state` and `replay`. State and numbers are replicated.
       local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the acting device.
       copy_behaviour: `params -> behaviour`, a copy of what of them acting needs; see `Agent`.
+      look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
     """
 
     insert: Callable[..., Any]
     learn: Callable[..., Any]
     local_part: Callable[[Array], Array]
     copy_behaviour: Callable[[Tree], Tree]
+    look: Callable[..., Any]
 
 
-def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> MappedPrograms:
+def map_programs(programs: LearnPrograms, devices: Listed[jax.Device]) -> MappedPrograms:
     """Maps the programs over `devices`, of which the first is also the one that acts.
 
     `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes these two
@@ -56,15 +60,31 @@ def map_programs(programs: LearnPrograms, devices: Sequence[jax.Device]) -> Mapp
         copy_behaviour=jax.jit(
             lambda params: jax.tree.map(jnp.copy, programs.behaviour(params)),
         ),
+        look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
     )
 
 
-def stack_shards(init: Callable[[], Tree], devices: Sequence[jax.Device]) -> Tree:
+def _look(
+    look: Callable[[Tree, Array], tuple[Batch, Mapping[str, Array]]],
+    shard: Tree,
+    key: Array,
+    n: int,
+) -> tuple[Batch, Mapping[str, Array]]:
+    batch, about = look(jax.tree.map(lambda leaf: leaf[0], shard), key)
+    # Any of the batch: its first ones may lie where replay begins.
+    chosen = jax.random.permutation(jax.random.fold_in(key, 1), len(batch.weights))[:n]
+    of_batch = functools.partial(jax.tree.map, lambda leaf: leaf[chosen])
+    steps = jax.tree.map(lambda leaf: leaf[:, chosen], batch.sequence.steps)
+    sequence = Sequence(steps, of_batch(batch.sequence.carry))
+    return Batch(sequence, *of_batch((batch.weights, batch.places))), of_batch(about)
+
+
+def stack_shards(init: Callable[[], Tree], devices: Listed[jax.Device]) -> Tree:
     """One shard per device, as arrays with a leading device axis, built in place on each device."""
     return jax.pmap(lambda _: init(), axis_name=AXIS, devices=devices)(jnp.arange(len(devices)))
 
 
-def replicate(state: Tree, devices: Sequence[jax.Device]) -> Tree:
+def replicate(state: Tree, devices: Listed[jax.Device]) -> Tree:
     """A copy of `state` on every device, laid out as `MappedPrograms.learn` returns it.
 
     Laid out otherwise, the first update would be compiled once more than all that follow.

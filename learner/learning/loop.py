@@ -2,7 +2,7 @@
 
 import contextlib
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,12 +10,13 @@ import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
+from learner.learning.look import Look, compile_look, take_look
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
+from learner.threads.requests import Requests
 from learner.threads.shapes import shapes_of
-from learner.threads.snapshot_requests import Snapshots
-from seedrl.replay.experience import Index
+from seedrl.replay.experience import Index, unknown_stream
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
@@ -29,7 +30,7 @@ class ShardedReplay(NamedTuple):
       indices: what the host knows of each shard.
       page_steps: K.
       most_pages: that may arrive at once.
-      example_draw: see `Experience`.
+      example_draw, stream_of: see `Experience`.
     """
 
     memory: Tree
@@ -37,6 +38,7 @@ class ShardedReplay(NamedTuple):
     page_steps: int
     most_pages: int
     example_draw: Tree = ()
+    stream_of: Callable[[Any, int], int] = unknown_stream
 
 
 class Learning:
@@ -45,7 +47,7 @@ class Learning:
     A slot's pages go to shard `slot % n`. With `poll_seconds` 0 it never waits for the other side.
 
     Attributes:
-      snapshots: taken between two updates.
+      snapshots, looks: taken between two updates.
       updates: applied updates.
       abandoned_rows: rows that replay had no room for when the session ended.
     """
@@ -67,6 +69,7 @@ class Learning:
         self._indices = replay.indices
         self._page_steps = replay.page_steps
         self._most_pages = replay.most_pages
+        self._stream_of = replay.stream_of
         self._example_draw = jax.tree.map(
             lambda leaf: np.stack([leaf] * len(replay.indices)), replay.example_draw
         )
@@ -83,7 +86,8 @@ class Learning:
         self._in_flight: tuple[Numbers, Sequence[Tree]] | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
         self._shapes = shapes_of((state, replay.memory))
-        self.snapshots = Snapshots(self.final_snapshot)
+        self.snapshots = Requests(self.final_snapshot)
+        self.looks = Requests(self._look)
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
@@ -136,6 +140,10 @@ class Learning:
         learn: Any = self._programs.learn
         learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
 
+    def compile_look(self, num_sequences: int) -> Any:
+        """What `looks` is asked with, see `learner.learning.look`; for any thread."""
+        return compile_look(self._programs, self._shapes[1], self._example_draw, num_sequences)
+
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; whether it did."""
         if not self.run_without_update():
@@ -155,6 +163,8 @@ class Learning:
         self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
         if self.snapshots.request_made is not None:
             self.snapshots.answer()
+        if self.looks.request_made is not None and self._is_ready:
+            self.looks.answer()
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
@@ -246,6 +256,14 @@ class Learning:
         for name, number in numbers.items():
             if name != "skipped_updates":
                 self._tally.measured[name].append(number)
+
+    def _look(self, compiled: Any) -> Look | Exception:
+        index = self._indices[0]
+        try:
+            return take_look(compiled, self._replay, index, self._stream_of, self.updates)
+        except Exception as error:
+            # A run must not end because somebody looks at it: who has asked raises it.
+            return error
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""

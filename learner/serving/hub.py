@@ -19,6 +19,7 @@ from learner.serving.peer import (
     Offer,
     arrival_of,
     check_spec,
+    holders_of,
     turns_of,
 )
 from learner.serving.slot_deal import Role
@@ -138,6 +139,11 @@ class Hub:
             leases = self._serving.slots.leases
             self._attendance.look({number: turns_of(leases[number]) for number in leases}, now)
             return self._attendance.found(now)
+
+    def holders(self) -> dict[int, str]:
+        """Which env server has which stream now."""
+        with self._changed:
+            return holders_of(self._serving.slots.leases.values())
 
     def wake(self) -> None:
         """Makes `next_batch` return, so that its caller looks again at what it allows.
@@ -264,11 +270,8 @@ class Hub:
     # Below, the caller holds the lock: all of them are methods of this class.
 
     def _end(self, lease: Lease, error: EndError | None, why: str = "its connection ended") -> None:
-        """Ends a lease and its connection in one moment.
-
-        Otherwise its env server's next step, which the core fences, could be what the connection
-        ends with.
-        """
+        """Ends a lease and its connection in one moment."""
+        # Else the env server's next step, which is fenced, could be what the connection ends with.
         self._serving.end(lease)
         if error is not None and error.is_refusal:
             self._attendance.refused(lease.number, error.details)

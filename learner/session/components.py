@@ -226,6 +226,7 @@ def _sharded_replay(
         geometry.page_steps,
         most_pages=config.serving.training_slots,
         example_draw=experience.example_draw,
+        stream_of=experience.stream_of,
     )
     if checkpoint is None:
         return shards

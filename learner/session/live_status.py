@@ -11,6 +11,7 @@ from learner.reporting.env_servers.attendance import EnvServers
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics
 from learner.reporting.status import ERROR, EnvServerStatus, State, Status, write_status
+from learner.saving.sequences import SequencesOnRequest
 from learner.serving.hub import Hub
 from learner.session.milestones import Milestones, StandStill
 from learner.session.session import Session
@@ -23,7 +24,8 @@ _logger = logging.getLogger(__name__)
 
 
 class LiveStatus:
-    """Writes `status.json`, the events, and how many slots are live. Owns a thread for that.
+    """Writes `status.json`, the events, how many slots are live, and sequences when asked for. Owns
+    a thread for that.
 
     What goes wrong here is logged, and never ends the run.
 
@@ -61,6 +63,7 @@ class LiveStatus:
         self.metrics: dict[str, float] = {}
         self.address = ""
         self._env_servers = EnvServers()
+        self._sequences = SequencesOnRequest(workdir)
         self._still = StandStill(events, time.monotonic())
         self._ending: tuple[State, str] | None = None
         self._looked: tuple[float, int, int] | None = None  # when, and the counts then
@@ -110,6 +113,8 @@ class LiveStatus:
         status = self.now()
         write_status(self._workdir, status)
         self._show(status)
+        if self.session is not None:
+            self._sequences.answer(self.session.source)
 
     def _gauges(self, found: EnvServers) -> None:
         lanes, metrics = (found.training, found.evaluation), self._metrics

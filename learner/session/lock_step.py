@@ -14,7 +14,7 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
 from learner.session.components import Parts, compile_all
-from learner.threads.snapshot_requests import Snapshots
+from learner.threads.requests import Requests
 
 
 class LockStep:
@@ -34,7 +34,7 @@ class LockStep:
         self._hub = hub
         self._recorder = recorder
         self.bodies: Mapping[str, Callable[[], object]] = {"lock step": self.run_once}
-        self.snapshots = Snapshots(self.snapshot)  # taken between two rounds
+        self.snapshots = Requests(self.snapshot)  # taken between two rounds
 
     def warm_up(self) -> None:
         """Compiles everything."""

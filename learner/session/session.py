@@ -11,17 +11,19 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
+from learner.learning.look import Look
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.saving.saver import Best
+from learner.saving.sequences import Source
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, residues
 from learner.session.components import assemble
 from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
 from learner.session.lock_step import LockStep
-from learner.threads.snapshot_requests import Snapshots
+from learner.threads.requests import Requests
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
 from seedrl.config import Config
@@ -32,6 +34,7 @@ from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Tree
 
 _SNAPSHOT_SECONDS = 300.0
+_LOOK_SECONDS = 60.0
 
 
 class Regime(Protocol):
@@ -43,7 +46,7 @@ class Regime(Protocol):
     """
 
     bodies: Mapping[str, Callable[[], object]]
-    snapshots: Snapshots[Snapshot]
+    snapshots: Requests[bool, Snapshot]
 
     @property
     def is_compiling(self) -> bool:
@@ -178,11 +181,34 @@ class Session:
 
     def snapshot(self) -> Snapshot | None:
         """A copy of the state while it is learned from; None if no thread answers."""
-        answer = self._regime.snapshots.request(with_replay=self._config.checkpoint.replay)
+        answer = self._regime.snapshots.request(self._config.checkpoint.replay)
         deadline = time.monotonic() + _SNAPSHOT_SECONDS
         while time.monotonic() < deadline and not self.failed.is_set():
             with contextlib.suppress(TimeoutError):
                 return answer.result(timeout=0.1)
+        return None
+
+    def source(self) -> Source:
+        """Where sampled sequences come from; see `learner.saving.sequences`."""
+        page = jax.tree.leaves(self._parts.page.steps)
+        return Source(
+            look=self._look,
+            holders=self._hub.holders,
+            window=self._config.agent.window,
+            step_bytes=sum(leaf.dtype.itemsize * leaf.size for leaf in page) // len(page[0]),
+            num_slots=self._config.serving.training_slots + self._config.serving.evaluation_slots,
+        )
+
+    def _look(self, num_sequences: int) -> Look | None:
+        """Sampled sequences; None if nobody answers, raises what prevents it. May wait."""
+        if self.is_compiling or self.learning.num_sequences_per_shard() < 1:
+            return None
+        compiled = self.learning.compile_look(num_sequences)
+        with contextlib.suppress(TimeoutError):
+            found = self.learning.looks.request(compiled).result(_LOOK_SECONDS)
+            if isinstance(found, Exception):
+                raise found
+            return found
         return None
 
     def stop(self, timeout: float) -> bool:

@@ -14,8 +14,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learner.reporting.metric_names import METRICS, lines
+from learner.reporting.status import ASK, SEQUENCES
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
 from learner.watch.feed import Feed
+from learner.watch.run_reader import RunReader
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -38,28 +40,19 @@ _HEADERS = {
 
 def application(folder: Path) -> Starlette:
     """The application for a run's folder, or a folder of runs."""
-    feed = Feed(folder)
-
-    async def stream(request: Request) -> Response:
-        messages = _as_events(feed, request.query_params.get("run"))
-        return StreamingResponse(messages, media_type="text/event-stream")
-
-    async def film(request: Request) -> Response:
-        reader = feed.run(request.query_params.get("run", ""))
-        name = request.query_params.get("name", "")
-        if reader is None or name not in reader.films():
-            return PlainTextResponse("no such video", status_code=404)
-        return FileResponse(reader.folder / name)
-
-    return Starlette(
+    app = Starlette(
         routes=[
             *(Route(path, _static) for path in _FILES),
             Route("/words.json", _words),
-            Route("/stream", stream),
-            Route("/film", film),
+            Route("/stream", _stream),
+            Route("/film", _film),
+            Route("/sequences", _sequences),
+            Route("/ask", _ask, methods=["POST"]),
         ],
         middleware=[Middleware(_Guard)],
     )
+    app.state.feed = Feed(folder)
+    return app
 
 
 def is_allowed_host(header: str) -> bool:
@@ -119,6 +112,43 @@ async def _words(request: Request) -> Response:
     return Response(json.dumps(words), media_type="application/json")
 
 
+async def _stream(request: Request) -> Response:
+    messages = _as_events(request.app.state.feed, request.query_params.get("run"))
+    return StreamingResponse(messages, media_type="text/event-stream")
+
+
 async def _as_events(feed: Feed, run: str | None) -> AsyncIterator[str]:
     async for message in feed.messages(run):
         yield f"data: {message}\n\n"
+
+
+async def _film(request: Request) -> Response:
+    reader, name = _reader(request), request.query_params.get("name", "")
+    if reader is None or name not in reader.films():
+        return PlainTextResponse("no such video", status_code=404)
+    return FileResponse(reader.folder / name)
+
+
+async def _sequences(request: Request) -> Response:
+    reader = _reader(request)
+    if reader is None or not (reader.folder / SEQUENCES).is_file():
+        return PlainTextResponse("no sampled sequences", status_code=404)
+    return FileResponse(reader.folder / SEQUENCES, media_type="application/json")
+
+
+async def _ask(request: Request) -> Response:
+    """Asks the run's learner for sampled sequences: the only thing that is ever written."""
+    reader = _reader(request)
+    # Another site's page cannot send this header without asking first, which nobody answers.
+    if reader is None or "x-seedrl" not in request.headers:
+        return PlainTextResponse("expected a run", status_code=404)
+    try:
+        (reader.folder / ASK).touch()
+    except OSError as error:
+        return PlainTextResponse(f"cannot ask: {error.strerror}", status_code=403)
+    return PlainTextResponse("asked", status_code=202)
+
+
+def _reader(request: Request) -> RunReader | None:
+    feed: Feed = request.app.state.feed
+    return feed.run(request.query_params.get("run", ""))

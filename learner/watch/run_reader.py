@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.reporting import events, status
+from learner.reporting.status import SEQUENCES
 from learner.watch.history import History
 from learner.watch.tail import Tail
 
@@ -38,7 +39,7 @@ class View(NamedTuple):
     Attributes:
       brief: shown of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
       detail: shown of the run that is looked at: columns {name: [...]}, latest, events,
-        env_servers, config.
+        env_servers, config, sequences (a text that changes with the file).
     """
 
     brief: Json
@@ -62,7 +63,8 @@ class RunReader:
         self._env_servers: list[Any] = []
         self._config: Json = {}
         self._films: list[str] = []
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._sequences = ""
+        self._seen: dict[str, str] = {}
 
     @property
     def changed(self) -> float:
@@ -93,6 +95,9 @@ class RunReader:
         if (found := self._changed(STATUS)) is not None:
             self._take_status(found)
             brief["status"], detail["env_servers"] = self._status, self._env_servers
+        if (sequences := self._stamp(SEQUENCES)) != self._sequences:
+            self._sequences = sequences
+            detail["sequences"] = sequences
         if (config := self._changed(CONFIG)) is not None:
             self._config = config
             brief["facts"], detail["config"] = facts(config), config
@@ -115,6 +120,7 @@ class RunReader:
             "events": list(self._kept_events),
             "env_servers": self._env_servers,
             "config": self._config,
+            "sequences": self._sequences,
         }
         return View(brief, detail)
 
@@ -142,15 +148,22 @@ class RunReader:
 
     def _changed(self, name: str) -> Json | None:
         """The object in a file that has been replaced since the last call; else None."""
-        path = self.folder / name
+        stamp = self._stamp(name)
+        if stamp == self._seen.get(name, ""):
+            return None
         with contextlib.suppress(OSError):
-            found = path.stat()
-            if self._seen.get(name) == (found.st_mtime_ns, found.st_ino):
-                return None
-            if value := _object(path.read_bytes()):
-                self._seen[name] = found.st_mtime_ns, found.st_ino
+            if value := _object((self.folder / name).read_bytes()):
+                self._seen[name] = stamp
                 return value
         return None
+
+    def _stamp(self, name: str) -> str:
+        """Another text whenever the file has been replaced; empty if there is none."""
+        try:
+            found = (self.folder / name).stat()
+        except OSError:
+            return ""
+        return f"{found.st_mtime_ns}-{found.st_ino}"
 
 
 def facts(config: Mapping[str, Any]) -> Json:

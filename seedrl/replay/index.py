@@ -96,6 +96,7 @@ class PageIndex:
         self._pages_per_sequence = pages_per_sequence(window, page_steps)
         self._pages_per_stride = window.stride // page_steps
         self._streams: dict[int, _Stream] = {}
+        self._stream_of = np.full(capacity_pages, -1, np.int64)  # since this object was made
         self._is_sampleable = np.zeros(capacity_pages, bool)
         self._num_sequences = 0
         self._num_inserted = 0
@@ -119,6 +120,10 @@ class PageIndex:
         """Whether pages can be inserted: always, for the oldest make room."""
         del num_pages
         return True
+
+    def stream_of(self, page: int) -> int:
+        """The stream that a page is of; -1 if it was restored."""
+        return int(self._stream_of[page])
 
     def draw(self) -> tuple[()]:
         """Nothing: the device draws, by priority."""
@@ -166,6 +171,7 @@ class PageIndex:
         evicted = serial % self._capacity
         self._num_sequences -= int(self._is_sampleable[evicted])
         self._is_sampleable[evicted] = False
+        self._stream_of[evicted] = stream
 
         if (entry := self._streams.get(stream)) is None:
             entry = self._streams[stream] = _Stream(0)

@@ -148,6 +148,7 @@ class ReplayConfig:
                     window, training_slots=scale.training_slots, num_devices=scale.num_devices
                 ),
             ),
+            stream_of=PageIndex.stream_of,
         )
 
     def _check_memory(

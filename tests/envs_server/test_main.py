@@ -46,16 +46,13 @@ def test_a_signal_ends_the_wait_for_a_learner(learner: Any) -> None:
     assert process.returncode == 0 and "Traceback" not in stderr
 
 
-def test_the_process_plays_until_finish_and_exits_0(
-    learner: Any, request: pytest.FixtureRequest
-) -> None:
+def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
     environment = Environment(id="CartPole-v1", vectorization="native")
     learner.serve(learner.play(learner.assign([1, 2], [3, 4], environment=environment), 50))
     process = _spawn(learner.address, "--num-envs", "4", "--groups", "2")
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
-    way = {"stream": "gRPC", "link": "a local socket"}[request.node.callspec.id]
-    assert f"connected: 4 x CartPole-v1 in 2 groups, steps over {way}\n" in stderr
+    assert "connected: 4 x CartPole-v1 in 2 groups" in stderr
     assert stderr.splitlines()[-1].endswith("finished: enough")
     assert len(learner.seen) == 50
 

@@ -54,7 +54,9 @@ def _learning(
     ]
     memory: Any = ()
     learning = Learning(
-        programs=MappedPrograms(lambda *_: None, learn, lambda leaf: leaf, lambda params: params),
+        programs=MappedPrograms(
+            lambda *_: None, learn, lambda leaf: leaf, lambda params: params, lambda *_: None
+        ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
         exchange=exchange,
@@ -208,3 +210,23 @@ def test_every_shard_holds_what_the_poorest_does_and_its_part_of_what_is_on_its_
     learning._indices = indices
     assert learning.num_sequences_per_shard() == 3
     assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 5
+
+
+def test_a_look_that_fails_is_raised_to_who_has_asked() -> None:
+    learning, _, _ = _learning([])
+
+    def broken(shard: Any, key: Any) -> Any:
+        raise RuntimeError("no room on the device")
+
+    answer = learning.looks.request(broken)
+    assert learning.run_without_update()
+    assert str(answer.result(0.0)) == "no room on the device"
+    assert learning.looks.request_made is None
+
+
+def test_a_look_waits_until_there_is_something_to_draw() -> None:
+    learning, _, _ = _learning([], is_ready=False)
+    learning._indices[0].num_sequences = 0  # type: ignore[misc]
+    answer = learning.looks.request(None)
+    assert not learning.run_without_update()
+    assert not answer.done()

@@ -83,7 +83,7 @@ def test_a_round_learns_all_that_its_batch_has_come_to_owe() -> None:
 
 def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
     run = Run([1])
-    answer = run.lock_step.snapshots.request(with_replay=True)
+    answer = run.lock_step.snapshots.request(True)
     run.lock_step.run_once()
     assert run.calls == ["act", "record 4 actions", "learn", "finish", "sync", "snapshot True"]
     snapshot = answer.result(timeout=0.0)
@@ -99,6 +99,6 @@ def test_a_snapshot_is_taken_when_the_round_is_over_and_says_so() -> None:
 
 def test_snapshots_are_taken_when_no_batch_comes_too() -> None:
     run = Run([])
-    answer = run.lock_step.snapshots.request(with_replay=False)
+    answer = run.lock_step.snapshots.request(False)
     run.lock_step.run_once()
     assert answer.done()

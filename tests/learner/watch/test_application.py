@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from learner.reporting.status import ASK, SEQUENCES
 from learner.watch.application import application, is_allowed_host
 from tests.learner.watch.simulated_run import SimulatedRun
 from tests.patience import SECONDS
@@ -16,8 +17,18 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def ask(folder: Path, path: str, *, host: str = "127.0.0.1:80", until: bytes = b"") -> Answer:
-    """What the application answers; with `until`, the client leaves once it has that."""
+def ask(
+    folder: Path,
+    path: str,
+    *,
+    host: str = "127.0.0.1:80",
+    until: bytes = b"",
+    post: dict[str, str] | None = None,
+) -> Answer:
+    """What the application answers; with `until`, the client leaves once it has that.
+
+    `post`: the headers of a POST.
+    """
 
     async def call() -> Answer:
         start: dict[str, Any] = {}
@@ -41,8 +52,11 @@ def ask(folder: Path, path: str, *, host: str = "127.0.0.1:80", until: bytes = b
                 has_enough.set()
 
         bare, _, query = path.partition("?")
-        scope = {"type": "http", "method": "GET", "path": bare, "query_string": query.encode()}
-        scope |= {"headers": [(b"host", host.encode())], "http_version": "1.1", "scheme": "http"}
+        method = "GET" if post is None else "POST"
+        scope = {"type": "http", "method": method, "path": bare, "query_string": query.encode()}
+        headers = {"host": host} | (post or {})
+        listed = [(key.encode(), value.encode()) for key, value in headers.items()]
+        scope |= {"headers": listed, "http_version": "1.1", "scheme": "http"}
         scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "raw_path": bare.encode()}
         await asyncio.wait_for(application(folder)(scope, receive, send), SECONDS)
         headers = {key.decode(): value.decode() for key, value in start["headers"]}
@@ -122,3 +136,17 @@ def test_only_videos_of_a_run_are_served(tmp_path: Path) -> None:
         "",
     ):
         assert ask(tmp_path, f"/film?{query}").status == 404
+
+
+def test_sequences_are_asked_for_by_a_file_and_served_when_they_are_there(tmp_path: Path) -> None:
+    SimulatedRun(tmp_path / "a")
+    assert ask(tmp_path, "/sequences?run=a").status == 404
+    assert ask(tmp_path, "/ask?run=a").status == 405
+    # What a form of another site can send is not enough.
+    assert ask(tmp_path, "/ask?run=a", post={"content-type": "text/plain"}).status == 404
+    assert ask(tmp_path, "/ask?run=b", post={"x-seedrl": "watch"}).status == 404
+    assert not (tmp_path / "a" / ASK).exists()
+    assert ask(tmp_path, "/ask?run=a", post={"x-seedrl": "watch"}).status == 202
+    assert (tmp_path / "a" / ASK).exists()
+    (tmp_path / "a" / SEQUENCES).write_text("{}")
+    assert ask(tmp_path, "/sequences?run=a").body == b"{}"

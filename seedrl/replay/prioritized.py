@@ -116,13 +116,14 @@ class ReplayConfig:
         scale: "Scale",
     ) -> "Experience":
         """See ExperienceConfig."""
+        from seedrl.replay.device_memory import require_memory
         from seedrl.replay.experience import Experience
         from seedrl.replay.index import PageIndex
         from seedrl.replay.replay import paged_replay, prioritized_memory
 
         page_steps = self.steps_of_page(window)
         capacity_pages = self.capacity_pages(window, scale.num_devices)
-        self._check_memory(page, page_steps, capacity_pages, scale)
+        require_memory(page, page_steps, capacity_pages, scale)
         replay = paged_replay(
             window=window,
             page_steps=page_steps,
@@ -149,20 +150,4 @@ class ReplayConfig:
                 ),
             ),
             stream_of=PageIndex.stream_of,
-        )
-
-    def _check_memory(
-        self, page: Page, page_steps: int, capacity_pages: int, scale: "Scale"
-    ) -> None:
-        from seedrl.replay.index import replay_bytes
-
-        wanted = replay_bytes(page, capacity_pages)
-        if wanted <= scale.device_bytes:
-            return
-        per_step = replay_bytes(page, 1) / page_steps
-        fitting = int(scale.device_bytes / per_step) * scale.num_devices
-        raise ConfigError(
-            f"replay.capacity_steps: the replay needs {wanted / 2**30:.1f} GiB on each device, but "
-            f"{scale.device_name} has {scale.device_bytes / 2**30:.1f} GiB; at most {fitting} "
-            "steps would fit, with nothing else beside them"
         )

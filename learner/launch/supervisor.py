@@ -14,6 +14,8 @@ from typing import NamedTuple, Self
 from learner.launch.child import Child, Command
 from seedrl.exit_codes import ExitCode
 
+# An exit code above it is that of a process which a signal has ended.
+_FIRST_SIGNAL = 128
 _MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
@@ -108,12 +110,24 @@ class Supervisor:
                 self._is_ending, self._deadline = True, None
                 self._learner.send(signal.SIGTERM)
             case _Exit(child, code) if child is self._learner:
+                if code > _FIRST_SIGNAL and not self._is_ending:
+                    self._say_killed(code)
                 return code if self._outcome is None else self._outcome
             case _Exit(child, code) if not self._is_ending:
                 self._replace(child, code)
                 if self._learner is None:
                     return self._outcome
         return None
+
+    def _say_killed(self, code: int) -> None:
+        """It could not say so itself."""
+        number = code - _FIRST_SIGNAL
+        by = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+        hint = " (out of memory?)" if number == signal.SIGKILL else ""
+        self._say(
+            f"seedrl: error: the learner was killed by {by}{hint}; the same command with --workdir "
+            "resumes from its newest checkpoint"
+        )
 
     def _expire(self) -> int:
         """What happens at the deadline; the run's exit code."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 _SIGNIFICANT = 4
+_LARGE = 1e9
 # Below this share of the time nobody waits for the other.
 _LEAST_SHARE = 0.05
 
@@ -17,8 +18,8 @@ def duration(seconds: float) -> str:
 
 def score(value: float) -> str:
     """A return with four digits that count, so that 0.95 and 1 are told apart, and 475 from 480."""
-    if not math.isfinite(value):
-        return str(value)
+    if not math.isfinite(value) or abs(value) >= _LARGE:
+        return f"{value:.{_SIGNIFICANT}g}"
     before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
     return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
 

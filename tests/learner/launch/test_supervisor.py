@@ -70,6 +70,15 @@ def test_a_run_ends_with_the_exit_code_of_its_learner(stage: Stage) -> None:
     assert stage.said == []
 
 
+def test_a_learner_that_was_killed_is_named_with_what_to_do(stage: Stage) -> None:
+    with stage.supervisor(learner="os.kill(os.getpid(), signal.SIGKILL)") as supervisor:
+        assert supervisor.wait() == 137
+    assert stage.said == [
+        "seedrl: error: the learner was killed by SIGKILL (out of memory?); the same command with "
+        "--workdir resumes from its newest checkpoint"
+    ]
+
+
 def test_env_servers_are_asked_to_end_before_they_are_killed(stage: Stage) -> None:
     env_server = (
         "def end(*_): note('ended'); sys.exit(0)\n"

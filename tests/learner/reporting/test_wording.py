@@ -16,6 +16,7 @@ from learner.reporting.wording import binding, duration, environments, score
         (475.25, "475.2"),
         (12345.6, "12,346"),
         (0.0, "0.000"),
+        (6.0e39, "6e+39"),
         (float("nan"), "nan"),
     ],
 )

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 9364078902e077d566d650b6f5f2109f926b0274a46792466d9a8419fffb81d0
+# seedrl/wire/seedrl.proto sha256 4e5745ccddc4ddc0881d6c0515257ddd35b6b46e17917ec7af7de44a1551c5a4
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

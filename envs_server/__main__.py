@@ -4,10 +4,11 @@ Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the lea
 this env server, or the environment cannot be built here; 4 the environment failed too often.
 """
 
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from envs_server.options import PROG, read_options
 from seedrl.errors import ConfigError
@@ -44,11 +45,10 @@ def _serve(words: Sequence[str]) -> int:
     )
     stop = Stop()
     stop.install()
-    try:
+    with _naming("--play"):
         recording = None if options.play is None else Recording(options.play)
+    with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
-    except (OSError, ValueError) as error:
-        raise ConfigError(str(error)) from error
     offer = Offer(options.num_envs, options.num_groups, options.allowed, recording, options.films)
     client = ReconnectingClient(
         options.learner,
@@ -60,6 +60,14 @@ def _serve(words: Sequence[str]) -> int:
         token=os.environ.get("SEEDRL_TOKEN", ""),
     )
     return client.run()
+
+
+@contextlib.contextmanager
+def _naming(flag: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{flag}: {error}") from error
 
 
 if __name__ == "__main__":

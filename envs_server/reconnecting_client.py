@@ -121,7 +121,7 @@ class ReconnectingClient:
             return ExitCode.USAGE
         except EnvironmentFailedError as error:
             if not lease.has_worked:
-                _log.error("cannot run the environment: %s", error)
+                _log.error("%s; `seedrl check-env` says more of the environment", error)
                 return ExitCode.USAGE
             return self._after_failure(error)
         except LinkMissingError as error:

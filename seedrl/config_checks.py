@@ -85,7 +85,7 @@ def _check_numbers(config: Config) -> None:
             raise ConfigError(f"{path}: expected a finite number, got {value}")
         low, high = _RANGES.get(path, (-math.inf, math.inf))
         if not low <= value <= high:
-            expected = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+            expected = f"at least {low}" if high == math.inf else f"{low} to {high}"
             raise ConfigError(f"{path}: expected {expected}, got {value}")
         if path in _POSITIVE and value <= 0:
             raise ConfigError(f"{path}: expected more than 0, got {value}")

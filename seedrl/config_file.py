@@ -8,6 +8,7 @@ import seedrl
 from seedrl import config_modules
 from seedrl.config import Config
 from seedrl.config_json import from_json
+from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
 
 
@@ -21,7 +22,8 @@ def load(name_or_path: str | Path) -> Config:
         one.
 
     Raises:
-      ConfigError: there is no such file or name, or the file raises or has no fitting `config()`.
+      ConfigError: there is no such file or name, the file raises or has no fitting `config()`, or a
+        field of what it gives holds a value of another type.
     """
     path = _resolve(str(name_or_path))
     if path.suffix == ".json":
@@ -33,10 +35,14 @@ def load(name_or_path: str | Path) -> Config:
         raise ConfigError(f"{path}: expected a function `config()` that returns a Config, got none")
     try:
         config = function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(config_modules.describe(path, error)) from error
     if not isinstance(config, Config):
         raise ConfigError(f"{path}: expected a Config from config(), got {type(config).__name__}")
+    try:
+        check_types("", config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     return config
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from seedrl import config_modules
 from seedrl.config import Config
 from seedrl.config_tree import decode, encode
+from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
 
 # Fields of earlier versions, and what they are called now.
@@ -40,7 +41,8 @@ def from_json(text: str) -> Config:
     """Inverse of `to_json`. Imports the classes that it names.
 
     Raises:
-      ConfigError: not such a text, a class that cannot be imported, an unknown or a missing field.
+      ConfigError: not such a text, a class that cannot be imported, an unknown or a missing field,
+        or a value of another type.
     """
     try:
         document = json.loads(text)
@@ -53,6 +55,7 @@ def from_json(text: str) -> Config:
     config = decode("config", tree, _find_type)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
+    check_types("config.", config)
     return config
 
 

@@ -41,13 +41,13 @@ def load_module(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(describe(path, error)) from error
     return module
 
 
-def describe(path: Path, error: Exception) -> str:
+def describe(path: Path, error: BaseException) -> str:
     """One line for what a file has raised: the place in the file, and the error."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}:{error.lineno}: {error.msg}"

@@ -91,8 +91,8 @@ def _construct(path: str, kind: type, fields: dict[str, Any]) -> Any:
     for name in fields:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise ConfigError(f"{path}.{name}: {kind.__name__} has no such field{hint}")
+            hint = f"did you mean {close[0]}?" if close else "another version may have saved it"
+            raise ConfigError(f"{path}.{name}: {kind.__name__} has no such field; {hint}")
     try:
         return kind(**fields)
     except (TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 from seedrl.types import Tree
@@ -28,7 +29,7 @@ def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
     """
     # No copies: observations are written into a message before the next step.
     env = SyncVectorEnv(
-        [functools.partial(build_one, recipe)] * num_envs,
+        [functools.partial(_build_env, recipe)] * num_envs,
         copy=False,
         autoreset_mode=AutoresetMode.NEXT_STEP,
     )
@@ -92,6 +93,16 @@ def _check_leaf(value: Any, dtype: np.dtype[Any]) -> None:
             f"expected an observation that fits into {dtype}, as its space declares, got "
             f"{array[position]} of {array.dtype} at {list(position)}"
         )
+
+
+def _build_env(recipe: Recipe) -> gymnasium.Env[Any, Any]:
+    env = build_one(recipe)
+    if not isinstance(env, gymnasium.Env):
+        raise BuildError(
+            f"expected a gymnasium.Env from {recipe.id} and its wrappers, got a "
+            f"{type(env).__name__}"
+        )
+    return env
 
 
 def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:

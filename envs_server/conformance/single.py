@@ -69,7 +69,7 @@ def _built(build: Build, findings: Findings) -> Iterator[gymnasium.Env[Any, Any]
     finally:
         try:
             env.close()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             findings.add(rules.CLOSE_RAISES, f"close {raised(error)}")
 
 
@@ -109,7 +109,7 @@ def _check_results(env: gymnasium.Env[Any, Any], findings: Findings, *, seed: in
         check_step_result(env.step(action), findings, where="step 1")
     except UnplayableError:
         raise
-    except Exception:
+    except (Exception, SystemExit):
         return  # with its wrappers it may work, or else will say more
 
 

@@ -57,7 +57,7 @@ class SinglePlayer:
         own_action = self._to_own_actions(np.asarray(action)[None])[0]
         try:
             result = self._env.step(own_action)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             is_fresh = self._length == 1 < self._num_steps
             after = ", the first after a reset," if is_fresh else ""
             text = f"{where} with action {own_action.tolist()}{after} {raised(error)}"
@@ -80,7 +80,7 @@ class SinglePlayer:
         self._length, self._is_over = 0, False
         try:
             result = self._env.reset(**arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._end(rules.RESET_RAISES, f"{where} {raised(error)}") from error
         check_reset_result(result, self._findings, where=where)
         return Row(StepType.FIRST, 0.0, 1.0, self._observe(where, result[0]))

@@ -50,7 +50,7 @@ class VectorPlayer:
     def __exit__(self, *_: object) -> None:
         try:
             self._environment.close()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._findings.add(rules.CLOSE_RAISES, f"close of the back end {raised(error)}")
 
     def spec(self) -> EnvSpec:
@@ -69,7 +69,7 @@ class VectorPlayer:
         self._number = 0
         try:
             step = self._adapter.reset(seeds)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._end(rules.BACK_END_RAISES, f"reset {raised(error)}") from error
         return self._rows(step, self._pack(step))
 
@@ -95,7 +95,7 @@ class VectorPlayer:
         before = actions.copy()
         try:
             result = self._environment.step(actions)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             text = f"step {self._number} {raised(error)}"
             raise self._end(rules.BACK_END_RAISES, text) from error
         if not np.array_equal(before, actions):

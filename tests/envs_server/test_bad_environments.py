@@ -1,0 +1,231 @@
+"""Environments with a defect: each is named in one line, quickly, and ends its env server with 2.
+
+`seedrl train` ends with 2 and the same line when its env servers do (`learner.launch.supervisor`).
+"""
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from envs_server.connection import Offer
+from envs_server.reconnecting_client import ReconnectingClient
+from envs_server.stop import Stop
+from seedrl.exit_codes import ExitCode
+from seedrl.spec_json import decode_spec
+from seedrl.wire.framing import ActionsPayload
+from seedrl.wire.payload import pack_actions, read_header
+from seedrl.wire.seedrl_pb2 import Environment
+from tests.envs_server.conftest import ScriptedLearner
+
+HERE = __name__.rpartition(".")[2]
+
+
+class Sound(gymnasium.Env[np.ndarray, int]):
+    """What the others spoil."""
+
+    observation_space: Any = spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self, gravity: float = 1.0):
+        self.weight = gravity * 2.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        return np.zeros(4, np.float32), 1.0, False, False, {}
+
+
+class OldReset(Sound):
+    def reset(self) -> Any:  # type: ignore[override]
+        return np.zeros(4, np.float32)
+
+
+class ResetWithoutInfo(Sound):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(4, np.float32)
+
+
+class OldStep(Sound):
+    def step(self, action: int) -> Any:
+        return np.zeros(4, np.float32), 1.0, False, {}
+
+
+class ArrayReward(Sound):
+    def step(self, action: int) -> Any:
+        return np.zeros(4, np.float32), np.ones(1), False, False, {}
+
+
+class OtherShape(Sound):
+    def step(self, action: int) -> Any:
+        return np.zeros(5, np.float32), 1.0, False, False, {}
+
+
+class NoInfo(Sound):
+    def step(self, action: int) -> Any:
+        return np.zeros(4, np.float32), 1.0, False, False, None
+
+
+class EndsTheProcess(Sound):
+    def step(self, action: int) -> Any:
+        sys.exit(0)
+
+
+class Constructor(Sound):
+    def __init__(self) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "game.bin")
+
+
+class ManyActions(Sound):
+    action_space = spaces.MultiDiscrete([2, 3])
+
+
+class UnboundedActions(Sound):
+    action_space = spaces.Box(-math.inf, math.inf, (2,), np.float32)
+
+
+class Words(Sound):
+    observation_space = spaces.Text(5)
+
+
+class ForeignSpace(Sound):
+    observation_space = SimpleNamespace(shape=(4,), dtype=np.float32)
+
+
+class NothingToSee(Sound):
+    observation_space = spaces.Box(-1.0, 1.0, (0,), np.float32)
+
+
+class OfNoKind:
+    observation_space, action_space = Sound.observation_space, Sound.action_space
+
+
+def nothing() -> None:
+    return None
+
+
+def loses_it(env: Any) -> None:
+    return None
+
+
+number = 3
+
+# What the learner asks for, and the line; that of one that fails at its first step is longer.
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "old reset": ({"id": "OldReset"}, "cannot start {}:OldReset: reset of group 0: TypeError: "),
+    "reset without info": (
+        {"id": "ResetWithoutInfo"},
+        "cannot start {}:ResetWithoutInfo: reset of group 0: ValueError: too many values to unpack",
+    ),
+    "old step": ({"id": "OldStep"}, "step 1 of group 0: ValueError: not enough values to unpack"),
+    "array reward": ({"id": "ArrayReward"}, "step 1 of group 0: "),
+    "another shape": ({"id": "OtherShape"}, "step 1 of group 0: ValueError: "),
+    "no info": ({"id": "NoInfo"}, "step 1 of group 0: AttributeError: "),
+    "sys.exit in step": ({"id": "EndsTheProcess"}, "step 1 of group 0: SystemExit: 0"),
+    "raises when built": (
+        {"id": "Constructor"},
+        "cannot build {}:Constructor: FileNotFoundError: [Errno 2] No such file or directory: ",
+    ),
+    "MultiDiscrete actions": (
+        {"id": "ManyActions"},
+        "expected a Discrete action space, or a Box of floats with finite bounds, got MultiDisc",
+    ),
+    "unbounded actions": ({"id": "UnboundedActions"}, "actions of Box(-inf, inf, (2,), float32)"),
+    "text": ({"id": "Words"}, "expected a Box, Discrete, MultiBinary or MultiDiscrete space, or "),
+    "a space of another library": ({"id": "ForeignSpace"}, "cannot build {}:ForeignSpace: TypeErr"),
+    "an empty observation": ({"id": "NothingToSee"}, "observation: expected sizes of at least 1"),
+    "no environment at all": (
+        {"id": "OfNoKind"},
+        "expected a gymnasium.Env from {}:OfNoKind and its wrappers, got a OfNoKind",
+    ),
+    "None": (
+        {"id": "nothing"},
+        "expected a gymnasium.Env from {}:nothing and its wrappers, got a ",
+    ),
+    "no callable": ({"id": "number"}, "expected a callable number in {} for environment {}:number"),
+    "arguments of another type": (
+        {"id": "Sound", "arguments": '{"gravity": "low"}'},
+        "cannot build {}:Sound: TypeError: ",
+    ),
+    "an unknown argument": (
+        {"id": "Sound", "arguments": '{"gravty": 1}'},
+        "cannot build {}:Sound: TypeError: Sound.__init__() got an unexpected keyword argument 'gr",
+    ),
+    "a wrapper that gives nothing": (
+        {"id": "Sound", "wrappers": ["loses_it"]},
+        "expected a gymnasium.Env from {}:Sound and its wrappers, got a NoneType",
+    ),
+    "a wrapper that is not there": (
+        {"id": "Sound", "wrappers": ["nosuch"]},
+        "expected a callable nosuch in {} for wrapper {}:nosuch, there is none",
+    ),
+    "not allowed": ({"id": "os:system"}, "os:system is not among the factories that this env serv"),
+    "a module that is not there": (
+        {"id": "nosuchmodule:make"},
+        "cannot import nosuchmodule for environment nosuchmodule:make: ModuleNotFoundError: ",
+    ),
+    "no such id": ({"id": "NoSuch-v0"}, "cannot build NoSuch-v0: NameNotFound: "),
+}
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.setitem(sys.modules, HERE, sys.modules[__name__])
+    for kind in [value for value in globals().values() if isinstance(value, type)]:
+        if kind.__module__ == __name__:
+            monkeypatch.setattr(kind, "__module__", HERE)
+    for function in (nothing, loses_it):
+        monkeypatch.setattr(function, "__module__", HERE)
+    return HERE
+
+
+@pytest.mark.parametrize(("environment", "line"), CASES.values(), ids=CASES)
+def test_an_environment_with_a_defect_is_one_line_and_code_2(
+    environment: dict[str, Any],
+    line: str,
+    module: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def named(name: str) -> str:
+        return f"{module}:{name}" if name.isidentifier() else name
+
+    asked = Environment(**environment)
+    asked.id = named(asked.id)
+    asked.wrappers[:] = map(named, asked.wrappers)
+    learner, refusals = ScriptedLearner(f"unix:{tmp_path}/s", takes_link=False), []
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1], environment=asked)
+        message = next(messages)
+        if message.HasField("refusal"):
+            refusals.append(message.refusal.reason)
+            return
+        assert decode_spec(message.ready.spec)
+        header = read_header(next(messages))
+        yield ActionsPayload(pack_actions(0, header.sequence, np.zeros(1, np.int32)))
+        assert next(messages, None) is not None  # says why, and leaves
+
+    learner.serve(play)
+    try:
+        allowed = (f"{module}:*", "nosuchmodule:*")
+        client = ReconnectingClient(learner.address, Offer(1, 1, allowed), Stop(), 2**20)
+        assert client.run() is ExitCode.USAGE
+    finally:
+        learner.close()
+    expected = line.replace("{}", module)
+    (said,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert said.startswith(expected) and "\n" not in said
+    # The learner hears of it before it trains, or is told why the stream ends.
+    assert [reason for reason in refusals if not reason.startswith(expected)] == []
+    assert bool(refusals) != said.endswith("`seedrl check-env` says more of the environment")

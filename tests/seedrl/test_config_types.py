@@ -1,0 +1,70 @@
+"""Values of a configuration are of the types that its fields declare."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from seedrl.config_types import check_types
+from seedrl.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Inner:
+    names: tuple[str, ...] = ()
+    ratio: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outer:
+    number: int = 3
+    limit: float | None = None
+    is_on: bool = False
+    mode: Literal["a", "b"] = "a"
+    folder: Path = Path()
+    inner: Inner = Inner()
+    agent: Any = None
+    pair: "tuple[int, str]" = (1, "x")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"limit": 3, "inner": Inner(ratio=2)},  # an int is a number too
+        {"inner": Inner(names=["a"])},  # type: ignore[arg-type]
+        {"agent": "whatever"},
+    ],
+)
+def test_what_fits_passes(values: dict[str, Any]) -> None:
+    check_types("", dataclasses.replace(Outer(), **values))
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"number": "3"}, "number: expected int, got '3'"),
+        ({"number": True}, "number: expected int, got True"),
+        ({"is_on": 1}, "is_on: expected bool, got 1"),
+        ({"limit": "x" * 100}, f"limit: expected float | None, got '{'x' * 59}..."),
+        ({"mode": "c"}, "mode: expected Literal['a', 'b'], got 'c'"),
+        ({"folder": "runs"}, "folder: expected Path, got 'runs'"),
+        ({"inner": None}, "inner: expected Inner, got None"),
+        ({"inner": Inner(names=("a", 3))}, "inner.names: expected tuple[str, ...], got ('a', 3)"),  # type: ignore[arg-type]
+        ({"agent": Inner(ratio="r")}, "agent.ratio: expected float, got 'r'"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_does_not_is_named(values: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_types("", dataclasses.replace(Outer(), **values))
+    assert str(caught.value) == line
+
+
+def test_a_class_whose_types_cannot_be_known_is_let_pass() -> None:
+    @dataclass(frozen=True)
+    class Own:
+        spec: "NoSuchName" = 3  # type: ignore[name-defined]  # noqa: F821
+
+    check_types("", Own())

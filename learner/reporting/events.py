@@ -19,6 +19,8 @@ FILE_NAME = "events.jsonl"
 
 # Parts of it are the words of other machines.
 _LONGEST_TEXT = 500
+# Of one kind: whoever comes and leaves in a loop shall not fill the disk.
+_MOST_A_MINUTE = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,7 @@ class Events:
         self.count_steps: Callable[[], int] = lambda: env_steps
         self._queue: collections.deque[Event] = collections.deque()
         self._has_some = threading.Event()
+        self._minute, self._counts = 0, collections.Counter[str]()
         self._lock = threading.Lock()  # of those who flush
         self._file = JsonLines(workdir / FILE_NAME)
 
@@ -103,6 +106,10 @@ class Events:
 
     def say(self, kind: Kind, text: str, **fields: Any) -> None:
         """Something has happened. Neither waits nor raises, whatever lock the caller holds."""
+        if (number := self._count(kind)) > _MOST_A_MINUTE:
+            return
+        if number == _MOST_A_MINUTE:
+            text += f" (as {_MOST_A_MINUTE} of this kind within a minute: the next are not told)"
         event = Event(
             time_seconds=time.time(),
             elapsed_seconds=self.elapsed_seconds,
@@ -114,6 +121,14 @@ class Events:
         )
         self._queue.append(event)
         self._has_some.set()
+
+    def _count(self, kind: Kind) -> int:
+        """How many of this kind there have been in this minute; two threads may miss one."""
+        minute = int(self._clock() / 60)
+        if minute != self._minute:
+            self._minute, self._counts = minute, collections.Counter()
+        self._counts[kind] += 1
+        return self._counts[kind]
 
     def wait(self, timeout: float) -> None:
         """Waits until there is something to flush, or `wake`."""

@@ -138,7 +138,8 @@ def _env_servers(status: Status) -> str:
 def _state(status: Status) -> str:
     """What keeps the run from doing what it is for; empty if nothing does."""
     if status.state == "compiling":
-        return "compiling"
+        seconds = status.time_seconds - status.state_since_seconds
+        return f"compiling for {seconds:.0f} s"
     return f"waiting: {status.waiting_for}" if status.waiting_for else ""
 
 

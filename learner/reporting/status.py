@@ -113,6 +113,7 @@ class Status:
       time_seconds: Unix time at which this was written.
       state: `starting`; `waiting` for env servers; `compiling`, acting already or not yet;
         `training`; `evaluating`: a confirmation is being played; `stopping`; `finished`.
+      state_since_seconds: Unix time since which it is in that state.
       reason: why the run has ended; empty before.
       config: name of the configuration.
       pid: of the learner.
@@ -143,6 +144,7 @@ class Status:
 
     time_seconds: float
     state: State
+    state_since_seconds: float = 0.0
     reason: str = ""
     config: str
     pid: int
@@ -173,7 +175,10 @@ class Status:
 
 def write_status(workdir: Path, status: Status) -> None:
     """Replaces the folder's `status.json`. A disk that refuses it keeps the old one."""
-    text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
+    try:
+        text = json.dumps(status, default=vars, allow_nan=False)
+    except ValueError:  # not finite: rare, and ten times as slow
+        text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
     new = workdir / f".{FILE_NAME}.new"
     with contextlib.suppress(OSError):
         new.write_text(text + "\n")

@@ -135,10 +135,10 @@ class Hub:
     def env_servers(self) -> EnvServers:
         """Who is there, and who is waited for; to be called once a second."""
         with self._changed:
-            now = self.clock()
-            leases = self._serving.slots.leases
-            self._attendance.look({number: turns_of(leases[number]) for number in leases}, now)
-            return self._attendance.found(now)
+            now, attendance = self.clock(), self._attendance
+            turns = {key: turns_of(lease) for key, lease in self._serving.slots.leases.items()}
+        attendance.look(turns, now)  # takes longer, and has a lock of its own
+        return attendance.found(now)
 
     def holders(self) -> dict[int, str]:
         """Which env server has which stream now."""

@@ -57,6 +57,7 @@ class LiveStatus:
         self._config, self.name, self._workdir = config, name, workdir
         self._events, self._metrics, self._show = events, metrics, show
         self._began = time.time()
+        self._state_and_since: tuple[State, float] = ("starting", self._began)
         self.hub: Hub | None = None
         self.session: Session | None = None
         self.milestones: Milestones | None = None
@@ -131,9 +132,13 @@ class LiveStatus:
         updates = 0 if session is None else session.learning.updates
         steps_per_second, updates_per_second = self._rates(env_steps, updates)
         state, reason = self._ending if self._ending is not None else (self._state(), "")
+        now = time.time()
+        if state != self._state_and_since[0]:
+            self._state_and_since = (state, now)
         return Status(
-            time_seconds=time.time(),
+            time_seconds=now,
             state=state,
+            state_since_seconds=self._state_and_since[1],
             reason=reason,
             config=self.name,
             pid=os.getpid(),

@@ -1,6 +1,7 @@
 """Which env servers are there, since when, and what becomes of them."""
 
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,9 @@ class EnvServers(NamedTuple):
 class Attendance:
     """Keeps the book of env servers, and says what becomes of them.
 
-    Its methods are called when one comes or leaves, and once a second; never when one steps. Not
-    thread-safe: the hub holds the lock. Leases go by their number, times are of any clock.
+    Its methods are called when one comes or leaves, and once a second; never when one steps. The
+    hub calls those of the first kind under its lock; they wait for nothing but `look`, which takes
+    less than a millisecond. Leases go by their number, times are of any clock.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Attendance:
         step_deadline_seconds: float = 0.0,
     ):
         """Args are those of `serving`; `listener` hears what happens."""
+        self._lock = threading.RLock()  # guards all that follows
         self._listener = listener
         self._step_deadline_seconds = step_deadline_seconds or math.inf
         self._present: dict[int, EnvServer] = {}
@@ -61,131 +64,144 @@ class Attendance:
 
     def admitted(self, lease: int, arrival: Arrival, now: float) -> None:
         """An env server got slots; it builds its environments now."""
-        before = self._left.pop(arrival.name, None)
-        for other in list(self._left.values()) if before is None else ():
-            if other.arrival.key in arrival.earlier:
-                before = self._left.pop(other.name)
-        server = EnvServer(self._unique(arrival.name), arrival, now)
-        if before is not None:
-            server.succeed(before)
-        self._present[lease] = server
+        with self._lock:
+            before = self._left.pop(arrival.name, None)
+            for other in list(self._left.values()) if before is None else ():
+                if other.arrival.key in arrival.earlier:
+                    before = self._left.pop(other.name)
+            server = EnvServer(self._unique(arrival.name), arrival, now)
+            if before is not None:
+                server.succeed(before)
+            self._present[lease] = server
 
     def ready(self, lease: int, now: float) -> None:
         """It has built them, and steps."""
-        server = self._present[lease]
-        server.state, server.since = "live", now
-        before, shares = server.before, self._shares(server.arrival)
-        if before is None:
+        with self._lock:
+            server = self._present[lease]
+            server.state, server.since = "live", now
+            before, shares = server.before, self._shares(server.arrival)
+            if before is None:
+                self._listener.say(
+                    "server_joined",
+                    f"env server {server.name} joins with {shares}",
+                    server=server.name,
+                    environments=server.arrival.environments,
+                    training=server.arrival.training,
+                    evaluation=server.arrival.evaluation,
+                )
+                return
+            is_same = (before.name, *_sizes(before)) == (server.name, *_sizes(server))
+            if before.has_failed and is_same:
+                return  # the failure has said that it would be back
+            place = "" if before.name == server.name else f" in the place of {before.name}"
+            seconds = now - before.since
             self._listener.say(
-                "server_joined",
-                f"env server {server.name} joins with {shares}",
+                "server_returned",
+                f"env server {server.name} returns{place} after {seconds:.1f} s with {shares}",
                 server=server.name,
                 environments=server.arrival.environments,
                 training=server.arrival.training,
                 evaluation=server.arrival.evaluation,
+                seconds=seconds,
             )
-            return
-        is_same = (before.name, *_sizes(before)) == (server.name, *_sizes(server))
-        if before.has_failed and is_same:
-            return  # the failure has said that it would be back
-        place = "" if before.name == server.name else f" in the place of {before.name}"
-        seconds = now - before.since
-        self._listener.say(
-            "server_returned",
-            f"env server {server.name} returns{place} after {seconds:.1f} s with {shares}",
-            server=server.name,
-            environments=server.arrival.environments,
-            training=server.arrival.training,
-            evaluation=server.arrival.evaluation,
-            seconds=seconds,
-        )
 
     def failed(self, lease: int, reason: str, now: float) -> None:
         """An environment of it has raised an exception; if many do, not each is said."""
-        server = self._present[lease]
-        server.failures, server.last_failure = server.failures + 1, reason
-        server.has_said_why = server.has_failed = True
-        self._failures += 1
-        if not server.may_say_failure(now):
-            return
-        self._listener.say(
-            "environment_failed",
-            f"an environment of env server {server.name} failed (failure {server.failures}): "
-            f"{reason}; {environments(server.arrival.environments)} are built again",
-            server=server.name,
-            failures=server.failures,
-            reason=reason,
-        )
+        with self._lock:
+            server = self._present[lease]
+            server.failures, server.last_failure = server.failures + 1, reason
+            server.has_said_why = server.has_failed = True
+            self._failures += 1
+            if not server.may_say_failure(now):
+                return
+            self._listener.say(
+                "environment_failed",
+                f"an environment of env server {server.name} failed (failure {server.failures}): "
+                f"{reason}; {environments(server.arrival.environments)} are built again",
+                server=server.name,
+                failures=server.failures,
+                reason=reason,
+            )
 
     def turned_away(self, name: str, reason: str) -> None:
         """The learner does not want an env server as it is; the same is said once."""
-        if (name, reason) in self._refusals:
-            return
-        if len(self._refusals) >= _MOST_REFUSALS:
-            self._refusals.clear()
-        self._refusals.add((name, reason))
-        self._listener.say(
-            "server_refused", f"env server {name} is refused: {reason}", server=name, reason=reason
-        )
+        with self._lock:
+            if (name, reason) in self._refusals:
+                return
+            if len(self._refusals) >= _MOST_REFUSALS:
+                self._refusals.clear()
+            self._refusals.add((name, reason))
+            self._listener.say(
+                "server_refused",
+                f"env server {name} is refused: {reason}",
+                server=name,
+                reason=reason,
+            )
 
     def left(self, lease: int, reason: str, now: float) -> None:
         """Its lease has ended."""
-        server = self._present.pop(lease)
-        was_building = server.state == "building"
-        server.leave(reason, now)
-        self._left[server.name] = server
-        if len(self._left) > _MOST_LEFT:
-            del self._left[next(iter(self._left))]
-        if server.has_said_why:
-            return
-        number = server.arrival.environments
-        when = "before it was ready" if was_building else f"with {environments(number)}"
-        self._listener.say(
-            "server_left",
-            f"env server {server.name} leaves {when}: {reason}",
-            server=server.name,
-            environments=number,
-            reason=reason,
-        )
+        with self._lock:
+            server = self._present.pop(lease)
+            was_building = server.state == "building"
+            server.leave(reason, now)
+            self._left[server.name] = server
+            if len(self._left) > _MOST_LEFT:
+                del self._left[next(iter(self._left))]
+            if server.has_said_why:
+                return
+            number = server.arrival.environments
+            when = "before it was ready" if was_building else f"with {environments(number)}"
+            self._listener.say(
+                "server_left",
+                f"env server {server.name} leaves {when}: {reason}",
+                server=server.name,
+                environments=number,
+                reason=reason,
+            )
 
     def refused(self, lease: int, reason: str) -> None:
         """Its lease will end, for it cannot be used."""
-        server = self._present[lease]
-        server.has_said_why = True
-        self.turned_away(server.name, reason)
+        with self._lock:
+            server = self._present[lease]
+            server.has_said_why = True
+            self.turned_away(server.name, reason)
 
     def closing(self) -> None:
         """The learner ends, and sends everybody away: nothing of that is worth an event."""
-        self._listener = NOBODY
+        with self._lock:
+            self._listener = NOBODY
 
     def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
         """Takes whose turn it is in every group of every lease."""
-        seconds = 0.0 if self._looked is None else now - self._looked
-        self._looked = now
-        counts = {is_training: Counter[str]() for is_training in (True, False)}
-        for lease, server in self._present.items():
-            if server.state == "building":
-                continue
-            server.look(turns[lease], now, seconds)
-            self._note_hung(server, turns[lease], now)
-            for number, turn in enumerate(turns[lease]):
-                count = counts[turn.is_training]
-                count["live"] += turn.environments
-                count["waiting"] += turn.environments * (number in server.waiting_seconds)
-                count["hung"] += turn.environments * (number in server.hung)
-        training, evaluation = self._slots
-        self._slots = (
-            replace(training, **dict.fromkeys(_COUNTED, 0) | counts[True]),
-            replace(evaluation, **dict.fromkeys(_COUNTED, 0) | counts[False]),
-        )
+        with self._lock:
+            seconds = 0.0 if self._looked is None else now - self._looked
+            self._looked = now
+            counts = {is_training: Counter[str]() for is_training in (True, False)}
+            for lease, server in self._present.items():
+                # A lease may have begun since the turns were taken; one that has ended is not here.
+                if server.state == "building" or lease not in turns:
+                    continue
+                server.look(turns[lease], now, seconds)
+                self._note_hung(server, turns[lease], now)
+                for number, turn in enumerate(turns[lease]):
+                    count = counts[turn.is_training]
+                    count["live"] += turn.environments
+                    count["waiting"] += turn.environments * (number in server.waiting_seconds)
+                    count["hung"] += turn.environments * (number in server.hung)
+            training, evaluation = self._slots
+            self._slots = (
+                replace(training, **dict.fromkeys(_COUNTED, 0) | counts[True]),
+                replace(evaluation, **dict.fromkeys(_COUNTED, 0) | counts[False]),
+            )
 
     def found(self, now: float) -> EnvServers:
         """What was found at the last look."""
-        unix_time = time.time() - now
-        servers = (*self._present.values(), *reversed(self._left.values()))
-        return EnvServers(
-            tuple(server.status(unix_time) for server in servers), *self._slots, self._failures
-        )
+        with self._lock:
+            unix_time = time.time() - now
+            servers = (*self._present.values(), *reversed(self._left.values()))
+            return EnvServers(
+                tuple(server.status(unix_time) for server in servers), *self._slots, self._failures
+            )
 
     def _note_hung(self, server: EnvServer, turns: Sequence[Turn], now: float) -> None:
         begun, ended = server.hang(self._step_deadline_seconds, now)

@@ -19,7 +19,9 @@ def lines(folder: Path) -> list[dict]:
 
 def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
     shown: list[Event] = []
-    events = Events(tmp_path, shown.append, clock=iter([5.0, 7.5]).__next__, elapsed_seconds=10.0)
+    events = Events(
+        tmp_path, shown.append, clock=iter([5.0, 7.5, 7.5]).__next__, elapsed_seconds=10.0
+    )
     events.count_steps = lambda: 123
     events.say("ended", "the run ends: all steps taken", reason="all steps taken")
     assert shown == []  # whoever says it may hold a lock
@@ -51,6 +53,22 @@ def test_words_of_others_cannot_move_the_cursor_or_fill_the_disk(tmp_path: Path)
     events.say("ended", "a\x1b[2J\nb" + 1000 * "c", reason="")
     events.close()
     assert shown[0].text.startswith("a [2J b") and len(shown[0].text) == 500
+
+
+def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: Path) -> None:
+    now, shown = [0.0], []
+    events = Events(tmp_path, shown.append, clock=lambda: now[0])
+    for _ in range(10_000):
+        events.say("server_left", "it leaves", server="vm:7", environments=1, reason="")
+    events.say("ended", "the run ends", reason="")
+    now[0] = 60.0
+    events.say("server_left", "it leaves", server="vm:7", environments=1, reason="")
+    events.close()
+    assert len(shown) == 502
+    assert shown[499].text == (
+        "it leaves (as 500 of this kind within a minute: the next are not told)"
+    )
+    assert [event.text for event in shown[500:]] == ["the run ends", "it leaves"]
 
 
 def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(

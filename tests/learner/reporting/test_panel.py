@@ -85,7 +85,7 @@ def test_frames_have_a_row_where_they_are_not_steps() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"state": "compiling"}, "compiling"),
+        ({"state": "compiling", "time_seconds": 31.0}, "compiling for 31 s"),
         ({"waiting_for": "no env server is connected"}, "waiting: no env server is connected"),
         ({"state": "evaluating"}, "fresh episodes must confirm the target"),
     ],
@@ -114,7 +114,7 @@ def test_without_a_terminal_it_is_one_line() -> None:
     compiling = dataclasses.replace(STATUS, state="compiling", last_evaluation=None)
     metrics = {"env_steps": 1384.0, "env_steps_per_second": 0.0, "updates": 0.0}
     metrics["skipped_updates"] = 0.0
-    assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling"
+    assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
     assert line(metrics, None) == "1,384 steps  0/s  0 updates"
 
 

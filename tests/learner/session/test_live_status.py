@@ -94,6 +94,7 @@ def test_states_follow_one_another(reported: Reported) -> None:
         learning=SimpleNamespace(updates=1),
         evaluator=evaluator,
         is_compiling=True,
+        source=None,
     )
 
     def state() -> str:

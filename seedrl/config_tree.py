@@ -86,6 +86,11 @@ def difference(expected: Any, got: Any) -> list[str]:
     ]
 
 
+def fields_of(config: Any) -> dict[str, Any]:
+    """The values of all fields by their paths, `agent.unroll`; those of dataclasses one by one."""
+    return {path: value for path, value in _leaves("", config) if not isinstance(value, type)}
+
+
 def _construct(path: str, kind: type, fields: dict[str, Any]) -> Any:
     known = {field.name for field in dataclasses.fields(kind) if field.init}
     for name in fields:

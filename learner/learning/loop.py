@@ -104,6 +104,11 @@ class Learning:
         """Sequences that can be sampled now."""
         return sum(index.num_sequences for index in self._indices)
 
+    @property
+    def replay_fill(self) -> float:
+        """Which share of the replay holds experience: the mean of the shards."""
+        return sum(index.fill for index in self._indices) / len(self._indices)
+
     def num_sequences_per_shard(self, steps_to_insert: int = 0) -> int:
         """Sequences that every shard holds at least, once that many more steps are inserted."""
         pages = steps_to_insert // (self._page_steps * len(self._indices))

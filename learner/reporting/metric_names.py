@@ -132,6 +132,27 @@ METRICS: tuple[Metric, ...] = (
         "sequences that can be sampled, over all shards",
     ),
     Metric("q_mean", "mean", "agent", "", "R2D2: mean Q-value, in scaled space"),
+    Metric(
+        "replay_fill",
+        "gauge",
+        "learning",
+        "",
+        "share of the replay that holds experience, 0 to 1, over all shards",
+    ),
+    Metric(
+        "learning_rate",
+        "gauge",
+        "learning",
+        "",
+        "of the agent's configuration, if it has one, or what an agent emits as such",
+    ),
+    Metric(
+        "exploration_mean",
+        "gauge",
+        "learning",
+        "",
+        "mean over training slots of what they explore with; of R2D2, its ε",
+    ),
     Metric("td_error_mean", "mean", "agent", "", "R2D2: mean |δ| of the trained rows"),
     Metric("target_mean", "mean", "agent", "", "R2D2: mean target of the trained rows"),
     Metric("td_error_max", "mean", "agent", "", "R2D2: largest |δ|"),
@@ -172,11 +193,7 @@ METRICS: tuple[Metric, ...] = (
         is_rare=True,
     ),
     Metric(
-        "episodes/training",
-        "gauge",
-        "episodes",
-        "episodes",
-        "training episodes that have ended",
+        "episodes/training", "gauge", "episodes", "episodes", "training episodes that have ended"
     ),
     Metric(
         "episodes/evaluation",
@@ -187,11 +204,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("evaluation_steps", "count", "system", "steps", "environment steps of evaluation slots"),
     Metric(
-        "batch_fill",
-        "mean",
-        "system",
-        "",
-        "share of a training batch's rows that are not padding",
+        "batch_fill", "mean", "system", "", "share of a training batch's rows that are not padding"
     ),
     Metric(
         "queue_wait_ms",

@@ -38,7 +38,7 @@ import numpy as np
 
 from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_names import DISTRIBUTIONS, EXTREMES, PERCENTILES, group
-from learner.reporting.tensorboard import EventFile
+from learner.reporting.tensorboard import EventFile, Hyperparameter
 
 FILE_NAME = "metrics.jsonl"
 Role = Literal["training", "evaluation"]
@@ -112,6 +112,7 @@ class Metrics:
         self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
+        self._undescribed: dict[str, Hyperparameter] = {}
         self._lines = JsonLines(workdir / FILE_NAME)
         self._tensorboard = EventFile(workdir / "tb", purge_step=purge_step)
 
@@ -187,7 +188,17 @@ class Metrics:
         self._write({"kind": "metrics", **values}, now)
         finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
         self._tensorboard.add(finite, env_steps)
+        if self._undescribed:
+            self._tensorboard.describe(self._undescribed, ["return/evaluation", "return/training"])
+            self._undescribed = {}
         return values
+
+    def describe(self, fields: Mapping[str, Any]) -> None:
+        """With the next flush, tells TensorBoard what the run was configured with."""
+        self._undescribed = {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in fields.items()
+        }
 
     def totals(self) -> dict[str, float]:
         """What every count has come to in the whole run, by its name."""

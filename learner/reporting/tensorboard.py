@@ -10,12 +10,16 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.summary import hparams, text
+
+Hyperparameter: TypeAlias = bool | float | str
 
 _VERSION = "brain.Event:2"
 
@@ -54,6 +58,22 @@ class EventFile:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
         self._append(_record(event))
+
+    def describe(
+        self, hyperparameters: Mapping[str, Hyperparameter], scores: Sequence[str]
+    ) -> None:
+        """Writes what the run was configured with, to compare runs by.
+
+        Args:
+          hyperparameters: by name; shown in the table of TensorBoard's HParams, and as text.
+          scores: tags of the scalars whose last values stand beside them.
+        """
+        rows = [f"| {name} | {value} |" for name, value in hyperparameters.items()]
+        table = "\n".join(["| field | value |", "|---|---|", *rows])
+        # That of the session's end is left out: nothing is shown differently for it.
+        experiment, start, _ = hparams(dict(hyperparameters), dict.fromkeys(scores))
+        for summary in (experiment, start, text("config", table)):
+            self._append(_record(Event(wall_time=time.time(), summary=summary)))
 
     def close(self) -> None:
         """Closes the file."""

@@ -115,9 +115,19 @@ def assemble(
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
     )
+    _gauge_constants(given)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     per_device = replay_bytes // len(geometry.devices)
     return Parts(acting, learning, exchange, page, per_device, agent.behaviour)
+
+
+def _gauge_constants(given: _Given) -> None:
+    """Numbers of the agent that no update changes, for whoever compares runs."""
+    exploration = given.agent.exploration(given.config.serving.training_slots)
+    given.metrics.gauge("exploration_mean", float(np.mean(exploration)))
+    learning_rate = getattr(given.config.agent, "learning_rate", None)
+    if isinstance(learning_rate, float):
+        given.metrics.gauge("learning_rate", learning_rate)
 
 
 def compile_all(parts: Parts) -> None:

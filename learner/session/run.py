@@ -32,6 +32,7 @@ from learner.session.session import Session
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config
 from seedrl.config_checks import check
+from seedrl.config_tree import fields_of
 from seedrl.spec_json import saved_spec
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_return
@@ -122,6 +123,7 @@ def _train(
             _end_early(service, reports)
             return None
         folder.record_config(config)
+        metrics.describe(fields_of(config))
         _say_compiling(events, session)
         session.start()
         supervision = Supervision(

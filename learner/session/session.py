@@ -145,6 +145,7 @@ class Session:
         for name, value in self._limiter.now.metrics().items():
             self._metrics.gauge(name, value)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
+        self._metrics.gauge("replay_fill", self.learning.replay_fill)
         for account, rows in self.accounts().items():
             self._metrics.gauge(f"ledger/{account}", rows)
 

@@ -69,6 +69,11 @@ class Index(Protocol):
         """Pages inserted so far."""
         ...
 
+    @property
+    def fill(self) -> float:
+        """Which share of the pages that there is room for is held, 0 to 1."""
+        ...
+
     def has_room(self, num_pages: int) -> bool:
         """Whether N = `num_pages` more pages can be inserted. Until they can, acting waits."""
         ...

@@ -112,6 +112,11 @@ class PageIndex:
         return min(self._num_inserted, self._capacity)
 
     @property
+    def fill(self) -> float:
+        """Which share of the capacity holds experience."""
+        return self.num_pages / self._capacity
+
+    @property
     def num_inserted(self) -> int:
         """Pages inserted so far, evicted ones included."""
         return self._num_inserted

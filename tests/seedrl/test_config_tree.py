@@ -4,7 +4,7 @@ import dataclasses
 
 from seedrl import config_file
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_tree import difference
+from seedrl.config_tree import difference, fields_of
 
 
 def test_a_difference_names_each_field() -> None:
@@ -19,6 +19,13 @@ def test_a_difference_names_each_field() -> None:
         f"agent.unroll: expected {config.agent.unroll}, got 100",
         "seed: expected 0, got 3",
     ]
+
+
+def test_the_fields_of_a_configuration_are_its_leaves() -> None:
+    fields = fields_of(config_file.load("cartpole_r2d2"))
+    assert fields["seed"] == 0 and fields["environment.id"] == "CartPole-v1"
+    assert isinstance(fields["agent.network.torso_sizes"], tuple)
+    assert not {"agent", "agent.type", "agent.network"} & fields.keys()
 
 
 def test_a_difference_of_classes_lists_the_fields_of_both() -> None:

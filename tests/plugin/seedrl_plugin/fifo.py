@@ -53,6 +53,7 @@ class QueueIndex:
         self._waiting, self.num_inserted = deque(), 0
 
     num_sequences = property(lambda self: len(self._waiting))
+    fill = property(lambda self: len(self._waiting) / self._capacity)
 
     def has_room(self, num_pages):
         return len(self._waiting) + num_pages <= self._capacity

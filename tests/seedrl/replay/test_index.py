@@ -43,6 +43,7 @@ def test_the_ring_wraps_and_evicts_the_sequence_that_starts_in_the_page() -> Non
     # Page 0 is overwritten by the page that completes the start at page 2.
     assert rows(index.plan([7])) == [[0], [3], [2]]
     assert (index.num_sequences, index.num_pages, index.num_inserted) == (1, 4, 5)
+    assert (index.fill, index_of(6).fill) == (1.0, 0.0)
 
 
 def test_a_start_that_is_evicted_before_its_last_page_never_completes() -> None:

@@ -137,10 +137,12 @@ class LoggingConfig:
       interval_seconds: between two lines of metrics.
       stuck_seconds: a thread that has not finished one piece of work for so long ends the run, with
         all stacks on stderr and exit code 75. A batch, an update or an insertion is such a piece.
+      wandb: project of Weights & Biases to which the scalars go too (extra `wandb`); None for none.
     """
 
     interval_seconds: float = 5.0
     stuck_seconds: float = 600.0
+    wandb: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
@@ -41,7 +42,12 @@ class RunOptions:
     bind: str | None = None
 
     def apply(self, config: Config) -> Config:
-        """The configuration with those options that stand for fields of it."""
+        """The configuration with those options that stand for fields of it.
+
+        Raises MissingPackageError if it needs a package that is not installed.
+        """
+        if config.logging.wandb is not None:
+            extras.require("wandb")
         checkpoint, serving = config.checkpoint, config.serving
         if self.checkpoint_replay:
             checkpoint = dataclasses.replace(checkpoint, replay=True)

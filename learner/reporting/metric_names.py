@@ -254,42 +254,6 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-class Record(NamedTuple):
-    """A line of another kind, written when something happens.
-
-    Attributes:
-      kind: what `kind` says in the line.
-      fields: name -> meaning.
-      meaning: when it is written.
-    """
-
-    kind: str
-    fields: dict[str, str]
-    meaning: str
-
-
-RECORDS: tuple[Record, ...] = (
-    Record(
-        "evaluation",
-        {
-            "mean_return": "of the round's episodes",
-            "standard_deviation": "of their returns",
-            "episodes": "number of episodes",
-            "updates": "updates in the parameters that were evaluated",
-            "env_steps": "training environment steps when the round ended",
-            "is_confirmation": "whether the round was one of `evaluation.confirm_episodes`",
-        },
-        "a round of evaluation has ended",
-    ),
-    Record("checkpoint", {"updates": "updates in the checkpoint"}, "a save has begun"),
-    Record(
-        "ledger",
-        {},
-        "the run has ended and all is at rest; the accounts without the prefix `ledger/`",
-    ),
-)
-
-
 def lines(metric: Metric) -> Iterator[str]:
     """The names of a metric in `metrics.jsonl`."""
     yield metric.name

@@ -29,7 +29,7 @@ import math
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +38,8 @@ import numpy as np
 
 from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_names import DISTRIBUTIONS, EXTREMES, PERCENTILES, group
-from learner.reporting.tensorboard import EventFile, Hyperparameter
+from learner.reporting.writers.tensorboard import EventFile
+from learner.reporting.writers.writer import Hyperparameter, Writer
 
 FILE_NAME = "metrics.jsonl"
 Role = Literal["training", "evaluation"]
@@ -87,6 +88,7 @@ class Metrics:
       clock: monotonic seconds.
       elapsed_seconds: what earlier processes of the run took; see `elapsed_seconds`.
       totals: what the counts of earlier processes came to, as `totals` gave it.
+      mirrors: take the same scalars as TensorBoard; closed with the files.
       purge_step: TensorBoard hides what earlier processes wrote for this many environment steps or
         more, for the run did not resume from there.
     """
@@ -99,6 +101,7 @@ class Metrics:
         elapsed_seconds: float = 0.0,
         totals: Mapping[str, float] | None = None,
         purge_step: int = 0,
+        mirrors: Sequence[Writer] = (),
     ):
         workdir.mkdir(parents=True, exist_ok=True)
         self._clock = clock
@@ -114,7 +117,7 @@ class Metrics:
         self._tallies: list[tuple[Tally, Tally]] = []
         self._undescribed: dict[str, Hyperparameter] = {}
         self._lines = JsonLines(workdir / FILE_NAME)
-        self._tensorboard = EventFile(workdir / "tb", purge_step=purge_step)
+        self._writers = [EventFile(workdir / "tb", purge_step=purge_step), *mirrors]
 
     def tally(self) -> Tally:
         """What a thread fills that has no time to call; for the one thread that asks for it."""
@@ -187,14 +190,15 @@ class Metrics:
         }
         self._write({"kind": "metrics", **values}, now)
         finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
-        self._tensorboard.add(finite, env_steps)
-        if self._undescribed:
-            self._tensorboard.describe(self._undescribed, ["return/evaluation", "return/training"])
-            self._undescribed = {}
+        for writer in self._writers:
+            writer.add(finite, env_steps)
+            if self._undescribed:
+                writer.describe(self._undescribed, ["return/evaluation", "return/training"])
+        self._undescribed = {}
         return values
 
     def describe(self, fields: Mapping[str, Any]) -> None:
-        """With the next flush, tells TensorBoard what the run was configured with."""
+        """With the next flush, tells TensorBoard and mirrors what the run was configured with."""
         self._undescribed = {
             name: value if isinstance(value, bool | int | float | str) else str(value)
             for name, value in fields.items()
@@ -215,7 +219,8 @@ class Metrics:
 
     def close(self) -> None:
         """Closes the files. What was collected since the last flush is dropped."""
-        self._tensorboard.close()
+        for writer in self._writers:
+            writer.close()
         self._lines.close()
 
     def _take(self, interval: float) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
+from learner.reporting.writers.weights_and_biases import WeightsAndBiases
 from learner.saving.run_folder import RunFolder
 from learner.session.live_status import LiveStatus
 from seedrl.config import Config
@@ -34,7 +35,7 @@ def open_reports(
     """Begins to report on a run called `name`; a run that is resumed goes on where it was saved."""
     with contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
-        metrics = stack.enter_context(contextlib.closing(_metrics(folder, checkpoint)))
+        metrics = stack.enter_context(contextlib.closing(_metrics(config, folder, checkpoint)))
         events = stack.enter_context(contextlib.closing(_events(folder, checkpoint, progress)))
         live = LiveStatus(
             config, name, folder.path, events=events, metrics=metrics, show=progress.look
@@ -43,12 +44,15 @@ def open_reports(
         yield Reports(progress, metrics, events, live)
 
 
-def _metrics(folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
+def _metrics(config: Config, folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:
     """Resumes where the checkpoint was saved; without one, earlier attempts do not count."""
+    project = config.logging.wandb
+    mirrors = [] if project is None else [WeightsAndBiases(project, folder.path)]
     if checkpoint is None:
-        return Metrics(folder.path)
+        return Metrics(folder.path, mirrors=mirrors)
     return Metrics(
         folder.path,
+        mirrors=mirrors,
         elapsed_seconds=elapsed_seconds(folder.path),
         totals=checkpoint.meta["totals"],
         # What was written at the checkpoint itself still holds.

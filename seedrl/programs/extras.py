@@ -14,6 +14,7 @@ EXTRA_OF = {
         "learner",
     ),
     "ale_py": "atari",
+    "wandb": "wandb",
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
 }
 

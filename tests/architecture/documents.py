@@ -15,7 +15,8 @@ import docstring_parser
 
 from learner.reporting.event_kinds import EVENTS
 from learner.reporting.events import Event
-from learner.reporting.metric_names import KINDS, METRICS, RECORDS, Group
+from learner.reporting.metric_names import KINDS, METRICS, Group
+from learner.reporting.record_kinds import RECORDS
 from learner.reporting.status import EnvServerStatus, EvaluationStatus, Slots, Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from learner.reporting import panel
-from learner.reporting.metric_names import METRICS, RECORDS, lines
+from learner.reporting.metric_names import METRICS, lines
+from learner.reporting.record_kinds import RECORDS
 from learner.serving.ledger import ACCOUNTS, APART, AT_REST
 from seedrl import config_file
 from seedrl.config import Config

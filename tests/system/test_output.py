@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from learner.reporting.metric_names import METRICS, RECORDS, lines
+from learner.reporting.metric_names import METRICS, lines
+from learner.reporting.record_kinds import RECORDS
 from learner.serving.ledger import ACCOUNTS
 from seedrl.storage.checkpoints import latest
 from tests.patience import SECONDS, wait_until

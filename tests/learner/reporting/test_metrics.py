@@ -284,8 +284,8 @@ def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(
     metrics.flush(env_steps=1, updates=0)
     with files_of_at_most(events.stat().st_size):
         for step in range(2, 1500):
-            metrics._tensorboard.add({"learning/loss": 3.0}, step)
-    metrics._tensorboard.add({"learning/loss": 4.0}, 2000)
+            metrics._writers[0].add({"learning/loss": 3.0}, step)
+    metrics._writers[0].add({"learning/loss": 4.0}, 2000)
     metrics.close()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert [step for step, _ in scalars(events)] == [1, 2000]

@@ -77,7 +77,7 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
     meta = {"env_steps": 100, "totals": {"frames": 400.0}}
     checkpoint = Checkpoint(1, tmp_path, meta) if resumed else None
     folder = RunFolder(tmp_path)
-    metrics = _metrics(folder, checkpoint)
+    metrics = _metrics(config_file.load("cartpole_r2d2"), folder, checkpoint)
     metrics.count("frames", 4)
     values = metrics.flush(env_steps=110, updates=2)
     metrics.close()

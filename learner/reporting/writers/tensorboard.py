@@ -12,14 +12,13 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import hparams, text
 
-Hyperparameter: TypeAlias = bool | float | str
+from learner.reporting.writers.writer import Hyperparameter
 
 _VERSION = "brain.Event:2"
 

@@ -1,0 +1,80 @@
+"""A run's scalars on Weights & Biases, by its own client."""
+
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from learner.reporting.writers.writer import Hyperparameter
+
+_CLOSE_SECONDS = 60.0
+_STEP = "balance/env_steps"  # is among the scalars of every interval
+
+_logger = logging.getLogger(__name__)
+
+
+class WeightsAndBiases:
+    """Mirrors scalars to a project. Owns a thread, which alone waits for the network.
+
+    A run that is resumed continues there too. If the service cannot be reached or refuses, one
+    warning says so, and the run continues: the same values are in `metrics.jsonl`.
+    """
+
+    def __init__(self, project: str, workdir: Path):
+        self._work: queue.SimpleQueue[Callable[[Any], object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._run, args=(project, workdir), name="wandb", daemon=True
+        )
+        self._thread.start()
+
+    def add(self, scalars: Mapping[str, float], step: int) -> None:
+        """See Writer."""
+        # No `step`: after a resume environment steps may step back once, which it would drop.
+        values = dict(scalars)
+        self._work.put(lambda run: run.log(values))
+
+    def describe(
+        self, hyperparameters: Mapping[str, Hyperparameter], scores: Sequence[str]
+    ) -> None:
+        """See Writer."""
+        values = dict(hyperparameters)
+        self._work.put(lambda run: run.config.update(values, allow_val_change=True))
+
+    def close(self) -> None:
+        """Waits a minute at most for what is still to be sent."""
+        self._work.put(None)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self, project: str, workdir: Path) -> None:
+        try:
+            import wandb
+
+            run = wandb.init(
+                project=project,
+                name=workdir.name,
+                id=_identity(workdir),
+                dir=str(workdir),
+                resume="allow",
+                # The terminal is ours.
+                settings=wandb.Settings(console="off", silent=True),
+            )
+            run.define_metric("*", step_metric=_STEP)
+            while (work := self._work.get()) is not None:
+                work(run)
+            run.finish()
+        except Exception as error:
+            _logger.warning("nothing more goes to Weights & Biases: %s", error)
+
+
+def _identity(workdir: Path) -> str:
+    """The run's name there, the same in all of its sessions."""
+    path = workdir / "wandb_id.txt"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        identity = uuid.uuid4().hex[:12]
+        path.write_text(identity + "\n")
+        return identity

@@ -265,31 +265,6 @@ class BuildsAnything(ExampleServer):
         return ["CartPole-v1", "seedrl-no-such-environment-v0"]
 
 
-class OtherIntegrator(CartPole):
-    def end(self) -> None:
-        self.state[2] += 0.02 * 0.02 * 15
-        super().end()
-
-
-class TimeLimitTerminates(CartPole):
-    def end(self) -> None:
-        super().end()
-        if self.length == 500:
-            self.discount = 0.0
-
-
-class WideStart(CartPole):
-    def reset(self) -> None:
-        super().reset()
-        self.state *= 3
-
-
-class Doubled(CartPole):
-    def end(self) -> None:
-        super().end()
-        self.reward = 2.0
-
-
 def _with(environment: type[CartPole]) -> type[ExampleServer]:
     return type(environment.__name__, (ExampleServer,), {"cartpole": environment})
 
@@ -327,10 +302,6 @@ def _with(environment: type[CartPole]) -> type[ExampleServer]:
         (Endless, endings.finish, "finish", "expected no stream after Finish, got another"),
         (Sad, endings.finish, "finish", "expected exit code 0 after Finish, got 1"),
         (BuildsAnything, dialogues.refusal, "refusal", "expected a Refusal of seedrl-no-such"),
-        (_with(OtherIntegrator), cartpole.cartpole, "cartpole-step", "by action "),
-        (_with(TimeLimitTerminates), cartpole.cartpole, "cartpole-end", "expected LAST with disc"),
-        (_with(WideStart), cartpole.cartpole, "cartpole-start", "expected numbers within 0.05"),
-        (_with(Doubled), cartpole.cartpole, "cartpole-reward", "expected reward 1, got 2"),
     ],
 )
 def test_what_is_broken_is_named(

@@ -17,8 +17,9 @@ from envs_server.sent_log import SentLog
 from envs_server.vector import VectorEnvironment
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
-from seedrl.wire.payload import ActionLayout, split
+from seedrl.wire.payload import split
 from seedrl.wire.printable import printable
 from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal

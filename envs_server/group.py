@@ -10,8 +10,9 @@ from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
-from seedrl.wire.payload import ActionLayout, StepLayout
+from seedrl.wire.payload import StepLayout
 
 
 def read_actions(

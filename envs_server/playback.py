@@ -9,8 +9,9 @@ from envs_server.errors import BuildError
 from envs_server.group import read_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
-from seedrl.wire.payload import ActionLayout, StepLayout
+from seedrl.wire.payload import StepLayout
 from seedrl.wire.recording import Recording
 
 _log = logging.getLogger("envs_server")

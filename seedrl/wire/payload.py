@@ -2,37 +2,33 @@
 
 E is the number of environments of a group, L the number of its rows that are LAST, M the number of
 metrics that LAST rows carry. Every number is little-endian and every section is padded with zeros
-to a multiple of 8 bytes.
+to a multiple of 8 bytes. What the contract rules out in a step is refused as the step is read.
 """
 
 import math
 import operator
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import FramedStep, WireError, frame_step
-from seedrl.wire.value_checks import OBSERVATION_CHECKS, check_steps
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-_HEADER = struct.Struct("<IIQ")
+HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
+_STEP_TYPES = bytes(StepType)
+_FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
+_ONE = np.ones((), "<f4").tobytes()
 
 
-class StepHeader(NamedTuple):
-    """First 16 bytes of a payload: the group, its number of environments, and the step's number."""
+class Section(NamedTuple):
+    """Where one array lies in a payload, and the zeros after it."""
 
-    group: int
-    num_envs: int
-    sequence: int
-
-
-class _Section(NamedTuple):
     path: str
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -41,15 +37,10 @@ class _Section(NamedTuple):
     padding: bytes
 
 
-def read_header(data: Buffer) -> StepHeader:
-    """The header of a step or actions payload. Raises WireError if `data` is too short for one."""
-    _check_length(data)
-    return StepHeader(*_HEADER.unpack_from(data))
-
-
-def _check_length(data: Buffer) -> None:
-    if len(data) < _HEADER.size:
-        raise WireError(f"expected a payload of at least {_HEADER.size} bytes, got {len(data)}")
+def check_length(data: Buffer) -> None:
+    """Raises WireError if `data` is too short for a header."""
+    if len(data) < HEADER.size:
+        raise WireError(f"expected a payload of at least {HEADER.size} bytes, got {len(data)}")
 
 
 class Layout(Protocol):
@@ -62,7 +53,7 @@ class Layout(Protocol):
 
 def sequence_of(data: Buffer) -> int:
     """The number of the step in a payload that `split` gave."""
-    return int(_HEADER.unpack_from(data)[2])
+    return int(HEADER.unpack_from(data)[2])
 
 
 def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer]]:
@@ -72,8 +63,8 @@ def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer
     or too few bytes for a header; that a payload has the right length is for its layout to check.
     """
     while True:
-        _check_length(data)
-        group = _HEADER.unpack_from(data)[0]
+        check_length(data)
+        group = HEADER.unpack_from(data)[0]
         if group >= len(layouts):
             raise WireError(f"expected group < {len(layouts)}, got {group}")
         size = layouts[group].size(data)
@@ -106,19 +97,15 @@ class StepLayout:
             if section.dtype.name in OBSERVATION_CHECKS
         ]
         last = self._sections[-1]
-        self._num_bytes = last.stop + len(last.padding)
-
-    @property
-    def num_bytes(self) -> int:
-        """Length of every such payload without a LAST row, or without metrics."""
-        return self._num_bytes
+        # Of every such payload without a LAST row, or without metrics.
+        self.num_bytes = last.stop + len(last.padding)
 
     def size(self, data: Buffer) -> int:
         """Length of the payload with which `data` begins."""
         if not self._num_metrics:
-            return self._num_bytes
-        num_last = bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(StepType.LAST)
-        return self._num_bytes + _padded(4 * num_last * self._num_metrics)
+            return self.num_bytes
+        num_last = bytes(data[HEADER.size : HEADER.size + self._num_envs]).count(StepType.LAST)
+        return self.num_bytes + _padded(4 * num_last * self._num_metrics)
 
     def pack(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None = None
@@ -138,17 +125,17 @@ class StepLayout:
         """Like `pack`, but the whole message for the stream, saving a copy of the payload."""
         parts = self._parts(group, sequence, timestep, metrics)
         num_metric_bytes = 0 if metrics is None else _padded(metrics.nbytes)
-        return frame_step(self._num_bytes + num_metric_bytes, parts)
+        return frame_step(self.num_bytes + num_metric_bytes, parts)
 
     def metrics(self, data: Buffer) -> np.ndarray:
         """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
 
         Raises WireError for an infinite one, or if padding is not zero.
         """
-        num_last = bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(StepType.LAST)
+        num_last = bytes(data[HEADER.size : HEADER.size + self._num_envs]).count(StepType.LAST)
         shape = (num_last, self._num_metrics)
-        section = _section("metrics", ArraySpec((), "float32"), shape, self._num_bytes)
-        metrics = _read(memoryview(data).toreadonly(), section)
+        section = section_of("metrics", ArraySpec((), "float32"), shape, self.num_bytes)
+        metrics = read_section(memoryview(data).toreadonly(), section)
         if np.isinf(metrics).any():
             raise WireError("expected finite metrics, or NaN for none; got infinity")
         return metrics
@@ -164,13 +151,13 @@ class StepLayout:
         """
         if len(data) != (size := self.size(data)):
             raise WireError(f"expected a step payload of {size} bytes, got {len(data)} bytes")
-        _, num_envs, _ = _HEADER.unpack_from(data)
+        _, num_envs, _ = HEADER.unpack_from(data)
         if num_envs != self._num_envs:
             raise WireError(f"expected a step of {self._num_envs} environments, got {num_envs}")
         view = memoryview(data).toreadonly()
-        leaves = [_read(view, section) for section in self._sections]
+        leaves = [read_section(view, section) for section in self._sections]
         step_type, reward, discount, *observation = leaves
-        check_steps(step_type, reward, discount)
+        _check_steps(step_type, reward, discount)
         for index, path, check in self._checks:
             check(path, observation[index])
         return TimeStep(step_type, reward, discount, self._unflatten(observation))
@@ -180,7 +167,7 @@ class StepLayout:
     ) -> list[bytes | memoryview]:
         observation = self._spec.flatten(timestep.observation)
         leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
-        parts: list[bytes | memoryview] = [_HEADER.pack(group, self._num_envs, sequence)]
+        parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
         for section, leaf in zip(self._sections, leaves, strict=True):
             if leaf.shape != section.shape or leaf.dtype != section.dtype:
                 expected = f"{section.dtype}{list(section.shape)}"
@@ -215,86 +202,98 @@ def pack_actions(group: int, sequence: int, actions: np.ndarray) -> bytes:
     if dtype is _FLOATS:
         actions = np.clip(actions, -1.0, 1.0)
     padding = b"\0" * (-actions.nbytes % _ALIGNMENT)
-    header = _HEADER.pack(group, len(actions), sequence)
+    header = HEADER.pack(group, len(actions), sequence)
     return b"".join((header, actions.astype(dtype, copy=False).tobytes(), padding))
 
 
-class ActionLayout:
-    """Where everything lies in action payloads for `num_envs` environments. Immutable."""
-
-    def __init__(self, action: ActionSpec, num_envs: int) -> None:
-        self._num_envs = num_envs
-        self._section = _section("actions", action.array, (num_envs,), _HEADER.size)
-        # As unsigned numbers, negative actions are large.
-        self._num_actions = action.num_actions if isinstance(action, DiscreteSpec) else 0
-        self.num_bytes = self._section.stop + len(self._section.padding)
-
-    def size(self, data: Buffer) -> int:
-        """Length of every such payload."""
-        return self.num_bytes
-
-    def unpack(self, data: Buffer) -> tuple[StepHeader, np.ndarray]:
-        """The header and the actions, `[E] int32` or `[E, *shape] float32`, a read-only view.
-
-        Raises WireError if the length or the number of environments differs, if padding is not
-        zero, or if an action is not one of the spec: not 0 to n - 1, or not -1 to 1.
-        """
-        header = read_header(data)
-        if header.num_envs != self._num_envs:
-            raise WireError(
-                f"expected actions for {self._num_envs} environments, got {header.num_envs}"
-            )
-        if len(data) != self.num_bytes:
-            raise WireError(
-                f"expected an actions payload of {self.num_bytes} bytes, got {len(data)}"
-            )
-        actions = _read(memoryview(data).toreadonly(), self._section)
-        self._check(header.group, actions)
-        return header, actions
-
-    def _check(self, group: int, actions: np.ndarray) -> None:
-        if self._num_actions:
-            is_legal = actions.view(np.uint32) < self._num_actions
-            expected = f"0 to {self._num_actions - 1}"
-        else:
-            is_legal = np.abs(actions) <= 1.0  # also false for NaN
-            expected = "-1 to 1"
-        # Bytes again, as in the checks of a step: a fraction of the time of `all`.
-        if 0 in is_legal.tobytes():
-            position = np.argwhere(~is_legal)[0]
-            raise WireError(
-                f"expected actions {expected} for group {group}, got {actions[tuple(position)]} "
-                f"for environment {position[0]}"
-            )
-
-
-def _sections(spec: EnvSpec, num_envs: int) -> Iterator[_Section]:
+def _sections(spec: EnvSpec, num_envs: int) -> Iterator[Section]:
     scalars = {"step_type": "uint8", "reward": "float32", "discount": "float32"}
     fields = [(path, ArraySpec((), dtype)) for path, dtype in scalars.items()]
-    start = _HEADER.size
+    start = HEADER.size
     for path, leaf in [*fields, *spec.leaves()]:
-        section = _section(path, leaf, (num_envs,), start)
+        section = section_of(path, leaf, (num_envs,), start)
         yield section
         start = section.stop + len(section.padding)
 
 
-def _section(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> _Section:
+def section_of(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> Section:
+    """Where arrays `leaf` lie, one in each of `rows`, from byte `start` on."""
     dtype = np.dtype(leaf.dtype).newbyteorder("<")
     stop = start + math.prod(rows) * leaf.num_bytes
-    return _Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
+    return Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
 
 
 def _padded(size: int) -> int:
     return size + -size % _ALIGNMENT
 
 
-def _read(data: memoryview, section: _Section) -> np.ndarray:
-    if (
-        section.padding
-        and data[section.stop : section.stop + len(section.padding)] != section.padding
-    ):
+def read_section(data: memoryview, section: Section) -> np.ndarray:
+    """A view of it. Raises WireError for padding that is not zero or a bool that is not 0 or 1."""
+    stop, padding = section.stop, section.padding
+    if padding and data[stop : stop + len(padding)] != padding:
         raise WireError(f"expected zeros after {section.path}, got other padding")
     array: np.ndarray = np.ndarray(section.shape, section.dtype, data, section.start)
     if section.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1:
         raise WireError(f"expected bools 0 or 1 in {section.path}, got another byte")
     return array
+
+
+def _check_steps(step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray) -> None:
+    # Every message passes here, most of them small: work on bytes is cheaper than array operations.
+    kinds = step_type.tobytes()
+    if unknown := kinds.translate(None, _STEP_TYPES):
+        raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
+    _check_finite("reward", reward)
+    if _FIRST in kinds and reward[step_type == _FIRST].any():
+        raise WireError("expected reward 0 on FIRST, got another")
+    if discount.tobytes() == _ONE * len(discount):
+        return
+    is_terminated = (discount == 0) & (step_type == _LAST)
+    if not ((discount == 1) | is_terminated).all():
+        raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
+
+
+def _check_finite(path: str, leaf: np.ndarray) -> None:
+    is_finite = np.isfinite(leaf)
+    if 0 in is_finite.tobytes():
+        position = tuple(np.argwhere(~is_finite)[0].tolist())
+        raise WireError(
+            f"expected finite numbers in {path}, got {leaf[position]} at {list(position)}"
+        )
+
+
+def _check_float64(path: str, leaf: np.ndarray) -> None:
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(leaf.astype(np.float32))
+    if not fits.all():
+        _check_finite(path, leaf)
+        _refuse_large(path, leaf, fits, "float32")
+
+
+def _check_int64(path: str, leaf: np.ndarray) -> None:
+    if leaf.min() < -(2**31) or leaf.max() >= 2**31:
+        _refuse_large(path, leaf, leaf == leaf.astype(np.int32), "int32")
+
+
+def _check_uint64(path: str, leaf: np.ndarray) -> None:
+    if leaf.max() >= 2**32:
+        _refuse_large(path, leaf, leaf == leaf.astype(np.uint32), "uint32")
+
+
+def _refuse_large(path: str, leaf: np.ndarray, fits: np.ndarray, dtype: str) -> None:
+    position = tuple(np.argwhere(~fits)[0].tolist())
+    raise WireError(
+        f"expected numbers that fit into {dtype}, which learners compute with, in {path}, got "
+        f"{leaf[position]} at {list(position)}"
+    )
+
+
+# By dtype; those that are missing need none. What a learner cannot take it must not get: its
+# accelerator knows no 64-bit numbers.
+OBSERVATION_CHECKS: dict[str, Callable[[str, np.ndarray], None]] = {
+    "float16": _check_finite,
+    "float32": _check_finite,
+    "float64": _check_float64,
+    "int64": _check_int64,
+    "uint64": _check_uint64,
+}

@@ -17,10 +17,11 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
 from seedrl.types import TimeStep
+from seedrl.wire.action_layout import read_header
 from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import ActionsPayload, encode_from_learner, receive_from_env_server
 from seedrl.wire.local_link import Link, connect_link
-from seedrl.wire.payload import StepLayout, pack_actions, read_header
+from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.version import MAJOR
 from tests.patience import SECONDS

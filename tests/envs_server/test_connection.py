@@ -14,8 +14,9 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
 from seedrl.types import StepType
+from seedrl.wire.action_layout import read_header
 from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import StepLayout, pack_actions, read_header
+from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.version import MAJOR
 

@@ -10,8 +10,9 @@ from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.group import EnvGroup
 from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire.action_layout import StepHeader, read_header
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, decode_from_env_server
-from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
+from seedrl.wire.payload import StepLayout, pack_actions
 
 _SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(3))
 _LAYOUT = StepLayout(_SPEC, 2)

@@ -17,6 +17,7 @@ from envs_server.sent_log import SentLog
 from seedrl.spec_json import decode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
+from seedrl.wire.action_layout import StepHeader, read_header
 from seedrl.wire.framing import (
     ActionsPayload,
     FramedStep,
@@ -24,7 +25,7 @@ from seedrl.wire.framing import (
     WireError,
     decode_from_env_server,
 )
-from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
+from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
 from seedrl.wire.seedrl_pb2 import (
     Assign,

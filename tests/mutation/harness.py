@@ -43,6 +43,7 @@ TESTS = (
     "tests/envs_server/backends/test_sync.py",
     "tests/envs_server/backends/test_native.py",
     "tests/seedrl/wire/test_payload.py",
+    "tests/seedrl/wire/test_action_layout.py",
     "tests/seedrl/wire/test_env_server_connection.py",
     "tests/seedrl/wire/test_local_link.py",
     "tests/seedrl/rl/test_exploration.py",

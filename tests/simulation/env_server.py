@@ -11,6 +11,7 @@ from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.peer import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -22,7 +23,6 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.payload import ActionLayout
 from seedrl.wire.seedrl_pb2 import Assign
 
 if TYPE_CHECKING:

@@ -37,9 +37,10 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import ActionLayout, StepLayout
+from seedrl.wire.payload import StepLayout
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(100))

@@ -22,9 +22,10 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import ActionLayout, StepLayout
+from seedrl.wire.payload import StepLayout
 
 SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
 

@@ -11,8 +11,8 @@ from learner.serving.server import Service
 from learner.serving.slot_deal import Role
 from seedrl.errors import AddressInUseError
 from seedrl.specs import DiscreteSpec
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import ActionLayout
 from tests.learner.serving.scripted_env_server import (
     FIRST,
     LAST,

@@ -9,23 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
+from seedrl.wire.action_layout import StepHeader, read_header
 from seedrl.wire.framing import (
     StepPayload,
     WireError,
     decode_from_env_server,
     encode_from_env_server,
 )
-from seedrl.wire.payload import (
-    ActionLayout,
-    StepHeader,
-    StepLayout,
-    pack_actions,
-    read_header,
-    sequence_of,
-    split,
-)
+from seedrl.wire.payload import StepLayout, sequence_of, split
 
 _SPEC = EnvSpec({"b": ArraySpec((3,), "uint8"), "a": ArraySpec((), "float32")}, DiscreteSpec(2))
 _STEP = TimeStep(
@@ -65,14 +58,6 @@ def test_the_layout_is_the_literal_one_of_the_contract() -> None:
     assert read_header(_BYTES) == StepHeader(group=5, num_envs=2, sequence=258)
     _assert_equal_steps(_SPEC, layout.unpack(_BYTES), _STEP)
     assert layout.pack_framed(5, 258, _STEP).message == b"\x1a\x38" + _BYTES
-
-
-def test_actions_are_the_literal_ones_of_the_contract() -> None:
-    data = bytes.fromhex("01000000 03000000 0700000000000000 00000000 02000000 01000000 00000000")
-    assert pack_actions(1, 7, np.array([0, 2, 1], np.int32)) == data
-    header, actions = ActionLayout(DiscreteSpec(3), 3).unpack(data)
-    assert header == StepHeader(group=1, num_envs=3, sequence=7)
-    assert actions.dtype == np.int32 and actions.tolist() == [0, 2, 1]
 
 
 def test_unpacked_leaves_are_read_only_views() -> None:
@@ -139,26 +124,6 @@ def test_a_leaf_of_another_kind_is_not_sent(field: str, leaf: np.ndarray, reason
 def test_a_group_without_environments_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one environment"):
         StepLayout(_SPEC, 0)
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"\0" * 15, "at least 16 bytes, got 15"),
-        (pack_actions(0, 0, np.zeros(2, np.int32)), "actions for 3 environments, got 2"),
-        (pack_actions(0, 0, np.zeros(3, np.int32))[:-1], "actions payload of 32 bytes, got 31"),
-        (pack_actions(0, 0, np.zeros(3, np.int32)) + b"\0", "of 32 bytes, got 33"),
-        (pack_actions(0, 0, np.zeros(3, np.int32))[:-1] + b"\1", "zeros after actions"),
-        (
-            pack_actions(4, 0, np.array([0, 3, 0], np.int32)),
-            "actions 0 to 2 for group 4, got 3 for environment 1",
-        ),
-        (pack_actions(0, 0, np.array([0, 0, -1], np.int32)), "0 to 2 .* got -1 for environment 2"),
-    ],
-)
-def test_damaged_actions_are_refused(data: bytes, reason: str) -> None:
-    with pytest.raises(WireError, match=reason):
-        ActionLayout(DiscreteSpec(3), 3).unpack(data)
 
 
 _DTYPES = st.sampled_from(["bool", "uint8", "int16", "int64", "float16", "float32", "float64"])
@@ -255,45 +220,6 @@ def test_a_group_of_many_frames_makes_the_round_trip() -> None:
     np.testing.assert_array_equal(layout.unpack(data).observation, frames)
 
 
-_BOX = BoxSpec((2,), (-3.0, 0.0), (3.0, 1.0))
-
-
-def test_box_actions_are_the_literal_ones_of_the_contract() -> None:
-    data = bytes.fromhex(
-        "01000000 02000000 0700000000000000 0000803f 000080bf 0000003f 00000080"  # 1, -1, 0.5, -0
-    )
-    actions = np.array([[1, -1], [0.5, -0.0]], np.float32)
-    assert pack_actions(1, 7, actions) == data
-    layout = ActionLayout(_BOX, 2)
-    assert layout.num_bytes == len(data)
-    header, unpacked = layout.unpack(data)
-    assert header == StepHeader(group=1, num_envs=2, sequence=7)
-    assert unpacked.dtype == np.float32 and unpacked.tolist() == actions.tolist()
-
-
-def test_an_odd_number_of_box_actions_is_padded() -> None:
-    layout = ActionLayout(BoxSpec((3,), (0.0,) * 3, (1.0,) * 3), 1)
-    data = pack_actions(0, 0, np.full((1, 3), 0.25, np.float32))
-    assert len(data) == layout.num_bytes == 16 + 16
-    assert layout.unpack(data)[1].tolist() == [[0.25] * 3]
-
-
-def test_an_agent_may_emit_more_than_is_sent() -> None:
-    emitted = np.array([[1.5, -np.inf], [-1.0001, 0.1]], np.float32)
-    before = emitted.copy()
-    _, sent = ActionLayout(_BOX, 2).unpack(pack_actions(0, 0, emitted))
-    np.testing.assert_array_equal(sent, np.array([[1, -1], [-1, 0.1]], np.float32))
-    np.testing.assert_array_equal(emitted, before)
-
-
-@pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])
-def test_box_actions_beyond_the_contract_are_refused(value: float) -> None:
-    data = bytearray(pack_actions(5, 0, np.zeros((2, 2), np.float32)))
-    data[28:32] = struct.pack("<f", value)
-    with pytest.raises(WireError, match="actions -1 to 1 for group 5, got .* for environment 1"):
-        ActionLayout(_BOX, 2).unpack(data)
-
-
 @pytest.mark.parametrize(
     ("dtype", "value", "reason"),
     [
@@ -378,26 +304,3 @@ def test_a_message_may_hold_the_steps_of_several_groups() -> None:
     parts = list(split(first + second, layouts))
     assert [(group, sequence_of(data)) for group, data in parts] == [(1, 9), (0, 4)]
     assert [bytes(data) for _, data in parts] == [first, second]
-
-
-def test_a_message_may_hold_the_actions_of_several_groups() -> None:
-    layouts = [ActionLayout(DiscreteSpec(3), 3), ActionLayout(DiscreteSpec(3), 1)]
-    first = pack_actions(0, 3, np.array([0, 1, 2], np.int32))
-    second = pack_actions(1, 8, np.array([1], np.int32))
-    parts = [layouts[group].unpack(data) for group, data in split(first + second, layouts)]
-    assert [(header, actions.tolist()) for header, actions in parts] == [
-        (StepHeader(0, 3, 3), [0, 1, 2]),
-        (StepHeader(1, 1, 8), [1]),
-    ]
-
-
-def test_what_cannot_be_split_is_refused() -> None:
-    layouts = [ActionLayout(DiscreteSpec(3), 1)]
-    whole = pack_actions(0, 0, np.zeros(1, np.int32))
-    with pytest.raises(WireError, match="at least 16 bytes, got 3"):
-        list(split(whole + b"123", layouts))
-    with pytest.raises(WireError, match="expected group < 1, got 1"):
-        list(split(whole + pack_actions(1, 0, np.zeros(1, np.int32)), layouts))
-    (part,) = split(whole[:-1], layouts)
-    with pytest.raises(WireError, match="actions payload of 24 bytes, got 23"):
-        layouts[0].unpack(part[1])

@@ -13,6 +13,8 @@ from learner.watch.run_reader import RunReader, View, find_runs
 POLL_SECONDS = 0.25
 # How often folders are searched for new runs, and an idle page is sent the time.
 SEARCH_SECONDS = 2.0
+# How long a run is looked at often after something was new.
+LIVELY_SECONDS = 10.0
 # A page that is this far behind starts again: its browser connects by itself.
 MOST_WAITING = 240
 
@@ -36,6 +38,7 @@ class Feed:
         self._folder = folder
         self._clock = clock
         self._readers: dict[str, RunReader] = {}
+        self._lively: dict[str, float] = {}  # until when, by name
         self._pages: set[_Page] = set()
         self._searched = -float("inf")
         self._polling: asyncio.Task[None] | None = None
@@ -70,7 +73,13 @@ class Feed:
     def look(self) -> None:
         """Reads what is new, and hands it to the pages."""
         names = self._search()
-        views = {name: reader.poll() for name, reader in self._readers.items()}
+        # Of many runs most have ended: those are looked at when folders are.
+        looked_at = {page.run for page in self._pages}
+        views = {
+            name: self._polled(name, reader)
+            for name, reader in self._readers.items()
+            if names is not None or name in self._lively or name in looked_at
+        }
         if names is None and not any(view.brief or view.detail for view in views.values()):
             return
         for page in self._pages:
@@ -80,6 +89,14 @@ class Feed:
                 page.waiting.put_nowait(None)
             else:
                 page.waiting.put_nowait(self._message(page, views, names))
+
+    def _polled(self, name: str, reader: RunReader) -> View:
+        view = reader.poll()
+        if view.brief or view.detail:
+            self._lively[name] = time.monotonic() + LIVELY_SECONDS
+        elif self._lively.get(name, 0.0) < time.monotonic():
+            self._lively.pop(name, None)
+        return view
 
     async def _poll(self) -> None:
         while True:

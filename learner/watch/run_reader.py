@@ -3,8 +3,9 @@
 import contextlib
 import json
 import math
+import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,7 +131,7 @@ class RunReader:
             path
             for depth in ("*", "*/*")
             for path in self.folder.glob(depth)
-            if path.suffix in _FILMS and path.is_file()
+            if path.suffix in _FILMS and os.path.isfile(path)
         ]
         with contextlib.suppress(OSError):
             found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
@@ -192,14 +193,27 @@ def _of_curve(columns: Mapping[str, list[float | None]]) -> dict[str, list[float
 
 def find_runs(folder: Path) -> dict[str, Path]:
     """The runs at or below `folder`, at most two folders deep, by their names."""
-    if _is_run(folder):
+    if _is_run(str(folder)):
         return {folder.resolve().name: folder}
-    found = [path for depth in ("*", "*/*") for path in folder.glob(depth) if _is_run(path)]
-    return {path.relative_to(folder).as_posix(): path for path in sorted(found)}
+    found = sorted(Path(path) for path in _runs_in(str(folder), 1))
+    return {path.relative_to(folder).as_posix(): path for path in found}
 
 
-def _is_run(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (CONFIG, METRICS, STATUS))
+def _runs_in(folder: str, depth: int) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            folders = [entry.path for entry in entries if entry.is_dir()]
+    except OSError:
+        return
+    for path in folders:
+        if _is_run(path):
+            yield path
+        elif depth:
+            yield from _runs_in(path, depth - 1)
+
+
+def _is_run(folder: str) -> bool:
+    return any(os.path.isfile(os.path.join(folder, name)) for name in (CONFIG, METRICS, STATUS))
 
 
 def _object(text: bytes) -> Json:

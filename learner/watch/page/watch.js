@@ -299,7 +299,7 @@ class Table {
 
   sorted(rows) {
     if (!this.sort) return rows;
-    const key = (row) => row.cells[this.sort.column].sort ?? row.cells[this.sort.column].text ?? "";
+    const key = (row) => row.cells[this.sort.column].sort ?? row.cells[this.sort.column].text ?? row.key;
     const sign = this.sort.isDown ? -1 : 1;
     return [...rows].sort((a, b) => sign * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
   }
@@ -365,6 +365,7 @@ function renderLink() {
   setText(chip, isLost ? "connection lost, trying again" : state && state.isLive ? "live" : "not running");
   chip.className = `chip ${isLost ? "bad" : state && state.isLive ? "good" : "dim"}`;
   setText(get("bar-run"), page.selected || "");
+  document.title = page.selected ? `${page.selected} · seedrl watch` : "seedrl watch";
 }
 
 function renderRuns() {
@@ -385,7 +386,7 @@ function renderRuns() {
     const best = status.best_evaluation || {};
     const number = (value, write) => ({ text: write(value), sort: isNumber(value) ? value : -Infinity });
     return { key: name, isSelected: name === page.selected, cells: [
-      { node: tick(name, run), sort: run.isShown ? 0 : 1 }, { text: name }, { text: facts.environment || DASH },
+      { node: tick(name, run), sort: run.isShown ? 0 : 1 }, { node: link(name, run) }, { text: facts.environment || DASH },
       { text: facts.agent ? `${facts.agent}, seed ${facts.seed}` : DASH }, { text: state.word, className: state.tone },
       number(status.env_steps, format.whole), number(share(run), format.percent),
       number(status.training_return, format.score), number(last.mean_return, format.score),
@@ -393,6 +394,15 @@ function renderRuns() {
       number(state.isLive ? status.env_steps_per_second : null, format.whole),
       number(status.elapsed_seconds, format.duration)] };
   }));
+}
+
+// Rows react to the mouse, and this also to the keyboard.
+function link(name, run) {
+  if (!run.link) {
+    run.link = element("a", { href: `?run=${encodeURIComponent(name)}` }, name);
+    run.link.addEventListener("click", (event) => event.preventDefault());
+  }
+  return run.link;
 }
 
 function tick(name, run) {

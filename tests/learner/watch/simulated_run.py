@@ -8,7 +8,7 @@ import json
 import math
 import random
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +91,9 @@ class SimulatedRun:
     def evaluate(self) -> None:
         """Writes a round of evaluation."""
         mean = min(500.0, max(9.0, self.skill() + self._random.gauss(0, 18)))
-        found = {"mean_return": mean, "episodes": 20, "env_steps": self.steps, "updates": 1}
-        names = {field.name for field in fields(EvaluationStatus)}
-        self._last = EvaluationStatus(**{name: found[name] for name in names & found.keys()})
+        self._last = EvaluationStatus(
+            mean_return=mean, episodes=20, env_steps=self.steps, updates=self.steps // 80
+        )
         if self._best is None or mean > self._best.mean_return:
             self._best = self._last
         self._append("metrics.jsonl", {"kind": "evaluation", **asdict(self._last)})

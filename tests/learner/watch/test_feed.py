@@ -134,3 +134,24 @@ def test_a_page_that_does_not_keep_up_is_ended(
             await anext(messages)
 
     run(test())
+
+
+def test_a_run_that_wakes_up_is_noticed_though_no_page_looks_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.01)
+    monkeypatch.setattr(feed_module, "LIVELY_SECONDS", 0.0)
+    quiet = SimulatedRun(tmp_path / "quiet")
+    SimulatedRun(tmp_path / "seen")
+
+    async def test() -> None:
+        feed = Feed(tmp_path)
+        messages = feed.messages("seen")
+        await first(messages)
+        while feed._lively:
+            await anext(messages)
+        quiet.advance(5)
+        found = await until(messages, lambda found: found["runs"].get("quiet"))
+        assert found["status"]["env_steps"] == 60_000
+
+    run(test())

@@ -39,10 +39,11 @@ def test_the_last_accounts_of_a_run_take_the_place_of_those_before() -> None:
 def test_what_is_no_line_of_metrics_is_passed_over() -> None:
     history = History()
     torn, deep = b'{"kind": "metrics", "env_st', b"[" * 100_000
-    huge = b'{"kind": "metrics", "env_steps": 1e999, "updates": 1%s}' % (b"0" * 400)
-    lines = [torn, deep, huge, b"\xff", b"[1]", b"{}", evaluation(1, None), metrics(5)]
+    infinite = b'{"kind": "metrics", "env_steps": 1e999}'
+    huge = b'{"kind": "metrics", "env_steps": 4, "updates": 1%s}' % (b"0" * 400)
+    lines = [torn, deep, infinite, huge, b"\xff", b"[1]", b"{}", evaluation(1, None), metrics(5)]
     added = history.add([*lines, b'{"kind": "metrics"}'])
-    assert (added.columns, added.rounds) == ({"env_steps": [5.0]}, [])
+    assert (added.columns, added.rounds) == ({"env_steps": [4.0, 5.0]}, [])
 
 
 def test_rows_that_a_run_did_not_resume_from_go() -> None:

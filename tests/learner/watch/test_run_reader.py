@@ -90,6 +90,8 @@ def test_runs_are_found_two_folders_deep(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.json").write_text("{}")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "a" / "checkpoints").mkdir()
+    (tmp_path / "a" / "checkpoints" / "config.json").write_text("not a run of its own")
     assert list(find_runs(tmp_path)) == ["a", "b/c", "b/d"]
     assert find_runs(tmp_path / "a") == {"a": tmp_path / "a"}
 

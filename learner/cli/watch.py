@@ -9,7 +9,9 @@ from typing import Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags
-from seedrl.errors import ConfigError, ExitCode
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
 
 PROG = "seedrl watch"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -47,10 +49,9 @@ def run(argv: Sequence[str]) -> int:
             "authenticates what is read there; forward the port with ssh, or set --insecure on a "
             "network that you trust"
         )
-    try:
-        from learner.watch import server
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"no module named {error.name!r}: pip install 'seedrl[watch]'") from error
+    extras.require("watch")
+    from learner.watch import server
+
     listening = server.listen(options.bind, options.port)
     host = f"[{options.bind}]" if ":" in options.bind else options.bind
     print(

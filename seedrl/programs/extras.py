@@ -16,6 +16,7 @@ EXTRA_OF = {
     "ale_py": "atari",
     "wandb": "wandb",
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
+    **dict.fromkeys(("starlette", "uvicorn"), "watch"),
 }
 
 

@@ -3,6 +3,7 @@
 The runs are those of a dict of observations and of a game that is bundled, with one env server.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -12,10 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from learner.reporting.metric_names import METRICS, lines
 from learner.reporting.record_kinds import RECORDS
+from learner.reporting.status import ASK, SEQUENCES
 from learner.serving.ledger import ACCOUNTS
 from seedrl.storage.checkpoints import latest
 from tests.patience import SECONDS, wait_until
@@ -115,6 +118,10 @@ def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         running(workdir, full.fileno(), "cartpole_r2d2", *flags) as run,
     ):
         wait_until(lambda: run.poll() is not None or has_reported_all(workdir), pause_seconds=0.05)
+        (workdir / ASK).touch()
+        wait_until(
+            lambda: run.poll() is not None or (workdir / SEQUENCES).exists(), pause_seconds=0.05
+        )
         run.send_signal(signal.SIGTERM)
         assert run.wait(SECONDS) == 0
     return workdir
@@ -137,6 +144,23 @@ def test_a_run_emits_what_is_documented_and_nothing_else(unlogged: Path) -> None
 def test_r2d2_trains_on_a_dict_of_observations(unlogged: Path) -> None:
     assert any(map(has_learned_and_played, processes.records(unlogged)))
     assert (unlogged / "learning_curve.png").stat().st_size > 0
+
+
+def test_who_asks_is_shown_sequences_of_its_replay(unlogged: Path) -> None:
+    found = json.loads((unlogged / SEQUENCES).read_text())
+    assert 0 < len(found["sequences"]) <= 4
+    for sequence in found["sequences"]:
+        length = len(sequence["action"])
+        assert length > found["burn_in"] + found["unroll"]
+        packed = sequence["observation"]
+        assert {name: leaf["shape"] for name, leaf in packed.items()} == {
+            "cart": [length, 2],
+            "pole.0": [length],
+            "pole.1": [length],
+        }
+        assert np.shape(sequence["extras"][""]) == (length, 2)
+        assert 0 <= max(sequence["version"]) <= found["updates"]
+        assert sequence["env_server"] and sequence["about"]["weight"] > 0
 
 
 def test_a_run_of_catch_outlives_the_reader_of_its_output(tmp_path: Path) -> None:

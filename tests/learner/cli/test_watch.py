@@ -1,4 +1,4 @@
-import sys
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -36,8 +36,6 @@ def test_an_address_that_is_taken_is_named(
 def test_a_missing_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("learner.watch")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["watch", str(tmp_path)]) == 2
     assert "pip install 'seedrl[watch]'" in capsys.readouterr().err

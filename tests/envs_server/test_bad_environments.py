@@ -20,8 +20,9 @@ from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
+from seedrl.wire.action_layout import read_header
 from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import pack_actions, read_header
+from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.envs_server.conftest import ScriptedLearner
 

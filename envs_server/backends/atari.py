@@ -47,7 +47,7 @@ def register() -> None:
     try:
         import ale_py
     except ImportError as error:
-        raise BuildError("expected ale-py for Atari games; install seedrl[atari]") from error
+        raise BuildError("expected ale-py for Atari games; pip install 'seedrl[atari]'") from error
     gymnasium.register_envs(ale_py)
 
 

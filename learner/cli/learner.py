@@ -83,8 +83,7 @@ class LearnerOptions(RunOptions):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a learner; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
-    with tolerating_lost_output():
-        return exit_code(lambda: _run(arguments), prog=PROG)
+    return exit_code(lambda: _run(arguments), prog=PROG)
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -97,6 +96,11 @@ def _run(argv: Sequence[str]) -> int:
     check(config)
     if options.env_servers < 1:
         raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
+    with tolerating_lost_output():
+        return _train(options, config, argv)
+
+
+def _train(options: LearnerOptions, config: Config, argv: Sequence[str]) -> ExitCode:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     # Orbax answers a full disk with pages of traceback through absl; we say it in one line.
     logging.getLogger("absl").setLevel(logging.CRITICAL)

@@ -52,8 +52,8 @@ class TrainOptions(RunOptions):
 
 def run(argv: Sequence[str]) -> int:
     """Trains until the run is over; returns its exit code."""
-    extras.require("learner")
     options, config = parse(TrainOptions, argv, prog=PROG)
+    extras.require("learner")
     config, planned = env_servers.plan(
         options.apply(config),
         env_servers=options.env_servers,

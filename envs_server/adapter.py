@@ -1,6 +1,6 @@
 """Gymnasium's results as time steps of dm_env semantics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,21 @@ def episode_metrics(info: Mapping[str, Any], names: Sequence[str], rows: np.ndar
             metrics[:, column] = found[rows]
     metrics[np.isinf(metrics)] = np.nan
     return metrics
+
+
+def metric_names(info: Mapping[str, Any], rows: np.ndarray) -> list[str]:
+    """All names under which `episode_metrics` finds a number in one of these rows."""
+    names = list(_names(info))
+    found = np.isfinite(episode_metrics(info, names, rows)).any(axis=0)
+    return [name for name, is_there in zip(names, found, strict=True) if is_there]
+
+
+def _names(info: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in info.items():
+        if isinstance(value, Mapping):
+            yield from (f"{key}.{name}" for name in _names(value))
+        elif not key.startswith("_"):  # a mask
+            yield key
 
 
 def _find(info: Mapping[str, Any], name: str) -> np.ndarray | None:

@@ -38,12 +38,14 @@ class Play(NamedTuple):
       columns: the rows of each.
       seconds: what stepping and packing took, in one thread.
       message_bytes: length of a message with one step of all of them.
+      metrics: names of the numbers in `info` where episodes ended.
     """
 
     spec: EnvSpec
     columns: list[list[Row]]
     seconds: float
     message_bytes: int
+    metrics: tuple[str, ...]
 
     @property
     def num_steps(self) -> int:
@@ -109,7 +111,8 @@ def _play(
     with VectorPlayer(build, findings) as player:
         rows = [player.reset(seeds), *(player.step(row) for row in actions)]
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return Play(spec, columns, player.seconds, player.message_bytes)
+        metrics = tuple(sorted(player.metrics))
+        return Play(spec, columns, player.seconds, player.message_bytes, metrics)
 
 
 def _check_repeat(

@@ -60,6 +60,8 @@ def _summary(plan: Plan, play: Play) -> Iterator[str]:
         f"end, {play.message_bytes:,} bytes a message"
     )
     yield f"  episodes     {_episodes(play.episodes)}"
+    if play.metrics:
+        yield f"  info         {', '.join(play.metrics)}: reported if named in environment.metrics"
     yield f"  speed        {play.num_steps / play.seconds:,.0f} steps/s in one process"
 
 
@@ -92,6 +94,7 @@ def _measured(play: Play) -> dict[str, Any]:
         "spec": json.loads(encode_spec(play.spec)),
         "message_bytes": play.message_bytes,
         "num_steps": play.num_steps,
+        "metrics": play.metrics,
         "steps_per_second": play.num_steps / play.seconds,
         "episodes": [episode._asdict() for episode in play.episodes],
     }

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from envs_server.adapter import Adapter
+from envs_server.adapter import Adapter, metric_names
 from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.rows import Row, digest
@@ -33,6 +33,7 @@ class VectorPlayer:
     Attributes:
       seconds: what stepping and packing took so far, the first reset left out.
       message_bytes: length of a message with one step of all environments.
+      metrics: names of the numbers that came with the last observations of episodes.
     """
 
     def __init__(self, build: Callable[[], VectorEnvironment], findings: Findings) -> None:
@@ -43,6 +44,7 @@ class VectorPlayer:
         self._number = 0
         self.seconds = 0.0
         self.message_bytes = 0
+        self.metrics: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +109,9 @@ class VectorPlayer:
             text = f"step {self._number}: environment {int(np.argmax(is_both))}"
             self._findings.add(rules.BOTH_FLAGS, f"{text} terminated and truncated at once")
         self._reward = np.asarray(result.reward)
+        ended = np.flatnonzero(np.logical_or(result.terminated, result.truncated))
+        if ended.size:
+            self.metrics.update(metric_names(result.info, ended))
         return result
 
     def _check_arrays(self, result: VectorStep, num_envs: int) -> None:

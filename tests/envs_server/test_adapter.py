@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs_server.adapter import Adapter, episode_metrics
+from envs_server.adapter import Adapter, episode_metrics, metric_names
 from envs_server.backends import sync
 from envs_server.recipe import Recipe
 from envs_server.vector import VectorEnvironment, VectorStep
@@ -160,3 +160,16 @@ def test_numbers_of_a_vector_without_masks_are_those_of_the_rows_that_end() -> N
     rows = np.array([0, 2])
     found = episode_metrics(info, ["lives", "score", "pair"], rows)
     np.testing.assert_array_equal(found, [[4, 1, np.nan], [6, 3, np.nan]])
+
+
+def test_the_names_are_those_of_numbers_in_rows_that_ended() -> None:
+    info = {
+        "lives": np.array([3, 0, 2]),
+        "_lives": np.array([True, False, True]),
+        "episode": {"r": np.array([0.0, 2.5, 0.0]), "_r": np.array([False, True, False])},
+        "name": np.array(["a", "b", "c"]),
+        "pair": np.zeros((3, 2)),
+    }
+    assert metric_names(info, np.array([1])) == ["episode.r"]
+    assert metric_names(info, np.array([0, 1])) == ["lives", "episode.r"]
+    assert metric_names({}, np.array([0])) == []

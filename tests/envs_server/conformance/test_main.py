@@ -32,6 +32,12 @@ def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
 
 
+def test_numbers_in_the_info_of_last_steps_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["envs_server.envs.counting:make", *_FEW]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert "  info         action, step: reported if named in environment.metrics" in lines
+
+
 def test_what_is_wrong_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["example_envs:NanReward", *_FEW]) == ExitCode.BROKEN_ENVIRONMENT
     out, err = capsys.readouterr()

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from envs_server.conformance.options import read_options as read_check_options
 from envs_server.options import read_options
+from envs_server.server_conformance.options import read_options as read_server_check_options
 from learner.cli import learner, main, train
 from learner.cli.arguments import parse
 from seedrl.config_checks import check
@@ -49,12 +51,20 @@ def test_a_documented_command_is_understood(file: str, command: str) -> None:
             check(served.apply(config))
         case ["python", "-m", "envs_server", *argv]:
             read_options(argv)
+        case ["seedrl", "check-env", *argv]:  # these two become another program
+            read_check_options(argv)
+        case ["seedrl", "check-env-server", *argv]:
+            read_server_check_options(argv)
         case ["seedrl", name, *argv]:
             _require_flags(argv, _help(lambda: main.main([name, "--help"])))
         case ["python", "-m", module, *argv]:
             source = Path(ROOT, *module.split("."))
             source = source / "__main__.py" if source.is_dir() else source.with_suffix(".py")
             _require_flags(argv, source.read_text() + _help(lambda: main.main(["bench", "--help"])))
+        case ["node", script, *argv]:
+            _require_flags(argv, (ROOT / file).with_name(script).read_text())
+        case ["npm", "install", *_]:
+            assert (ROOT / file).with_name("package.json").exists()
         case ["make", target, *_]:
             makefile = (ROOT / "Makefile").read_text()
             assert re.search(rf"^{target}:", makefile, re.MULTILINE)

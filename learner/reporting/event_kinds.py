@@ -18,7 +18,7 @@ Kind = Literal[
     "save_failed",
     "updates_skipped",
     "waiting",
-    "resumes",
+    "steps_again",
     "server_joined",
     "server_returned",
     "server_left",
@@ -120,7 +120,7 @@ EVENTS: tuple[EventKind, ...] = (
         {"seconds": "for how long", "waiting_for": "whom, in words"},
         is_problem=True,
     ),
-    EventKind("resumes", "they step again after that", {"seconds": "how long they did not"}),
+    EventKind("steps_again", "they step again after that", {"seconds": "how long they did not"}),
     EventKind("server_joined", "an env server is ready, and steps from now on", _SHARES),
     EventKind(
         "server_returned",

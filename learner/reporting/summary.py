@@ -20,6 +20,7 @@ class Summary(NamedTuple):
       env_steps: training environment steps, over all sessions of the run.
       total_steps: how many there may be.
       wall_seconds: of this session, from the start of the learner.
+      run_seconds: of all sessions.
       env_steps_per_second: of this session.
       replay_ratio: measured: trained steps per training environment step.
       policy_lag_updates: measured: mean updates between acting and learning, last interval.
@@ -37,6 +38,7 @@ class Summary(NamedTuple):
     env_steps: int
     total_steps: int
     wall_seconds: float
+    run_seconds: float
     env_steps_per_second: float
     replay_ratio: float
     policy_lag_updates: float
@@ -66,13 +68,16 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "environment steps", f"{summary.env_steps:,} of {summary.total_steps:,}, {rate}"
     lag = f"{summary.policy_lag_updates:.1f} updates of policy lag"
     yield "updates", f"{summary.updates:,}, replay ratio {summary.replay_ratio:.2f}, {lag}"
-    yield "wall time", duration(summary.wall_seconds)
+    earlier = summary.run_seconds - summary.wall_seconds
+    whole = f", {duration(summary.run_seconds)} with earlier sessions" if earlier > 1.0 else ""
+    yield "wall time", duration(summary.wall_seconds) + whole
     folder = shlex.quote(_short(summary.workdir))
     yield "run folder", folder
     yield "evaluate it", f"seedrl evaluate {folder}"
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"
+    yield "film it", f"seedrl record {folder}"
     yield "look at it", f"seedrl watch {folder}"
     yield "resume it", resume_command(summary)
 

@@ -90,22 +90,19 @@ class LiveStatus:
         self._events.wake()
         self._thread.join()
         self._ending = ("finished", self._ending[1] if self._ending is not None else ERROR)
-        self._write()
-        self._events.flush()
+        _guarded(self._look)
+        _guarded(self._events.flush)
 
     def _run(self) -> None:
         next_look = 0.0
         while not self._is_over.is_set():
             self._events.wait(max(0.0, next_look - time.monotonic()))
-            try:
-                self._events.flush()
-                if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + _INTERVAL_SECONDS
-                    self._write()
-            except Exception:
-                _logger.exception("what the run does could not be written")
+            _guarded(self._events.flush)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _INTERVAL_SECONDS
+                _guarded(self._look)
 
-    def _write(self) -> None:
+    def _look(self) -> None:
         if self.address and self._ending is None:
             self._still.look(self._env_steps, time.monotonic(), self.holdup)
         if self.hub is not None:
@@ -188,6 +185,14 @@ class LiveStatus:
             return 0.0, 0.0
         seconds = max(now - before[0], 1e-9)
         return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
+
+
+def _guarded(work: Callable[[], None]) -> None:
+    """Whatever goes wrong in what is merely shown, the run continues."""
+    try:
+        work()
+    except Exception:
+        _logger.exception("what the run does could not be written")
 
 
 def waited_for(servers: Sequence[EnvServerStatus]) -> str:

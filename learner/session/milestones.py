@@ -124,7 +124,7 @@ class StandStill:
         if steps != self._steps:
             if self._next > _FIRST_WAIT_SECONDS:
                 self._listener.say(
-                    "resumes", f"environments step again after {seconds:.0f} s", seconds=seconds
+                    "steps_again", f"environments step again after {seconds:.0f} s", seconds=seconds
                 )
             self._steps, self._moved, self._next = steps, now, _FIRST_WAIT_SECONDS
         elif seconds >= self._next:

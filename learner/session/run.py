@@ -267,6 +267,7 @@ def _summary(
         total_steps=config.learning.total_steps,
         target_return=config.evaluation.target_return,
         wall_seconds=time.monotonic() - start,
+        run_seconds=last.get("elapsed_seconds", 0.0),
         env_steps_per_second=last.get("env_steps_per_second", 0.0),
         replay_ratio=last.get("replay_ratio", 0.0),
         policy_lag_updates=last.get("policy_lag_updates", 0.0),

@@ -16,6 +16,7 @@ SUMMARY = Summary(
     env_steps=500_004,
     total_steps=500_000,
     wall_seconds=83.2,
+    run_seconds=82.9,
     env_steps_per_second=1500.4,
     replay_ratio=3.99,
     policy_lag_updates=2.5,
@@ -41,12 +42,18 @@ def test_the_summary_says_why_it_ended_how_good_it_was_and_how_to_go_on() -> Non
         ("wall time", "0:01:23"),
         ("run folder", "runs/one"),
         ("evaluate it", "seedrl evaluate runs/one"),
+        ("film it", "seedrl record runs/one"),
         ("look at it", "seedrl watch runs/one"),
         (
             "resume it",
             "seedrl train catch_r2d2 --seed 3 --workdir runs/one --learning.total-steps 1000000",
         ),
     ]
+
+
+def test_the_time_of_earlier_sessions_is_told_where_there_were_some() -> None:
+    rows = dict(summary_rows(SUMMARY._replace(run_seconds=3600.0)))
+    assert rows["wall time"] == "0:01:23, 1:00:00 with earlier sessions"
 
 
 def test_a_target_that_was_reached_has_no_exit_code_to_explain() -> None:

@@ -108,7 +108,7 @@ def test_a_stand_still_is_said_ever_more_rarely_and_its_end_once() -> None:
     said.clear()
     for steps in (101, 102):
         still.look(steps, 84.5, lambda: "")
-    assert said == [("resumes", "environments step again after 80 s")]
+    assert said == [("steps_again", "environments step again after 80 s")]
 
 
 def test_skipped_updates_are_told_once_a_minute(watched: Watched) -> None:

@@ -199,7 +199,7 @@ class Chart {
       scales: { x: { time: false }, y: { range: this.options.range || padded } },
       axes: [
         { ...axis, ...perTick, space: 70, size: 26, gap: 4, values: (u, ticks) => ticks.map(x) },
-        { ...axis, space: 22, size: 46, gap: 4, values: (u, ticks) => ticks.map(this.options.tick) },
+        { ...axis, space: 20, size: axisWidth, gap: 4, values: (u, ticks) => ticks.map(this.options.tick) },
       ],
       cursor: { points: { size: 6 }, drag: { x: true, y: false } },
       legend: { live: true },
@@ -231,6 +231,11 @@ class Chart {
       setText(this.values[i], isNumber(column[at]) ? this.options.value(column[at]) : DASH);
     });
   }
+}
+
+// As wide as its longest label.
+function axisWidth(u, labels) {
+  return Math.max(40, 10 + 6.5 * Math.max(0, ...(labels || []).map((label) => label.length)));
 }
 
 function padded(u, low, high) {

@@ -9,8 +9,9 @@ import pytest
 from seedrl_plugin.counting import code_of
 
 from envs_server.envs.counting import reward_of
+from learner.saving.run_records import read_run
 from seedrl.specs import BoxSpec
-from seedrl.storage import checkpoints
+from seedrl.storage import checkpoints, chosen
 from tests.system import processes
 from tests.system.processes import TRAIN, Programs
 
@@ -92,6 +93,10 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     assert processes.records(workdir)[-1]["updates"] > 0
     saved = json.loads((workdir / "config.json").read_text())["config"]
     assert saved["agent"]["type"] == "seedrl_plugin.dqn:DQNConfig"
+    # What scored is kept, and what the folder says of the run is what happened.
+    assert chosen.best_return(chosen.choose(workdir, is_best=True)) == 1.0
+    found = read_run(workdir)
+    assert (found.config, found.state, found.best) == ("corridor", "finished", 1.0)
 
 
 def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(

@@ -18,7 +18,7 @@ class MappedPrograms(NamedTuple):
     """The learning thread's programs over n devices.
 
     Attributes:
-      insert: `(replay [n, ...], pages [I, ...], plan [n, I]) -> replay`. Consumes `replay`. Every
+      insert: `(replay [n, ...], pages [I, ...], plan [n, ...]) -> replay`. Consumes `replay`. Every
         device sees all pages and keeps those that its plan names.
       learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
         Consumes `state` and `replay`. State and numbers are replicated.

@@ -45,7 +45,7 @@ class LearnPrograms(NamedTuple):
 
     Attributes:
       init: `key -> LearnerState`.
-      insert: `(replay, pages [I, ...], plan [I]) -> replay`.
+      insert: `(replay, pages [I, ...], plan) -> replay`.
       behaviour: see `Agent`.
       look: `(replay, key) -> (Batch, about)`: a batch that nobody learns from, and what
         `Memory.about` says of it; for a memory whose device draws. Changes nothing.

@@ -200,7 +200,7 @@ class Learning:
                 index.end_stream(stream)
 
     def _plan(self, streams: Sequence[int], slots: Sequence[int], rows: int) -> Tree:
-        """A plan per shard, `[n, I]`, for I = `rows` pages of which the last may be padding."""
+        """A plan per shard, `[n, ...]`, for I = `rows` pages of which the last may be padding."""
         num_shards = len(self._indices)
         padding = [-1] * (rows - len(streams))
         streams = [*streams, *padding]

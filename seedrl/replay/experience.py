@@ -79,7 +79,7 @@ class Index(Protocol):
         ...
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> Tree:
-        """Where pages go, leaves `[I]`; takes it as done. See `PageIndex.plan`."""
+        """Where pages go, leaves `[..., I]`; takes it as done. See `PageIndex.plan`."""
         ...
 
     def end_stream(self, stream: int) -> None:

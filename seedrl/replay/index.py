@@ -6,26 +6,12 @@ Numpy only: the index never touches a device.
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from seedrl.agents.window import WindowSpec
-from seedrl.types import Array, Tree
-
-
-class InsertPlan(NamedTuple):
-    """What to do with I pages; `int32 [I]` each. An entry equal to the capacity P means "none".
-
-    Attributes:
-      index: where each page goes.
-      previous: the page of the same stream that precedes it: its link is set to `index`.
-      completed: the first page of the sequence that this page completes.
-    """
-
-    index: Array
-    previous: Array
-    completed: Array
+from seedrl.types import Tree
 
 
 def pages_per_sequence(window: WindowSpec, page_steps: int) -> int:
@@ -134,8 +120,12 @@ class PageIndex:
         """Nothing: the device draws, by priority."""
         return ()
 
-    def plan(self, streams: Sequence[int] | np.ndarray) -> InsertPlan:
-        """Decides where pages go, in order, and takes that as done.
+    def plan(self, streams: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Decides where pages go, in order, and takes that as done: a plan `[3, I] int32`.
+
+        Of each of I pages, or P, the capacity, where there is none: where it goes; the page of the
+        same stream that precedes it, whose link is set to it; and the first page of the sequence
+        that it completes. One array, for each of several would be handed to the device by itself.
 
         The plan of a call is carried out as a whole: links first, then completions. So what a later
         page of the same call evicts is struck from the plan here: it is neither linked nor
@@ -155,16 +145,17 @@ class PageIndex:
                 f"capacity, got {num_pages}; raise replay.capacity_steps"
             )
         first_alive = self._num_inserted + num_pages - self._capacity
-        plan = InsertPlan(*np.full((3, len(streams)), self._capacity, np.int32))
+        plan = np.full((3, len(streams)), self._capacity, np.int32)
+        places, predecessors, completions = plan
         for position, stream in enumerate(streams):
             if stream < 0:
                 continue
             serial, previous, completed = self._append(int(stream))
-            plan.index[position] = serial % self._capacity
+            places[position] = serial % self._capacity
             if previous is not None and previous >= first_alive:
-                plan.previous[position] = previous % self._capacity
+                predecessors[position] = previous % self._capacity
             if completed is not None and completed >= first_alive:
-                plan.completed[position] = completed % self._capacity
+                completions[position] = completed % self._capacity
                 self._is_sampleable[completed % self._capacity] = True
                 self._num_sequences += 1
         return plan

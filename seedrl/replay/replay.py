@@ -9,10 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from seedrl.agents.window import WindowSpec
-
-# The plan is defined beside the index because that must not import jax.
 from seedrl.replay.experience import Batch, Memory
-from seedrl.replay.index import InsertPlan as InsertPlan
 from seedrl.replay.index import check_geometry
 from seedrl.replay.sampling import stratified_draw
 from seedrl.rl.importance import importance_weights, shard_probability
@@ -58,8 +55,8 @@ class Replay(NamedTuple):
       capacity_pages: P.
       init: `page -> ReplayState`, empty, from the shapes of one example page (leaves `[K, ...]`,
         carry leaves `[...]`; arrays or shape structs).
-      insert: `(state, pages, plan) -> ReplayState`; leaves `[I, K, ...]`, carry leaves `[I, ...]`.
-        Consumes `state`: donate it.
+      insert: `(state, pages, plan) -> ReplayState`; leaves `[I, K, ...]`, carry leaves `[I, ...]`,
+        plan `[3, I] int32`, see `PageIndex.plan`. Consumes `state`: donate it.
       sample: `(state, key, batch_size) -> Sample`; consumes the key. Every shard must hold a
         sequence before its first batch: an empty one answers with zeros and probability 0.
       update_priorities: `(state, index [B] int32, priorities [B] float32) -> ReplayState`. Keeps
@@ -69,7 +66,7 @@ class Replay(NamedTuple):
 
     capacity_pages: int
     init: Callable[[Page], ReplayState]
-    insert: Callable[[ReplayState, Page, InsertPlan], ReplayState]
+    insert: Callable[[ReplayState, Page, Array], ReplayState]
     sample: Callable[[ReplayState, Array, int], Sample]
     update_priorities: Callable[[ReplayState, Array, Array], ReplayState]
 
@@ -161,7 +158,7 @@ def _init(page: Page, *, capacity_pages: int, page_steps: int) -> ReplayState:
 def _insert(
     state: ReplayState,
     pages: Page,
-    plan: InsertPlan,
+    plan: Array,
     *,
     gather: Callable[[StoredStep, Array, Array], StoredStep],
     initial_priorities: Callable[[StoredStep], Array],
@@ -169,7 +166,7 @@ def _insert(
 ) -> ReplayState:
     """Writes pages, then links, then masses: a call may bring several pages of one stream.
 
-    1. The pages overwrite whatever lies at `plan.index`, whose link and mass are cleared.
+    1. The pages overwrite whatever lies where they go, whose link and mass are cleared.
     2. Links to the new pages are set. After the clearing, because a predecessor may be new itself.
     3. Completed sequences get their initial mass. After all links, because their pages may be of
        this call. `PageIndex.plan` never names a sequence whose start is overwritten in the same
@@ -178,25 +175,27 @@ def _insert(
     A refused initial priority (see `stored_mass`) is replaced by the mean mass of the sampleable
     sequences, or 1 if there is none: the sequence stays countable, and is soon drawn and corrected.
     """
-    num_pages = plan.index.shape[0]
-    chex.assert_shape(list(plan), (num_pages,))
+    num_pages = plan.shape[1]
+    chex.assert_shape(plan, (3, num_pages))
+    chex.assert_type(plan, jnp.int32)
+    index, previous, completed = plan
     chex.assert_tree_shape_prefix(pages, (num_pages,))
     chex.assert_trees_all_equal_dtypes(state.pages, pages)
-    stored = jax.tree.map(functools.partial(_write, index=plan.index), state.pages, pages)
+    stored = jax.tree.map(functools.partial(_write, index=index), state.pages, pages)
     capacity = state.mass.shape[0]
-    mass = state.mass.at[plan.index].set(0.0, mode="drop")
-    link = state.next.at[plan.index].set(capacity, mode="drop")
-    link = link.at[plan.previous].set(plan.index, mode="drop")
+    mass = state.mass.at[index].set(0.0, mode="drop")
+    link = state.next.at[index].set(capacity, mode="drop")
+    link = link.at[previous].set(index, mode="drop")
 
-    steps = gather(_without_observation(stored.steps), link, plan.completed)
+    steps = gather(_without_observation(stored.steps), link, completed)
     priorities = initial_priorities(steps)
     chex.assert_shape(priorities, (num_pages,))
     new_mass = stored_mass(priorities.astype(jnp.float32), priority_exponent)
-    is_refused = (plan.completed < capacity) & (new_mass <= 0)
+    is_refused = (completed < capacity) & (new_mass <= 0)
     # Hardly ever: else insertion would read all masses each time, for nothing.
     mean = jax.lax.cond(jnp.any(is_refused), _mean_mass, lambda mass: jnp.float32(1.0), mass)
     new_mass = jnp.where(new_mass > 0, new_mass, mean)
-    return ReplayState(stored, link, mass.at[plan.completed].set(new_mass, mode="drop"))
+    return ReplayState(stored, link, mass.at[completed].set(new_mass, mode="drop"))
 
 
 def _mean_mass(mass: Array) -> Array:

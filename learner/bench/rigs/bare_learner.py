@@ -13,7 +13,7 @@ from learner.learning.device_mapping import map_programs, replicate, stack_shard
 from learner.learning.learn_step import build_learn_programs
 from learner.learning.loop import fetched
 from seedrl.config_checks import page_steps
-from seedrl.replay.index import InsertPlan, PageIndex
+from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import paged_replay, prioritized_memory
 from seedrl.types import Page
 
@@ -97,7 +97,7 @@ class BareLearner:
         jax.block_until_ready(self.memory.mass)
         return num_pages
 
-    def plan(self, num_pages: int) -> InsertPlan:
+    def plan(self, num_pages: int) -> np.ndarray:
         """Where the next pages go, one of each of as many streams, dealt to the devices."""
         plans = [
             index.plan(
@@ -105,7 +105,7 @@ class BareLearner:
             )
             for shard, index in enumerate(self._indices)
         ]
-        return InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
+        return np.stack(plans)
 
     def fill(self) -> None:
         """Inserts until nothing is empty."""

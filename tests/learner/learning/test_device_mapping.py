@@ -15,7 +15,7 @@ from learner.learning.loop import fetched, published
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import InsertPlan, PageIndex
+from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import ReplayState, paged_replay, prioritized_memory
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
 
@@ -111,7 +111,7 @@ def _insert(setting: Setting, replay: ReplayState, marks: list[float]) -> Replay
         index.plan([shard if shard == owner else -1 for owner in range(len(marks))])
         for shard, index in enumerate(setting.indices)
     ]
-    plan = InsertPlan(*(np.stack(field) for field in zip(*plans, strict=True)))
+    plan = np.stack(plans)
     return setting.programs.insert(replay, _pages(marks), plan)
 
 
@@ -239,7 +239,7 @@ def test_nothing_is_compiled_after_the_first_updates(
         replay = _insert(setting, replay, _marks(setting, base))
         state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     pages = [_pages(_marks(setting, base)) for base in (3.0, 4.0, 5.0)]
-    plan = InsertPlan(*np.full((3, len(setting.devices), len(setting.devices)), P, np.int32))
+    plan = np.full((len(setting.devices), 3, len(setting.devices)), P, np.int32)
     with jax.log_compiles():
         for number, some in enumerate(pages):
             replay = setting.programs.insert(replay, some, plan)

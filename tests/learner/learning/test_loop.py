@@ -199,7 +199,7 @@ def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
     learning._indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
     plan = learning._plan([100, 101, 102], [0, 1, 2], rows=4)
     # Slots 0 and 2 lie on shard 0, slot 1 on shard 1; the last row is padding, and 8 means none.
-    assert plan.index.tolist() == [[0, 8, 1, 8], [8, 0, 8, 8]]
+    assert plan[:, 0].tolist() == [[0, 8, 1, 8], [8, 0, 8, 8]]
     assert [index.num_inserted for index in learning._indices] == [2, 1]
 
 

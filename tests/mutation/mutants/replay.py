@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "evicted_sequence_keeps_mass",
         _REPLAY,
-        'mass = state.mass.at[plan.index].set(0.0, mode="drop")',
+        'mass = state.mass.at[index].set(0.0, mode="drop")',
         "mass = state.mass",
         "What was overwritten can still be sampled.",
         "evicting a page invalidates what starts in it (DESIGN 6)",
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "evicted_page_keeps_link",
         _REPLAY,
-        'link = state.next.at[plan.index].set(capacity, mode="drop")',
+        'link = state.next.at[index].set(capacity, mode="drop")',
         "link = state.next",
         "A new page is linked to the successor of the page that it overwrites.",
         "a page knows the page that follows it (DESIGN 6)",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import InsertPlan, PageIndex, check_geometry, replay_bytes
+from seedrl.replay.index import PageIndex, check_geometry, replay_bytes
 from seedrl.types import Page, StoredStep, TimeStep
 
 # Five rows in pages of two: three pages, and a start on every second page.
@@ -19,8 +19,8 @@ def index_of(capacity_pages: int) -> PageIndex:
     return PageIndex(capacity_pages=capacity_pages, window=WINDOW, page_steps=2)
 
 
-def rows(plan: InsertPlan) -> list[list[int]]:
-    return [column.tolist() for column in plan]
+def rows(plan: np.ndarray) -> list[list[int]]:
+    return [row.tolist() for row in plan]
 
 
 def test_pages_of_two_streams_are_linked_and_completed() -> None:
@@ -32,7 +32,7 @@ def test_pages_of_two_streams_are_linked_and_completed() -> None:
         [10, 0, 10, 10, 1, 3, 4],
         [10, 10, 10, 10, 0, 10, 3],
     ]
-    assert all(column.dtype == np.int32 for column in plan)
+    assert plan.dtype == np.int32
     assert (index.num_sequences, index.num_pages, index.num_inserted) == (2, 6, 6)
 
 

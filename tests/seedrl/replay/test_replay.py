@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import InsertPlan, PageIndex, replay_bytes
+from seedrl.replay.index import PageIndex, replay_bytes
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.rl.priorities import MIN_MASS
@@ -81,11 +81,7 @@ def masses(*first: float) -> np.ndarray:
 def test_a_chain_of_pages_worked_by_hand() -> None:
     # Sequences have 6 rows, three pages of 2. Stream A is pages 0, 2, 3, 4; page 1 is of stream B.
     replay = build(6)
-    plan = InsertPlan(
-        index=np.asarray([0, 1, 2, 3, 4, 6], np.int32),
-        previous=np.asarray([6, 6, 0, 2, 3, 6], np.int32),
-        completed=np.asarray([6, 6, 6, 0, 2, 6], np.int32),
-    )
+    plan = np.asarray([[0, 1, 2, 3, 4, 6], [6, 6, 0, 2, 3, 6], [6, 6, 6, 0, 2, 6]], np.int32)
     state = replay.insert(replay.init(example()), pages_of([0, 50, 2, 4, 6, 99]), plan)
     np.testing.assert_array_equal(state.next, [2, 6, 3, 4, 6, 6])
     np.testing.assert_array_equal(state.mass, [1, 0, 3, 0, 0, 0])
@@ -101,7 +97,7 @@ def test_a_chain_of_pages_worked_by_hand() -> None:
 
     # The next page of stream A falls on page 5, then one of stream B evicts page 0.
     none = [6, 6, 6, 6]
-    plan = InsertPlan(*np.asarray([[5, 0, *none], [4, 1, *none], [3, 6, *none]], np.int32))
+    plan = np.asarray([[5, 0, *none], [4, 1, *none], [3, 6, *none]], np.int32)
     state = replay.insert(state, pages_of([8, 52, 99, 99, 99, 99]), plan)
     np.testing.assert_array_equal(state.next, [6, 0, 3, 4, 5, 6])
     np.testing.assert_array_equal(state.mass, [0, 0, 3, 5, 0, 0])
@@ -262,7 +258,7 @@ def test_insertion_under_donation_keeps_its_buffers_and_its_program() -> None:
     index = PageIndex(capacity_pages=6, window=WINDOW, page_steps=2)
     traces = []
 
-    def traced(state: ReplayState, pages: Page, plan: InsertPlan) -> ReplayState:
+    def traced(state: ReplayState, pages: Page, plan: np.ndarray) -> ReplayState:
         traces.append(1)
         return replay.insert(state, pages, plan)
 

@@ -1,11 +1,13 @@
 """Modules and classes of ours that one observation passes: `python -m tests.benchmarks.hops`.
 
 A learner in lock step, with its programs compiled and its replay full enough, is watched for some
-rounds: from the moment an env server's bytes arrive until an update has followed from what they
-hold, and the next parameters are published. Each call of a Python function in these rounds, in any
-thread of the learner but the one that supervises, is an entry into its module, and, if it is a
-method or makes an instance, into its class. What the device computes has been traced before, and
-counts no more than by its call.
+passes: each is as many rounds as a slot's page has steps, so that in each, from the moment an env
+server's bytes arrive, an update follows from what they hold, and the next parameters are published.
+Each call of a Python function, in any thread of the learner but those that supervise, report or
+save, is an entry into its module, and, if it is a method or makes an instance, into its class. What
+the device computes has been traced before, and counts no more than by its call.
+
+What counts was entered in every pass: what happens by the clock or by chance is missing in some.
 
 The lists say how far one has to read to follow an observation.
 """
@@ -30,8 +32,10 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("seedrl", "envs_server", "learner", "configs")
 # A round begins with a call of the first; the second takes an update.
 _ROUND, _UPDATE = "LockStep.run_once", "Learning._learn"
-# Every slot completes a page in so many rounds, and each round brings updates.
-_SETTLED_UPDATES, _WATCHED_ROUNDS = 5, 40
+# Every slot completes a page in the rounds of a pass, and each round brings updates.
+_SETTLED_UPDATES, _ROUNDS_OF_PASS, _PASSES = 5, 40, 10
+# Threads that supervise, report or save.
+_ASIDE = ("saver", "status")
 _ENVS = 8
 
 
@@ -43,14 +47,14 @@ class Hops(NamedTuple):
 
 
 class Watch:
-    """A profile function that writes down what is entered between two rounds.
+    """A profile function that writes down what is entered in each pass.
 
     Called by all threads that it is set for; sets take what they add without a lock.
     """
 
     def __init__(self) -> None:
-        self.modules: set[str] = set()
-        self.classes: set[str] = set()
+        self._modules: list[set[str]] = [set() for _ in range(_PASSES)]
+        self._classes: list[set[str]] = [set() for _ in range(_PASSES)]
         self._updates = 0
         self._rounds = 0
 
@@ -63,26 +67,29 @@ class Watch:
             self._updates += 1
         elif code.co_qualname == _ROUND and self._updates >= _SETTLED_UPDATES:
             self._rounds += 1
-        if 0 < self._rounds <= _WATCHED_ROUNDS and not _is_aside(threading.current_thread()):
-            self._enter(frame, code)
+        number = (self._rounds - 1) // _ROUNDS_OF_PASS
+        if 0 <= number < _PASSES and not _is_aside(threading.current_thread()):
+            self._enter(number, frame, code)
 
-    def _enter(self, frame: FrameType, code: CodeType) -> None:
+    def _enter(self, number: int, frame: FrameType, code: CodeType) -> None:
         module = str(frame.f_globals.get("__name__", ""))
         if _is_ours(module):
-            self.modules.add(module)
+            self._modules[number].add(module)
         owner = _owner(frame, code)
         if owner is not None and _is_ours(owner.__module__):
-            self.classes.add(f"{owner.__module__}.{owner.__qualname__}")
+            self._classes[number].add(f"{owner.__module__}.{owner.__qualname__}")
 
     @property
     def hops(self) -> Hops:
-        """What was entered so far."""
-        return Hops(sorted(self.modules), sorted(self.classes))
+        """What was entered in every pass."""
+        return Hops(
+            sorted(set.intersection(*self._modules)), sorted(set.intersection(*self._classes))
+        )
 
 
 def _is_aside(thread: threading.Thread) -> bool:
-    """Whether a thread only supervises or saves."""
-    return thread is threading.main_thread() or thread.name == "saver"
+    """Whether a thread only supervises, reports or saves."""
+    return thread is threading.main_thread() or thread.name in _ASIDE
 
 
 def _is_ours(module: str) -> bool:
@@ -98,7 +105,7 @@ def _owner(frame: FrameType, code: CodeType) -> type | None:
 
 
 def configuration(address: str) -> Config:
-    """CartPole in lock step, with eight environments and an end after the watched rounds."""
+    """CartPole in lock step, with eight environments and an end after the watched passes."""
     config = config_file.load("cartpole_r2d2")
     return dataclasses.replace(
         config,
@@ -108,7 +115,7 @@ def configuration(address: str) -> Config:
         ),
         replay=dataclasses.replace(config.replay, capacity_steps=4096, min_steps=640),
         learning=dataclasses.replace(
-            config.learning, regime="lock_step", num_devices=1, total_steps=640 + 200 * _ENVS
+            config.learning, regime="lock_step", num_devices=1, total_steps=640 + 600 * _ENVS
         ),
         evaluation=dataclasses.replace(config.evaluation, target_return=None),
         checkpoint=dataclasses.replace(config.checkpoint, replay=True),

@@ -7,6 +7,7 @@ from tests.mutation.mutants import (
     learning,
     networks,
     replay,
+    reporting,
     serving,
 )
 
@@ -16,6 +17,7 @@ MUTANTS = (
     *replay.MUTANTS,
     *acting.MUTANTS,
     *serving.MUTANTS,
+    *reporting.MUTANTS,
     *learning.MUTANTS,
     *env_servers.MUTANTS,
 )

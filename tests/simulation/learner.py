@@ -53,14 +53,14 @@ class Learner(Protocol):
     accounts: Callable[[], dict[str, int]]
 
 
-def open_hub(world: "World", session: int) -> Hub:
+def open_hub(world: "World", session: int, page_steps: int = PAGE_STEPS) -> Hub:
     """A hub as `learner.session.run` builds it, on simulated time."""
     slots = SlotTable(
         training=TRAINING_SLOTS,
         evaluation=EVALUATION_SLOTS,
         seed=session_seed(world.seed, f"session {session}"),
     )
-    serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.004))
+    serving = Serving(slots, page_steps=page_steps, rule=free_running(0.004))
     return Hub(serving, counting(LENGTHS, world.num_actions), clock=lambda: world.timeline.now)
 
 

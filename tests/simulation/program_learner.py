@@ -1,6 +1,7 @@
 """A simulated learner with the real act, insert and learn programs, on one device."""
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,9 +25,11 @@ from learner.reporting.metrics import Tally
 from learner.threads.exchange import FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
+from seedrl.agents.window import WindowSpec
 from seedrl.config import EvaluationConfig
+from seedrl.replay.experience import Experience
 from seedrl.replay.limiter import ratio_limiter
-from seedrl.replay.replay import ReplayState, paged_replay, prioritized_memory
+from seedrl.replay.replay import Replay, ReplayState, paged_replay, prioritized_memory
 from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Page, StoredStep
 from tests.simulation.learner import (
@@ -46,37 +49,41 @@ from tests.system.sequences import sequence_reader
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_BATCH = 4
+BATCH = 4
 _EVALUATION = EvaluationConfig(interval_seconds=0.01, episodes=3)
 _EXPONENT = 0.9
 
 
-class _Programs(NamedTuple):
-    """Everything that is compiled, once for all seeds with such actions."""
+class Store(NamedTuple):
+    """What keeps the experience, and which sequences are made of it.
 
-    agent: Agent
-    page: Page
+    Attributes:
+      window, page_steps: of its sequences.
+      build: `(agent, page) -> Experience`, with updates of BATCH sequences.
+    """
+
+    window: WindowSpec
+    page_steps: int
+    build: Callable[[Agent, Page], Experience]
+
+
+class _Programs(NamedTuple):
+    """Everything that is compiled, once for all seeds with such actions and such a store."""
+
+    experience: Experience
     shapes: BatchShapes
     act: ActPrograms
     learn: LearnPrograms
     mapped: MappedPrograms
-    replay: Any
     empty: Any
-    read_sequences: Any
 
 
 @functools.cache
-def _programs(action: ActionSpec) -> _Programs:
+def _programs(action: ActionSpec, store: Store) -> _Programs:
     spec = EnvSpec(ArraySpec((4,), "uint32"), action)
-    agent = HashingAgent(window=WINDOW).build(spec)
-    page = example_page(agent, spec, PAGE_STEPS)
-    replay = paged_replay(
-        window=WINDOW,
-        page_steps=PAGE_STEPS,
-        capacity_pages=CAPACITY_PAGES,
-        priority_exponent=_EXPONENT,
-        initial_priorities=agent.initial_priorities,
-    )
+    agent = HashingAgent(window=store.window).build(spec)
+    page = example_page(agent, spec, store.page_steps)
+    experience = store.build(agent, page)
     act = build_act_programs(
         agent,
         page,
@@ -86,21 +93,49 @@ def _programs(action: ActionSpec) -> _Programs:
             [exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)]
         ),
     )
-    memory = prioritized_memory(
-        replay, batch_per_device=_BATCH, num_devices=1, importance_exponent=0.6
-    )
-    learn = build_learn_programs(agent, memory, batch_per_device=_BATCH)
+    learn = build_learn_programs(agent, experience.memory, batch_per_device=BATCH)
     return _Programs(
-        agent=agent,
-        page=page,
+        experience=experience,
         shapes=BatchShapes(spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS),
         act=act,
         learn=learn,
         mapped=map_programs(learn, _devices()),
-        replay=replay,
-        empty=stack_shards(lambda: replay.init(page), _devices()),
-        read_sequences=sequence_reader(replay),
+        empty=stack_shards(lambda: experience.memory.init(page), _devices()),
     )
+
+
+def _replay(agent: Agent) -> Replay:
+    return paged_replay(
+        window=WINDOW,
+        page_steps=PAGE_STEPS,
+        capacity_pages=CAPACITY_PAGES,
+        priority_exponent=_EXPONENT,
+        initial_priorities=agent.initial_priorities,
+    )
+
+
+def _prioritized(agent: Agent, page: Page) -> Experience:
+    del page
+    limiter = ratio_limiter(
+        replay_ratio=0.5,
+        batch_steps=BATCH * WINDOW.unroll,
+        tolerance_updates=4.0,
+        min_sequences=8,
+    )
+    memory = prioritized_memory(
+        _replay(agent), batch_per_device=BATCH, num_devices=1, importance_exponent=0.6
+    )
+    return Experience(memory, page_index, limiter)
+
+
+PRIORITIZED = Store(WINDOW, PAGE_STEPS, _prioritized)
+
+
+@functools.cache
+def _read_sequences(action: ActionSpec) -> Any:
+    """Reads what sampling gives of a prioritized store."""
+    spec = EnvSpec(ArraySpec((4,), "uint32"), action)
+    return sequence_reader(_replay(HashingAgent(window=WINDOW).build(spec)))
 
 
 def _action(num_actions: int) -> ActionSpec:
@@ -125,14 +160,17 @@ class _NoMetrics:
 class ProgramLearner:
     """Real acting and learning, driven by the world instead of by threads."""
 
+    store = PRIORITIZED
+
     def __init__(self, world: "World", session: int, saved: Snapshot | None) -> None:
-        self._programs = programs = _programs(_action(world.num_actions))
+        programs = _programs(_action(world.num_actions), self.store)
+        experience = programs.experience
         self._world = world
-        self.hub = open_hub(world, session)
+        self.hub = open_hub(world, session, self.store.page_steps)
         key = jax.random.PRNGKey(world.seed)
         state = jax.jit(programs.learn.init)(key)
         memory: Any = programs.empty
-        index = page_index()
+        index = experience.index()
         if saved is not None:
             state = LearnerState(*saved.state)
             memory = saved.replay
@@ -143,15 +181,8 @@ class ProgramLearner:
         )
         state = replicate(LearnerState(*state), _devices())
         metrics: Any = _NoMetrics()
-        exchange = open_exchange(
-            RateLimiter(
-                ratio_limiter(
-                    replay_ratio=0.5,
-                    batch_steps=_BATCH * WINDOW.unroll,
-                    tolerance_updates=4.0,
-                    min_sequences=8,
-                )
-            ),
+        self.exchange = exchange = open_exchange(
+            RateLimiter(experience.limiter),
             FrozenParams(published(programs.mapped, state.params), int(state.updates)),
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
@@ -170,7 +201,9 @@ class ProgramLearner:
         self._learning = Learning(
             programs=programs.mapped,
             state=state,
-            replay=ShardedReplay(memory, [index], PAGE_STEPS, TRAINING_SLOTS),
+            replay=ShardedReplay(
+                memory, [index], self.store.page_steps, TRAINING_SLOTS, experience.example_draw
+            ),
             exchange=exchange,
             metrics=metrics,
             publish_every_updates=1,
@@ -188,6 +221,8 @@ class ProgramLearner:
     def learn(self) -> None:
         """Inserts pages, and learns if an update is owed."""
         self._learning.run_once()
+        while self.exchange.pages.qsize():  # a store without room, until there is
+            self._learning.run_once()
 
     def save(self) -> Snapshot:
         """What a checkpoint with replay holds."""
@@ -212,34 +247,37 @@ class ProgramLearner:
         (index,), replay = (snapshot := self.save()).indices, snapshot.replay
         assert isinstance(replay, ReplayState)
         memory: ReplayState = jax.tree.map(lambda leaf: leaf[0], replay)
-        broken = self._check_versions(snapshot)
+        broken = self.check_versions(snapshot)
         num_pages = min(int(str(index["num_inserted"])), CAPACITY_PAGES)
         held: dict[int, list[tuple[int, int]]] = {}
         for place in range(num_pages):
             page = jax.tree.map(lambda leaf, place=place: leaf[place], memory.pages)
-            found = self._check_rows(f"page {place}", page.steps, page.carry)
+            found = self.check_rows(f"page {place}", page.steps, page.carry)
             if found is not None:
                 held.setdefault(found[0], []).append((found[1] // PAGE_STEPS, place))
         starts = np.flatnonzero(memory.mass > 0)
         if starts.tolist() != index["sampleable"]:
             broken.append("the device and the index do not agree on what can be sampled")
-        sequences = self._programs.read_sequences(memory, starts)
+        read = _read_sequences(_action(self._world.num_actions))
+        sequences = read(memory, starts)
         for number, start in enumerate(starts):
             steps = jax.tree.map(lambda leaf, number=number: leaf[:, number], sequences.steps)
-            self._check_rows(f"sequence {start}", steps, sequences.carry[number])
+            self.check_rows(f"sequence {start}", steps, sequences.carry[number])
             first = steps.extras["hash"][0]
             allowed = [float(priority(first, is_initial=flag)) for flag in (True, False)]
             if not np.isclose(memory.mass[start], np.power(allowed, _EXPONENT), rtol=1e-4).any():
                 broken.append(f"sequence {start}: mass {memory.mass[start]}, not of {allowed}")
         return broken + check_streams(held, set(starts.tolist()))
 
-    def _check_versions(self, snapshot: Snapshot) -> list[str]:
+    def check_versions(self, snapshot: Snapshot) -> list[str]:
+        """Whether as many updates were applied as are counted."""
         version = int(snapshot.state.params["version"])
         if version != int(snapshot.state.updates):
             return [f"{version} updates were applied, {snapshot.state.updates} counted"]
         return []
 
-    def _check_rows(self, where: str, steps: StoredStep, carry: Any) -> tuple[int, int] | None:
+    def check_rows(self, where: str, steps: StoredStep, carry: Any) -> tuple[int, int] | None:
+        """Rows that follow each other; the seed of their stream and the first's number."""
         timestep, extras = steps.timestep, steps.extras
         found = self._world.oracle.check_rows(
             where,

@@ -6,6 +6,7 @@ Many more seeds: `python -m tests.simulation --programs 500`.
 """
 
 from tests.simulation.program_learner import ProgramLearner
+from tests.simulation.queue_learner import QueueLearner
 from tests.simulation.sweep import sweep
 
 
@@ -15,3 +16,11 @@ def test_nothing_is_mixed_up_on_the_device_either() -> None:
     assert found.seen["updates"] > 10
     assert found.seen["sessions"] > found.seeds
     assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 500
+
+
+def test_a_queue_of_another_package_trains_on_each_unroll_of_real_actions_once() -> None:
+    found = sweep(range(1, 12, 2), QueueLearner)
+    assert found.broken == {}
+    assert found.seen["updates"] > 10
+    assert found.seen["sessions"] > found.seeds
+    assert min(found.seen["checked action"], found.seen["checked page"]) > 200

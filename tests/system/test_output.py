@@ -3,6 +3,7 @@
 The runs are those of a dict of observations and of a game that is bundled, with one env server.
 """
 
+import dataclasses
 import json
 import os
 import signal
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from learner.reporting.events import Event
 from learner.reporting.metric_names import METRICS, lines
 from learner.reporting.record_kinds import RECORDS
-from learner.reporting.status import ASK, SEQUENCES
+from learner.reporting.status import ASK, SEQUENCES, Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.storage.checkpoints import latest
 from tests.patience import SECONDS, wait_until
@@ -139,6 +141,21 @@ def test_a_run_emits_what_is_documented_and_nothing_else(unlogged: Path) -> None
     for record in RECORDS:
         fields = set(ACCOUNTS) if record.kind == "ledger" else set(record.fields)
         assert names(unlogged, record.kind) == fields | ON_EVERY_LINE
+
+
+def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
+    events = [json.loads(line) for line in (unlogged / "events.jsonl").read_text().splitlines()]
+    told = [event["kind"] for event in events]
+    story = ["started", "server_joined", "compiling", "compiled", "first_update", "ended"]
+    assert [told.index(kind) for kind in story] == sorted(told.index(kind) for kind in story)
+    assert {*story, "evaluation", "saved"} <= set(told)
+    for event in events:
+        assert event.keys() == {field.name for field in dataclasses.fields(Event)}
+    status = json.loads((unlogged / "status.json").read_text())
+    assert status.keys() == {field.name for field in dataclasses.fields(Status)}
+    assert (status["state"], status["reason"]) == ("finished", "a signal asked for it")
+    assert status["best_evaluation"]["mean_return"] >= status["last_evaluation"]["mean_return"]
+    assert [server["environments"] > 0 for server in status["env_servers"]] == [True]
 
 
 def test_r2d2_trains_on_a_dict_of_observations(unlogged: Path) -> None:

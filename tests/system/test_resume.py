@@ -5,6 +5,7 @@ Everything is started through the programs that a user calls.
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,8 @@ def start_a_run(programs: Programs, workdir: Path) -> None:
             break
     assert line["ledger/discarded"] > 0
     assert "env server 0 ended with 137 and is started again" in run.stderr
+    assert re.search(r"env server \S+ leaves with \d+ environments: its connection", run.stderr)
+    assert re.search(r"env server \S+ returns in the place of \S+ after", run.stderr)
     lines = processes.records(workdir)
     for line in lines:
         check_ledger(line)
@@ -152,6 +155,7 @@ def resume_after_a_kill(
     run = programs(*learner_command(workdir, address), "--learning.total-steps", total)
     assert run.end() == 0, run.stderr
     assert all(map(processes.PROGRESS.match, run.stderr.splitlines())), run.stderr
+    assert f"resumed from update {found.step:,} and {found.meta['env_steps']:,} " in run.stderr
     lines = processes.records(workdir)[earlier:]
     assert lines[0]["updates"] >= found.step
     assert lines[0]["env_steps"] >= found.meta["env_steps"]

@@ -13,7 +13,7 @@ from learner.reporting.metrics import Metrics
 from learner.reporting.status import ERROR, EnvServerStatus, State, Status, write_status
 from learner.saving.sequences import SequencesOnRequest
 from learner.serving.hub import Hub
-from learner.session.milestones import Milestones, StandStill
+from learner.session.announcements import Announcements, StandStill
 from learner.session.session import Session
 from seedrl.config import Config
 
@@ -31,7 +31,7 @@ class LiveStatus:
 
     Attributes:
       name: of the configuration.
-      hub, session, milestones: once they are there; set by the main thread.
+      hub, session, announcements: once they are there; set by the main thread.
       metrics: the last report of the run; set by the main thread.
       address: where it serves; set by the main thread.
     """
@@ -60,7 +60,7 @@ class LiveStatus:
         self._state_and_since: tuple[State, float] = ("starting", self._began)
         self.hub: Hub | None = None
         self.session: Session | None = None
-        self.milestones: Milestones | None = None
+        self.announcements: Announcements | None = None
         self.metrics: dict[str, float] = {}
         self.address = ""
         self._env_servers = EnvServers()
@@ -148,8 +148,8 @@ class LiveStatus:
             skipped_updates=int(self.metrics.get("skipped_updates", 0)),
             target_return=config.evaluation.target_return,
             training_return=self.metrics.get("return/training"),
-            last_evaluation=None if self.milestones is None else self.milestones.last,
-            best_evaluation=None if self.milestones is None else self.milestones.best,
+            last_evaluation=None if self.announcements is None else self.announcements.last,
+            best_evaluation=None if self.announcements is None else self.announcements.best,
             is_evaluating=session is not None and session.evaluator.is_running,
             env_steps_per_second=steps_per_second,
             updates_per_second=updates_per_second,

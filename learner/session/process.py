@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from learner.session.allocator import keep_freed_memory
+from learner.session.malloc_settings import keep_freed_memory
 from seedrl.exit_codes import ExitCode
 
 

@@ -261,8 +261,8 @@ def _summary(
     last, best = supervision.last, folder.best()
     return Summary(
         reason=supervision.reason,
-        last=supervision.milestones.last,
-        best=supervision.milestones.best,
+        last=supervision.announcements.last,
+        best=supervision.announcements.best,
         env_steps=session.acting.training_steps,
         total_steps=config.learning.total_steps,
         target_return=config.evaluation.target_return,

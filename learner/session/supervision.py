@@ -11,8 +11,8 @@ from typing import TypeVar
 from learner.learning.snapshot import Snapshot
 from learner.saving.saver import Saver
 from learner.serving.server import Service
+from learner.session.announcements import Announcements
 from learner.session.end_of_run import EndOfRun, end_of_run, why
-from learner.session.milestones import Milestones
 from learner.session.reports import Reports
 from learner.session.session import Session
 from seedrl.config import Config
@@ -36,7 +36,7 @@ class Supervision:
     """Watches over a session that has started, until it has ended. Used by the main thread.
 
     Attributes:
-      milestones: what the session has reached.
+      announcements: what the session has reached.
       reason: why the run has ended, in words.
       last: the metrics of the last report, and of the one before what it lacks.
     """
@@ -61,8 +61,8 @@ class Supervision:
         self._reports = reports
         self._live = reports.live
         self._stop = stop
-        self.milestones = Milestones(config, session, reports.events)
-        reports.live.milestones = self.milestones
+        self.announcements = Announcements(config, session, reports.events)
+        reports.live.announcements = self.announcements
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
         self.reason = ""
@@ -72,7 +72,7 @@ class Supervision:
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
             self._end_if_stuck(self._config.logging.stuck_seconds)
-            self.milestones.look()
+            self.announcements.look()
             now = time.monotonic()
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds
@@ -89,7 +89,7 @@ class Supervision:
         The last report follows the start of the save, which nothing that is merely shown may
         prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
-        self.milestones.look()
+        self.announcements.look()
         self.reason = why(
             self._end_of_run(),
             self._config.evaluation.target_return,
@@ -143,7 +143,7 @@ class Supervision:
         )
         self._live.metrics = self._live.metrics | values
         self._progress.update(values)
-        self.milestones.reported(values)
+        self.announcements.reported(values)
         return values
 
     def _save(self) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from learner.reporting.status import EvaluationStatus
-from learner.session.milestones import Milestones, StandStill
+from learner.session.announcements import Announcements, StandStill
 from seedrl.config_file import load
 
 
 class Watched:
-    """Milestones of a session of fakes, with a clock of its own."""
+    """Announcements of a session of fakes, with a clock of its own."""
 
     def __init__(self, target: float | None = 0.95) -> None:
         self.now = 0.0
@@ -27,7 +27,7 @@ class Watched:
         evaluation = dataclasses.replace(config.evaluation, target_return=target)
         listener: Any = SimpleNamespace(say=self._say)
         config = dataclasses.replace(config, evaluation=evaluation)
-        self.milestones = Milestones(config, self.session, listener, lambda: self.now)
+        self.announcements = Announcements(config, self.session, listener, lambda: self.now)
 
     def _say(self, kind: str, text: str, **fields: Any) -> None:
         self.said.append((kind, text))
@@ -36,7 +36,7 @@ class Watched:
         """What is said at that time."""
         self.now = now
         self.said = []
-        self.milestones.look()
+        self.announcements.look()
         return self.said
 
 
@@ -83,8 +83,8 @@ def test_rounds_of_evaluation_are_told_with_what_they_mean(watched: Watched) -> 
             "confirmation failed: 0.940 over 100 episodes, by the parameters of update 1,234",
         ),
     ]
-    assert watched.milestones.last == played(0.94, is_confirmation=True, episodes=100)
-    assert watched.milestones.best == played(0.951)
+    assert watched.announcements.last == played(0.94, is_confirmation=True, episodes=100)
+    assert watched.announcements.best == played(0.951)
     rounds.append(played(0.96, is_confirmation=True, episodes=100))
     assert watched.look(2.0) == [("confirmed", "target 0.95 confirmed: 0.960 over 100 episodes")]
 
@@ -114,6 +114,6 @@ def test_a_stand_still_is_said_ever_more_rarely_and_its_end_once() -> None:
 def test_skipped_updates_are_told_once_a_minute(watched: Watched) -> None:
     for now, skipped in ((1.0, 0.0), (2.0, 3.0), (30.0, 5.0), (62.0, 5.0), (200.0, 5.0)):
         watched.now = now
-        watched.milestones.reported({"skipped_updates": skipped})
+        watched.announcements.reported({"skipped_updates": skipped})
     assert [text.split(" updates")[0] for _, text in watched.said] == ["3", "2"]
     assert "loss or gradient was not finite" in watched.said[0][1]

@@ -14,7 +14,7 @@ _WARNING_SECONDS = 60.0
 _FIRST_WAIT_SECONDS = 10.0
 
 
-class Milestones:
+class Announcements:
     """Looks at a session that has started, and says what is new. Used by the main thread.
 
     Attributes:

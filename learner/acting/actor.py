@@ -1,6 +1,6 @@
 """An actor: the inference programs of one device, with the slots that it acts for."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,24 +10,7 @@ from learner.acting.batch_shapes import BatchShapes
 from learner.serving.core import Batch
 from learner.threads.exchange import FrozenParams
 from learner.threads.shapes import shapes_of
-from seedrl.types import Page, Tree
-
-
-class Acted(NamedTuple):
-    """A batch that was acted on, on the host.
-
-    Attributes:
-      batch: the batch.
-      actions: `[B] int32` or `[B, *shape] float32`, one for each of its rows.
-      step_type, reward: `[B] uint8` and `[B] float32`, of the steps that were acted on.
-      fill: B as a share of the rows of the program that ran; the others were padding.
-    """
-
-    batch: Batch
-    actions: np.ndarray
-    step_type: np.ndarray
-    reward: np.ndarray
-    fill: float
+from seedrl.types import Page, TimeStep, Tree
 
 
 class Actor:
@@ -98,20 +81,17 @@ class Actor:
             take_pages.lower(self._state_shapes, np.zeros(rows, np.int32)).compile()
         self._shapes.ready_rows = self._shapes.act_rows
 
-    def act(self, batch: Batch, frozen: FrozenParams) -> Acted:
-        """Acts on a batch of its slots and waits for the actions."""
+    def act(self, batch: Batch, frozen: FrozenParams) -> tuple[np.ndarray, TimeStep]:
+        """Acts on a batch of its slots and waits for the actions.
+
+        Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` that
+        the program ran on, whose rows beyond B are padding.
+        """
         slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
         self._state, action = self._programs.act(
             self._state, *_arguments(frozen, batch.number), slots, positions, timestep
         )
-        num_rows = len(batch.slots)
-        return Acted(
-            batch,
-            np.asarray(action)[:num_rows],
-            timestep.step_type[:num_rows],
-            timestep.reward[:num_rows],
-            fill=num_rows / len(slots),
-        )
+        return np.asarray(action)[: len(batch.slots)], timestep
 
     def take_pages(self, slots: np.ndarray) -> Page:
         """Copies of the pages of `slots`, on the device: `[I, ...]`; the last may be padding."""

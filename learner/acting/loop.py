@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import ActingState
-from learner.acting.actor import Acted, Actor
+from learner.acting.actor import Actor
 from learner.acting.episodes import EpisodeTracker
 from learner.acting.evaluator import BestScore, Evaluator, Score
 from learner.reporting.metrics import Metrics
@@ -20,7 +20,7 @@ from learner.serving.hub import Hub
 from learner.serving.slot_deal import Role
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.worker import ClosedError
-from seedrl.types import StepType, Tree
+from seedrl.types import StepType, TimeStep, Tree
 
 _FIRST = StepType.FIRST.value
 # How soon the end of a run is noticed while learning has no room for pages.
@@ -105,8 +105,8 @@ class Acting:
         """Compiles the rest, on any thread; see `Actor`."""
         self._actor.compile_others(self._exchange.params)
 
-    def run_once(self) -> Acted | None:
-        """Acts on the next batch, if one is due soon; what it did."""
+    def run_once(self) -> tuple[Batch, np.ndarray] | None:
+        """Acts on the next batch, if one is due soon; returns it with its actions `[B, ...]`."""
         now = self._clock()
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
@@ -120,7 +120,7 @@ class Acting:
         batch = self._hub.next_batch(roles, timeout=self._poll_seconds)
         if not is_training_allowed:
             self._tally.waited["acting"] += self._clock() - now
-        return None if batch is None else self._act(batch)
+        return None if batch is None else (batch, self._act(batch))
 
     def _poll(self, now: float) -> None:
         live = self._hub.live_slots("evaluation")
@@ -130,24 +130,24 @@ class Acting:
         if ended:
             self._send(FilledPages((), (), (), ended))
 
-    def _act(self, batch: Batch) -> Acted:
+    def _act(self, batch: Batch) -> np.ndarray:
         start = self._clock()
         is_training = batch.role == "training"
         frozen = self._exchange.params if is_training else self.evaluator.frozen
-        acted = self._actor.act(batch, frozen)
-        self._hub.answer(batch, acted.actions)
+        actions, timestep = self._actor.act(batch, frozen)
+        self._hub.answer(batch, actions)
         end = self._clock()
         measured = self._tally.measured
         measured["queue_wait_ms"].append(1e3 * (start - batch.oldest_arrival))
         measured["inference_ms"].append(1e3 * (end - start))
         measured["reply_ms"].append(1e3 * (end - batch.oldest_arrival))
-        self._account(acted)
+        self._account(batch, timestep)
         if is_training:
-            measured["batch_fill"].append(acted.fill)
+            measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
             lag = self._exchange.learned_version - frozen.version
             measured["serving_lag_updates"].append(lag)
             self._take_pages(batch)
-        return acted
+        return actions
 
     def snapshot(self) -> ActingSnapshot:
         """A copy of what acting needs to resume. For the owning thread, or after it has ended."""
@@ -172,19 +172,20 @@ class Acting:
         self._episodes.returns[:] = snapshot.episode_returns
         self._episodes.lengths[:] = snapshot.episode_lengths
 
-    def _account(self, acted: Acted) -> None:
-        batch = acted.batch
-        ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
+    def _account(self, batch: Batch, timestep: TimeStep) -> None:
+        num_rows = len(batch.slots)
+        step_type = timestep.step_type[:num_rows]
+        ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:num_rows])
         returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
         for slot, value in returns.items():
             self._tally.episodes.append((batch.role, value, int(self._episodes.lengths[slot])))
         if self._hub.environment.metrics:
             self._observe_metrics(batch)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
-        steps = int(np.count_nonzero(acted.step_type != _FIRST))
+        steps = int(np.count_nonzero(step_type != _FIRST))
         if batch.role == "evaluation":
             self._tally.counted["evaluation_steps"] += steps
-            result = self.evaluator.observe(self._clock(), batch.slots, acted.step_type, returns)
+            result = self.evaluator.observe(self._clock(), batch.slots, step_type, returns)
             if result is not None:
                 self._report(*result)
             return

@@ -48,7 +48,7 @@ class LockStep:
         """Acts on the next batch, if one is due soon, and learns what it owes."""
         acted = self._acting.run_once()
         if acted is not None and self._recorder is not None:
-            self._recorder.append(acted.batch, acted.actions)
+            self._recorder.append(*acted)
         while self._learning.run_once():
             # At once, so that what is acted on next knows whether the update was applied.
             self._learning.finish_update()

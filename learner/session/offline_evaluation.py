@@ -159,8 +159,10 @@ class _Player:
         return round_ or Round(self._frozen, live, episodes)
 
     def _act(self, batch: Batch, round_: Round) -> None:
-        acted = self._actor.act(batch, self._frozen)
-        self._hub.answer(batch, acted.actions)
-        ended = self._episodes.observe(batch.slots, acted.step_type, acted.reward)
+        actions, timestep = self._actor.act(batch, self._frozen)
+        self._hub.answer(batch, actions)
+        # Of the rows that are not padding.
+        step_type, reward = (leaf[: len(batch.slots)] for leaf in timestep[:2])
+        ended = self._episodes.observe(batch.slots, step_type, reward)
         returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
-        round_.observe(batch.slots, acted.step_type, returns)
+        round_.observe(batch.slots, step_type, returns)

@@ -73,25 +73,29 @@ def _batch(slots: list[int], position: int = 0) -> Batch:
     return Batch(pending, numbers, group.streams, positions, "training", 0.0, 0, [slice(0, rows)])
 
 
+def _rows(actor: Actor, slots: list[int]) -> int:
+    _, timestep = actor.act(_batch(slots), FROZEN)
+    return len(timestep.step_type)
+
+
 def test_each_row_is_answered_and_padding_is_cut_off() -> None:
     actor = _actor(None)
-    acted = actor.act(_batch([2, 0]), FROZEN)
+    actions, timestep = actor.act(_batch([2, 0]), FROZEN)
     # Slot 2 explores at 0.3 and sees 0, slot 0 at 0.1 and sees 1; both for the first time.
-    assert acted.actions.tolist() == [100 + 30 + 0, 100 + 10 + 1]
-    assert acted.reward.tolist() == [0.0, 0.5]
-    assert acted.step_type.tolist() == [StepType.MID] * 2
-    assert acted.fill == 2 / 2
-    assert actor.act(_batch([2]), FROZEN).actions.tolist() == [200 + 30 + 0]
-    assert actor.act(_batch([0, 1, 2]), FROZEN).fill == 1.0
+    assert actions.tolist() == [100 + 30 + 0, 100 + 10 + 1]
+    assert timestep.reward.tolist() == [0.0, 0.5]
+    assert timestep.step_type.tolist() == [StepType.MID] * 2
+    assert actor.act(_batch([2]), FROZEN)[0].tolist() == [200 + 30 + 0]
+    assert _rows(actor, [0, 1, 2]) == 3
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2, 3], [8, 4, 6, 10]])
 def test_an_actor_of_any_slots_acts_as_that_of_the_first_ones(slots: list[int]) -> None:
     actor = _actor(slots)
     for position in range(PAGE_STEPS):
-        acted = actor.act(_batch([slots[1], slots[2], slots[3]], position), FROZEN)
+        actions, _ = actor.act(_batch([slots[1], slots[2], slots[3]], position), FROZEN)
         count = 100 * (position + 1)
-        assert acted.actions.tolist() == [count + 20 + 0, count + 30 + 1, count + 90 + 2]
+        assert actions.tolist() == [count + 20 + 0, count + 30 + 1, count + 90 + 2]
     pages = actor.take_pages(np.array([slots[2], slots[1]]))
     np.testing.assert_array_equal(pages.steps.action[:2], [[131, 231], [120, 220]])
     np.testing.assert_array_equal(pages.steps.version[:2], 5)
@@ -102,10 +106,10 @@ def test_a_restored_actor_continues_where_the_copy_was_taken() -> None:
     actor = _actor(None)
     actor.act(_batch([0, 1]), FROZEN)
     copy = actor.state()
-    expected = actor.act(_batch([0, 1], 1), FROZEN).actions.tolist()
+    expected = actor.act(_batch([0, 1], 1), FROZEN)[0].tolist()
     other = _actor(None)
     other.restore(copy)
-    assert other.act(_batch([0, 1], 1), FROZEN).actions.tolist() == expected
+    assert other.act(_batch([0, 1], 1), FROZEN)[0].tolist() == expected
 
 
 def test_after_warming_up_nothing_is_compiled() -> None:
@@ -122,12 +126,12 @@ def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -
     actor = _actor(None)
     actor.warm_up_largest(FROZEN)
     with compilations() as names:
-        fills = [actor.act(_batch(rows), FROZEN).fill for rows in ([0], [0, 1], [2, 1, 0], [3])]
-    assert fills == [1 / 3, 2 / 3, 1, 1 / 3]
+        rows = [_rows(actor, slots) for slots in ([0], [0, 1], [2, 1, 0], [3])]
+    assert rows == [3, 3, 3, 3]
     assert names == []
     actor.compile_others(FROZEN)
     with compilations() as names:
-        fills = [actor.act(_batch(rows), FROZEN).fill for rows in ([0], [0, 1], [2, 1, 0], [3])]
+        rows = [_rows(actor, slots) for slots in ([0], [0, 1], [2, 1, 0], [3])]
         actor.take_pages(np.array([0]))
-    assert fills == [1, 1, 1, 1]
+    assert rows == [1, 2, 3, 1]
     assert names == []

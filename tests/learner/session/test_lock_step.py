@@ -25,7 +25,7 @@ class Acting:
         self.calls.append("act")
         self.due += self.owed.pop(0)
         self.training_steps += STEPS
-        return SimpleNamespace(batch=self.training_steps, actions="actions")
+        return self.training_steps, "actions"
 
     def snapshot(self) -> Any:
         return (np.int32(self.training_steps),)

@@ -186,8 +186,8 @@ MUTANTS = (
     Mutant(
         "actions_swapped_in_batch",
         _ACTOR,
-        "np.asarray(action)[:num_rows],",
-        "np.asarray(action)[:num_rows][::-1],",
+        "np.asarray(action)[: len(batch.slots)], timestep",
+        "np.asarray(action)[: len(batch.slots)][::-1], timestep",
         "Env servers get each other's actions.",
         "no row is swapped (DESIGN 9.2)",
     ),
@@ -210,17 +210,17 @@ MUTANTS = (
     Mutant(
         "version_of_the_learner_stored",
         _ACTING,
-        "acted = self._actor.act(batch, frozen)",
+        "actions, timestep = self._actor.act(batch, frozen)",
         "newest = self._exchange.learned_version\n"
-        "        acted = self._actor.act(batch, frozen._replace(version=newest))",
+        "        actions, timestep = self._actor.act(batch, frozen._replace(version=newest))",
         "Rows carry the learner's version instead of the one that acted.",
         "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
         "first_rows_counted_as_steps",
         _ACTING,
-        "steps = int(np.count_nonzero(acted.step_type != _FIRST))",
-        "steps = len(acted.step_type)",
+        "steps = int(np.count_nonzero(step_type != _FIRST))",
+        "steps = len(step_type)",
         "LAST to FIRST counts as an environment step.",
         "LAST to FIRST rows are not steps (DESIGN 7)",
     ),

@@ -1,15 +1,20 @@
 """The handshake and the lock step of an env server, against a scripted learner."""
 
+import queue
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from envs_server.connection import Offer
-from envs_server.envs.counting import reward_of
+from envs_server.connection import Lease, Offer
+from envs_server.envs.counting import Counting, reward_of
+from envs_server.errors import BuildError
+from envs_server.recipe import Recipe
 from envs_server.reconnecting_client import ReconnectingClient
+from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
@@ -257,3 +262,9 @@ def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str
         is ExitCode.OK
     )
     assert found == sent
+
+
+def test_one_environment_is_filmed_and_no_more(tmp_path: Path) -> None:
+    lease = Lease(Offer(2, 1, (), films=tmp_path), queue.SimpleQueue(), SentLog())
+    with pytest.raises(BuildError, match="expected one environment to film, got 2"):
+        lease._build_group(Recipe("counting", {}, factory=Counting), "sync", 2)

@@ -18,7 +18,7 @@ import pytest
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor
 from learner.acting.batch_shapes import BatchShapes
-from learner.acting.evaluator import Evaluator
+from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Acting
 from learner.reporting.metrics import Metrics
 from learner.serving.batch_rules import free_running
@@ -189,8 +189,6 @@ def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_ne
     assert world.play(3, LAST, everyone) == {0: 30, 1: 30, 2: 10}
     assert world.acting.last_score is not None
     assert world.acting.last_score.frozen.version == 1
-    best = world.acting.best_score
-    assert best is not None and best.score is world.acting.last_score
     assert world.play(4, FIRST, everyone) == {0: 30, 1: 30, 2: 30}
 
 
@@ -219,6 +217,18 @@ def test_acting_waits_for_room_and_abandons_what_nobody_takes_any_more(
         world.play(1, MID, {0: 0, 1: 0})
     assert len(looks) == 3
     assert world.acting.abandoned_rows == 2 * len(TRAINING)
+
+
+def test_the_highest_score_is_kept_with_its_parameters_and_of_equal_ones_the_first(
+    world: World,
+) -> None:
+    for updates, mean in enumerate((2.0, 5.0, 5.0, 3.0)):
+        world.acting.training_steps = 10 * updates
+        world.acting._report(Score(FrozenParams((), updates), (mean, mean)), False)
+    best, last = world.acting.best_score, world.acting.last_score
+    assert best is not None and last is not None
+    assert (best.score.frozen.version, best.env_steps, best.score.mean) == (1, 10, 5.0)
+    assert last.frozen.version == 3
 
 
 def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(

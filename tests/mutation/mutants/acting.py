@@ -66,6 +66,14 @@ MUTANTS = (
         "the executed action is stored (DESIGN 4)",
     ),
     Mutant(
+        "best_score_is_the_lowest",
+        "learner/acting/loop.py",
+        "score.mean > self.best_score.score.mean",
+        "score.mean < self.best_score.score.mean",
+        "The parameters that are kept as the best are those that scored lowest.",
+        "the best checkpoint is kept beside the newest",
+    ),
+    Mutant(
         "real_actions_stored_backwards",
         _ACT_STEP,
         "            timestep, output.action, jnp.full(",

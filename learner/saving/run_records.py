@@ -82,7 +82,7 @@ def _state(said: dict[str, Any], now: float) -> tuple[State, str]:
         return "interrupted", "it ended without a word"
     if reason in FAILED:
         return "failed", reason
-    return ("interrupted" if reason == STOPPED else "finished"), reason
+    return ("interrupted" if reason.startswith(STOPPED) else "finished"), reason
 
 
 def _evaluations(path: Path) -> Iterator[dict[str, Any]]:

@@ -51,10 +51,12 @@ def why(
     target: float | None = None,
     confirmed: Score | None = None,
     total_steps: int = 0,
+    *,
+    stopped_by: str = "",
 ) -> str:
     """Why the run is over, in words for its user; `end` is None where an exception ended it."""
     if end is EndOfRun.STOPPED:
-        return STOPPED
+        return f"{STOPPED}: {stopped_by}"
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         num_episodes = len(confirmed.returns)
         return f"target {target:g} confirmed: {score(confirmed.mean)} over {num_episodes} episodes"

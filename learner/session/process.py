@@ -12,7 +12,17 @@ from learner.session.malloc_settings import keep_freed_memory
 from seedrl.exit_codes import ExitCode
 
 
-def stop_on_signals(stop: threading.Event) -> None:
+class StopRequest(threading.Event):
+    """Set when the run is to end.
+
+    Attributes:
+      by: who asked for it first, in words.
+    """
+
+    by = ""
+
+
+def stop_on_signals(stop: StopRequest) -> None:
     """Sets `stop` at the first SIGTERM or SIGINT; the second ends the process, with 143.
 
     The kernel sends SIGUSR1 when `seedrl train` has died, once for each of its threads that
@@ -26,11 +36,16 @@ def stop_on_signals(stop: threading.Event) -> None:
     def handle(number: int, frame: object) -> None:
         if stop.is_set():
             os._exit(ExitCode.KILLED)
+        stop.by = signal.Signals(number).name
+        stop.set()
+
+    def orphan(number: int, frame: object) -> None:
+        stop.by = stop.by or "seedrl train has ended"
         stop.set()
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
-    signal.signal(signal.SIGUSR1, lambda number, frame: stop.set())
+    signal.signal(signal.SIGUSR1, orphan)
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:

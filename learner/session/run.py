@@ -4,7 +4,6 @@ import contextlib
 import math
 import shlex
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.session.end_of_run import EndOfRun, why
 from learner.session.geometry import Geometry, plan_geometry
-from learner.session.process import stop_on_signals, tune_process
+from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
 from learner.session.supervision import Supervision, wait_for
@@ -63,7 +62,7 @@ def train(
     """
     check(config)
     start = time.monotonic()
-    stop = threading.Event()
+    stop = StopRequest()
     stop_on_signals(stop)
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.closing(RunFolder(workdir)) as folder:
@@ -100,7 +99,7 @@ def _train(
     *,
     initial: Checkpoint | None,
     start: float,
-    stop: threading.Event,
+    stop: StopRequest,
 ) -> Summary | None:
     _, metrics, events, live = reports
     live.hub = hub
@@ -110,7 +109,7 @@ def _train(
         _say_started(events, folder.path, service.address, geometry)
         spec = wait_for(hub.wait_for_spec, stop)
         if spec is None:
-            _end_early(service, reports)
+            _end_early(service, reports, stop)
             return None
         recorder = open_recorder(config, folder.path, spec, hub.num_batches)
         if recorder is not None:
@@ -120,7 +119,7 @@ def _train(
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.
         if not wait_for(hub.wait_for_agreement, stop):
-            _end_early(service, reports)
+            _end_early(service, reports, stop)
             return None
         folder.record_config(config)
         metrics.describe(fields_of(config))
@@ -142,9 +141,9 @@ def _train(
         return _summary(config, session, supervision, start, folder)
 
 
-def _end_early(service: Service, reports: Reports) -> None:
+def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
     """Ends a run that was stopped before an env server had joined."""
-    reports.end(why(EndOfRun.STOPPED))
+    reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by))
     service.stop()
 
 

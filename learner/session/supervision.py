@@ -13,6 +13,7 @@ from learner.saving.saver import Saver
 from learner.serving.server import Service
 from learner.session.announcements import Announcements
 from learner.session.end_of_run import EndOfRun, end_of_run, why
+from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
 from seedrl.config import Config
@@ -49,7 +50,7 @@ class Supervision:
         service: Service,
         saver: Saver,
         reports: Reports,
-        stop: threading.Event,
+        stop: StopRequest,
     ):
         """`stop`: the run is to end, as SIGTERM says."""
         self._config = config
@@ -95,6 +96,7 @@ class Supervision:
             self._config.evaluation.target_return,
             self._session.evaluator.confirmed,
             self._config.learning.total_steps,
+            stopped_by=self._stop.by,
         )
         self._reports.end(self.reason)
         if not self._session.stop(_STOP_SECONDS):

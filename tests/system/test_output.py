@@ -153,7 +153,7 @@ def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
         assert event.keys() == {field.name for field in dataclasses.fields(Event)}
     status = json.loads((unlogged / "status.json").read_text())
     assert status.keys() == {field.name for field in dataclasses.fields(Status)}
-    assert (status["state"], status["reason"]) == ("finished", "a signal asked for it")
+    assert (status["state"], status["reason"]) == ("finished", "a signal asked for it: SIGTERM")
     assert status["best_evaluation"]["mean_return"] >= status["last_evaluation"]["mean_return"]
     assert [server["environments"] > 0 for server in status["env_servers"]] == [True]
 

@@ -25,7 +25,7 @@ def _run(folder: Path, **status: Any) -> Path:
         ({"state": "training"}, "running"),
         ({"state": "training", "time_seconds": NOW - 60}, "interrupted"),
         ({"state": "finished", "reason": "all 100 steps taken"}, "finished"),
-        ({"state": "finished", "reason": "a signal asked for it"}, "interrupted"),
+        ({"state": "finished", "reason": "a signal asked for it: SIGTERM"}, "interrupted"),
         ({"state": "finished", "reason": "a thread of the learner died"}, "failed"),
         ({"state": "finished", "reason": "an error"}, "failed"),
         ({}, "interrupted"),

@@ -42,7 +42,7 @@ def test_a_service_that_died_ends_a_run() -> None:
 @pytest.mark.parametrize(
     ("end", "target", "expected"),
     [
-        (EndOfRun.STOPPED, 475.0, "a signal asked for it"),
+        (EndOfRun.STOPPED, 475.0, "a signal asked for it: SIGINT"),
         (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
         (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
@@ -54,7 +54,7 @@ def test_why_a_run_is_over_is_said_in_words(
     end: EndOfRun | None, target: float | None, expected: str
 ) -> None:
     score: Any = SimpleNamespace(mean=480.5, returns=(480.5, 480.5))
-    assert why(end, target, score, _TOTAL_STEPS) == expected
+    assert why(end, target, score, _TOTAL_STEPS, stopped_by="SIGINT") == expected
 
 
 def _event(is_set: bool) -> threading.Event:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from learner.session import supervision
+from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
@@ -42,7 +43,7 @@ class Run:
     def __init__(self, config: Config) -> None:
         self.calls: list[str] = []
         self.at_step: dict[int, Callable[[], None]] = {}
-        self.stop = threading.Event()
+        self.stop = StopRequest()
         self.ends: list[str] = []
         self.said: dict[str, str] = {}
         self.residues: list[str] = []

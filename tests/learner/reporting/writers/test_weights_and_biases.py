@@ -38,6 +38,7 @@ def test_it_gets_the_scalars_of_tensorboard_and_the_configuration(
     client: list[tuple[str, Any]], tmp_path: Path
 ) -> None:
     workdir = tmp_path / "mine"
+    workdir.mkdir()
     for _ in range(2):  # a run, and its next session
         metrics = Metrics(workdir, mirrors=[WeightsAndBiases("project", workdir)])
         metrics.describe({"seed": 3})

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,19 @@ from seedrl.config_checks import check
 from tests.benchmarks import hops
 from tests.benchmarks.hops import Watch, configuration
 
+_EVERY_PASS = range(1, hops._ROUNDS_OF_PASS * hops._PASSES, hops._ROUNDS_OF_PASS)
 
-def _watched(work: Any, rounds: int = 1) -> Watch:
+
+def _watched(work: Any, rounds: Iterable[int]) -> Watch:
+    """What is found if `work` runs in each of these rounds."""
     watch = Watch()
-    watch._rounds = rounds
 
     def run() -> None:
-        sys.setprofile(watch)  # type: ignore[arg-type]
-        work()
-        sys.setprofile(None)
+        for number in rounds:
+            watch._rounds = number
+            sys.setprofile(watch)  # type: ignore[arg-type]
+            work()
+            sys.setprofile(None)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -31,14 +36,18 @@ def test_methods_and_constructors_of_ours_enter_their_class_and_module() -> None
         EpisodeTracker(3)
         Path("elsewhere").exists()
 
-    found = _watched(work).hops
+    found = _watched(work, _EVERY_PASS).hops
     assert found.modules == ["learner.acting.episodes"]
     assert found.classes == ["learner.acting.episodes.EpisodeTracker"]
 
 
 def test_nothing_counts_before_the_first_round_or_after_the_last() -> None:
-    for rounds in (0, hops._WATCHED_ROUNDS + 1):
+    for rounds in ([0], [*_EVERY_PASS[1:], hops._ROUNDS_OF_PASS * hops._PASSES + 1]):
         assert _watched(lambda: EpisodeTracker(3), rounds).hops == ([], [])
+
+
+def test_what_happens_in_some_passes_only_does_not_count() -> None:
+    assert _watched(lambda: EpisodeTracker(3), _EVERY_PASS[:-1]).hops == ([], [])
 
 
 def test_the_functions_that_mark_rounds_and_updates_are_there() -> None:

@@ -227,11 +227,11 @@ class CoreLearner:
         """Takes into memory what has arrived."""
         channel, self._channel = self._channel, []
         for pages, streams, ended in channel:
-            plan = self._index.plan(streams)
-            for page, place in zip(pages, plan.index, strict=True):
+            places, previous, _ = self._index.plan(streams)
+            for page, place in zip(pages, places, strict=True):
                 self._memory[place] = page
                 self._link[place] = CAPACITY_PAGES
-            self._link[plan.previous] = plan.index
+            self._link[previous] = places
             self._link[CAPACITY_PAGES] = CAPACITY_PAGES
             for stream in ended:
                 self._index.end_stream(stream)

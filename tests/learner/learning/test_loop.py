@@ -2,6 +2,7 @@ import itertools
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,6 +15,10 @@ from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.replay.limiter import ratio_limiter
+
+
+def _copied(params: Any) -> Any:
+    return jax.tree.map(jnp.copy, params)
 
 
 def _counted(skips: list[float]) -> dict[str, float]:
@@ -55,7 +60,7 @@ def _learning(
     memory: Any = ()
     learning = Learning(
         programs=MappedPrograms(
-            lambda *_: None, learn, lambda leaf: leaf, lambda params: params, lambda *_: None
+            lambda *_: None, learn, lambda leaf: leaf, _copied, lambda *_: None
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
@@ -159,6 +164,15 @@ def test_only_every_nth_update_that_counts_is_published() -> None:
             published.append(exchange.params)
     assert learning.updates == 11
     assert [each.version for each in published] == [7, 8, 10]
+
+
+def test_what_acting_reads_is_not_what_the_next_update_consumes() -> None:
+    learning, exchange, _ = _learning([0.0])
+    assert learning.run_once()
+    learning.finish_update()
+    assert exchange.params.version == 8
+    assert exchange.params.params is not learning._state.params
+    np.testing.assert_array_equal(exchange.params.params, learning._state.params)
 
 
 def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:

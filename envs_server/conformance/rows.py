@@ -80,7 +80,8 @@ def episodes(rows: Sequence[Row]) -> list[Episode]:
 def action_rows(action: ActionSpec, num_rows: int, num_envs: int, seed: int) -> np.ndarray:
     """Random actions of the wire: `[num_rows, num_envs] int32` or `[..., *shape] float32`.
 
-    Each environment tries all discrete actions, in random order. Of a box it first tries both ends.
+    Each environment first tries all discrete actions, in random order, or both ends of a box; then
+    each action is drawn by itself, so that a walk gets as far as under a policy that knows nothing.
     """
     random = np.random.default_rng(seed)
     if isinstance(action, BoxSpec):
@@ -88,9 +89,13 @@ def action_rows(action: ActionSpec, num_rows: int, num_envs: int, seed: int) -> 
         rows = np.stack(boxes, axis=1).astype(np.float32)
         rows[:1], rows[1:2] = -1.0, 1.0
         return rows
-    repeats = -(-num_rows // action.num_actions)
     columns = [
-        np.concatenate([random.permutation(action.num_actions) for _ in range(repeats)])[:num_rows]
+        np.concatenate(
+            [
+                random.permutation(action.num_actions)[:num_rows],
+                random.integers(action.num_actions, size=max(0, num_rows - action.num_actions)),
+            ]
+        )
         for _ in range(num_envs)
     ]
     return np.stack(columns, axis=1).astype(np.int32)

@@ -25,8 +25,8 @@ def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
         "  observation  left int64[], place.x float64[]",
         "  actions      3",
         "  played       2 x 40 steps on the sync back end, 72 bytes a message",
-        "  episodes     6 ended, 6 terminated and 0 truncated; length 7 to 12 (mean 10), "
-        "return -1.2 to -0.7 (mean -1)",
+        "  episodes     7 ended, 7 terminated and 0 truncated; length 5 to 12 (mean 8.571), "
+        "return -1.2 to -0.5 (mean -0.8571)",
     ]
     assert re.fullmatch(r"  speed        [\d,]+ steps/s in one process", speed)
     assert err == ""

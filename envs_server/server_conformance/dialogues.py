@@ -21,7 +21,7 @@ _UNKNOWN_FIELD = b"\xc0\x3e\x01"
 _UNKNOWN_ENVIRONMENT = "seedrl-no-such-environment-v0"
 _METRICS = ("episode.r", "seedrl.nothing")
 _ROUNDS = 20
-# For what arrives unasked; whoever asks for nothing pays it once.
+# How long to look for what must not arrive; each dialogue that expects nothing waits it once.
 _EARLY_SECONDS = 0.2
 
 

@@ -187,7 +187,7 @@ class Session:
         )
 
     def _words(self) -> str:
-        # Whoever ends a stream because it fails says why soon after.
+        # A process that ends a stream because it fails says why soon after.
         deadline = time.monotonic() + _LAST_WORDS_SECONDS
         while self._subject.exit_code() is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)

@@ -59,7 +59,7 @@ class Acting:
       abandoned_rows: rows of full pages that were not sent, because the run was ending.
       last_score: of the evaluation that finished last.
       best_score: the highest of this session.
-      rounds: of evaluation that have ended, for whoever takes them.
+      rounds: of evaluation that have ended; the main thread takes them.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ FILE_NAME = "events.jsonl"
 
 # Parts of it are the words of other machines.
 _LONGEST_TEXT = 500
-# Of one kind: whoever comes and leaves in a loop shall not fill the disk.
+# Of one kind: an env server that joins and leaves in a loop must not fill the disk.
 _MOST_A_MINUTE = 500
 
 

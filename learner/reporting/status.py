@@ -1,4 +1,4 @@
-"""`status.json`: what a run is doing now, for whoever looks at its folder.
+"""`status.json`: what a run is doing now, for readers of its folder.
 
 It is written every second, whole or not at all. A reader takes a run for dead when the file of one
 that has not finished is older than a few seconds. These docstrings are the source of

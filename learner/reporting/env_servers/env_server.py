@@ -9,7 +9,7 @@ from learner.reporting.status import EnvServerState, EnvServerStatus
 
 # Below this a step is on its way; beyond it the learner waits.
 _WAITING_SECONDS = 1.0
-# So many failures are told each; then one in so many seconds.
+# The first few failures are each reported, then at most one in this many seconds.
 _FIRST_FAILURES = 3
 _FAILURE_SECONDS = 30.0
 

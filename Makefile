@@ -19,7 +19,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test mutants check format docs lock proto
+.PHONY: help train test guards mutants check format docs lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# By name, because `make test` collects test_*.py alone: what is timed wants the machine to itself.
+guards: $(STAMP) ## Hold speed and memory to what the machine itself does (nothing else may run)
+	$(BIN)/python -m pytest -n 0 tests/benchmarks/guard_*.py $(ARGS)
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)

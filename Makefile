@@ -19,10 +19,10 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test guards mutants check format docs lock proto
+.PHONY: help train test guards documented mutants check format docs lock proto
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
@@ -52,6 +52,9 @@ guards: $(STAMP) ## Hold speed and memory to what the machine itself does (nothi
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)
+
+documented: $(STAMP) ## Run every command of README and docs for real (ARGS="docs/watch.md ...")
+	$(BIN)/python -m tests.documented $(ARGS)
 
 check: $(STAMP) ## Check formatting, lint, types and the directions of imports
 	$(BIN)/ruff format --check .

@@ -4,7 +4,7 @@ import contextlib
 import io
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,39 +15,49 @@ from envs_server.server_conformance.options import read_options as read_server_c
 from learner.cli import learner, main, train
 from learner.cli.arguments import parse
 from seedrl.config_checks import check
+from tests.documented.commands import (
+    ROOT,
+    Command,
+    commands,
+    commands_in_sentences,
+    write_files,
+)
 
-ROOT = Path(__file__).parents[1]
-
-
-def _commands() -> Iterator[tuple[Path, str]]:
-    """Files and commands of all `sh` blocks, variables replaced and comments cut."""
-    for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):
-        if "node_modules" in path.parts:
-            continue
-        for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL):
-            variables: dict[str, str] = {}
-            for line in block.replace("\\\n", " ").splitlines():
-                words = re.sub(r"\s#.*", "", line).removesuffix("&").strip()
-                for name, value in variables.items():
-                    words = words.replace(f"${name}", value)
-                if assigned := re.fullmatch(r'([A-Z]+)="(.*)"', words):
-                    variables[assigned[1]] = assigned[2]
-                elif words:
-                    yield path, words
+# What stands for something of the reader's, and an example of it.
+_PLACEHOLDERS = {"CONFIG": "cartpole_r2d2", "S": "1", "N": "1", "FOLDER": "runs", "RUN": "runs/a"}
 
 
-COMMANDS = sorted({(str(path.relative_to(ROOT)), words) for path, words in _commands()})
+@pytest.mark.parametrize("command", sorted(set(commands())), ids=lambda command: command.words)
+def test_a_documented_command_is_understood(command: Command, tmp_path: Path) -> None:
+    write_files(ROOT / command.file, tmp_path)
+    _understand(command.file, command.argv, tmp_path)
 
 
-@pytest.mark.parametrize(("file", "command"), COMMANDS)
-def test_a_documented_command_is_understood(file: str, command: str) -> None:
-    match shlex.split(command):
+def test_a_command_in_a_sentence_is_understood(tmp_path: Path) -> None:
+    found = sorted(set(commands_in_sentences()) - set(commands()))
+    assert len(found) > 30
+    for file, words in found:
+        argv = [_PLACEHOLDERS.get(word, word) for word in shlex.split(words) if word != "--help"]
+        match argv:
+            case ["seedrl", name]:  # the command in general
+                assert name in main.COMMANDS, f"{file}: {words}"
+            case ["python", "-m", "learner" | "envs_server"]:
+                pass
+            case _:
+                _understand(file, argv, tmp_path)
+
+
+def _understand(file: str, command: list[str], folder: Path) -> None:
+    """Fails if a program would refuse this command; `folder` has the Python files of `file`."""
+    match command:
         case ["seedrl", "train", *argv]:
-            options, config = parse(train.TrainOptions, _found(file, argv), prog="seedrl train")
+            argv = _found(file, argv, folder)
+            options, config = parse(train.TrainOptions, argv, prog="seedrl train")
             check(options.apply(config))
         case ["python", "-m", "learner", *argv]:
             # What serves other machines must be asked for: --bind is part of the check.
-            served, config = parse(learner.LearnerOptions, _found(file, argv), prog="learner")
+            argv = _found(file, argv, folder)
+            served, config = parse(learner.LearnerOptions, argv, prog="learner")
             check(served.apply(config))
         case ["python", "-m", "envs_server", *argv]:
             read_options(argv)
@@ -76,13 +86,18 @@ def test_a_documented_command_is_understood(file: str, command: str) -> None:
             pytest.fail(f"{file}: no test knows what {words[0]} is")
 
 
-def _found(file: str, argv: list[str]) -> list[str]:
-    """The configuration where a reader of the file finds it, or one of the same form."""
+def _found(file: str, argv: list[str], own_files: Path) -> list[str]:
+    """The configuration where a reader of the file finds it: also among those that it shows."""
     config = argv[0]
     if not config.endswith(".py"):
         return argv
     folder = ROOT / "docs" / "examples"
-    places = [ROOT / config, ROOT / Path(file).parent / config, folder / "own_environment" / config]
+    places = [
+        own_files / config,
+        ROOT / config,
+        ROOT / Path(file).parent / config,
+        folder / "own_environment" / config,
+    ]
     return [str(next(place for place in places if place.is_file())), *argv[1:]]
 
 

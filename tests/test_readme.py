@@ -10,34 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+from tests.documented.commands import ROOT, files_of, write_files
 
-
-def _snippets() -> dict[str, str]:
-    """The README's Python files: those whose first line names them."""
-    blocks = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README, re.DOTALL)
-    return dict(blocks)
+README_FILE = ROOT / "README.md"
+README = README_FILE.read_text()
 
 
 def test_each_extension_snippet_is_at_most_20_lines_of_code() -> None:
-    snippets = _snippets()
+    snippets = files_of(README_FILE)
     assert len(snippets) == 4
     for name, text in snippets.items():
         code = [line for line in text.splitlines() if line.strip()]
         assert len(code) <= 20, name
 
 
-def _write_snippets(folder: Path) -> None:
-    for name, text in _snippets().items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-
-
 def test_the_snippets_train_together_and_act_in_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _write_snippets(tmp_path)
+    write_files(README_FILE, tmp_path)
     flags = (
         "--workdir run --serving.training-slots 4 --serving.evaluation-slots 2 "
         "--replay.min-steps 100 --learning.total-steps 600 --env-servers 1 "
@@ -77,7 +67,7 @@ def _pattern(line: str) -> str:
 
 
 def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
-    _write_snippets(tmp_path)
+    write_files(README_FILE, tmp_path)
     blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", README)
     ((arguments, shown),) = blocks
     code, lines = _check_env(tmp_path, *shlex.split(arguments))
@@ -87,7 +77,7 @@ def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
 
 
 def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(tmp_path: Path) -> None:
-    _write_snippets(tmp_path)
+    write_files(README_FILE, tmp_path)
     path = tmp_path / "my_package" / "recall.py"
     changed = path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]")
     path.write_text(changed)
@@ -99,5 +89,5 @@ def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^make (\w+)", README, re.MULTILINE))))
 def test_every_make_target_of_the_readme_exists(target: str) -> None:
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text()
     assert re.search(rf"^{target}:", makefile, re.MULTILINE)

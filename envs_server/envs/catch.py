@@ -12,17 +12,26 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+_CELL_PIXELS = 16
+
 
 class Catch(gymnasium.Env[np.ndarray, np.int64]):
     """Observations are `[rows, columns]` images: ball and paddle at full brightness, else 0."""
 
     def __init__(
-        self, *, rows: int = 10, columns: int = 5, dtype: Literal["float32", "uint8"] = "float32"
+        self,
+        *,
+        rows: int = 10,
+        columns: int = 5,
+        dtype: Literal["float32", "uint8"] = "float32",
+        render_mode: Literal["rgb_array"] | None = None,
     ) -> None:
         if rows < 2 or columns < 1:
             raise ValueError(
                 f"expected at least 2 rows and 1 column, got {rows} rows and {columns} columns"
             )
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
+        self.render_mode = render_mode
         self._rows, self._columns, self._dtype = rows, columns, np.dtype(dtype)
         self._bright = 255 if dtype == "uint8" else 1
         self.observation_space = Box(0, self._bright, (rows, columns), self._dtype.type)
@@ -48,6 +57,12 @@ class Catch(gymnasium.Env[np.ndarray, np.int64]):
         is_caught = self._paddle_column == self._ball_column
         reward = (1.0 if is_caught else -1.0) if terminated else 0.0
         return self._board(), reward, terminated, False, {}
+
+    def render(self) -> np.ndarray:
+        """The board as a person sees it: `[16 rows, 16 columns, 3] uint8`."""
+        is_bright = (self._board() > 0)[:, :, np.newaxis]
+        cell = np.full((_CELL_PIXELS, _CELL_PIXELS, 3), 255, np.uint8)
+        return np.kron(is_bright, cell)
 
     def _board(self) -> np.ndarray:
         board = np.zeros((self._rows, self._columns), self._dtype)

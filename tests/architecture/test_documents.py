@@ -277,6 +277,8 @@ def test_every_field_that_a_document_names_exists(document: Path) -> None:
     sections = {field.name for field in dataclasses.fields(Config)}
     named = set(re.findall(r"--([a-z]+\.[a-z._-]*[a-z])", text))
     named |= set(re.findall(r"`([a-z]+\.[a-z_]+)`", text))
-    known = set(field_paths("", config_file.load("cartpole_r2d2")))
+    own = ROOT / "docs" / "examples" / "own_network" / "config.py"
+    known = {*field_paths("", config_file.load("cartpole_r2d2"))}
+    known |= {*field_paths("", config_file.load(own))}
     spelled = {name.replace("_", "-") for name in named if name.split(".")[0] in sections}
     assert spelled - known == set()

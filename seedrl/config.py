@@ -137,11 +137,13 @@ class LoggingConfig:
       interval_seconds: between two lines of metrics.
       stuck_seconds: a thread that has not finished one piece of work for so long ends the run, with
         all stacks on stderr and exit code 75. A batch, an update or an insertion is such a piece.
+      learning_curve: whether the end of a run draws learning_curve.png, which takes about a second.
       wandb: project of Weights & Biases to which the scalars go too (extra `wandb`); None for none.
     """
 
     interval_seconds: float = 5.0
     stuck_seconds: float = 600.0
+    learning_curve: bool = True
     wandb: str | None = None
 
 

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor
-from learner.acting.batch_shapes import BatchShapes
+from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards

@@ -7,10 +7,9 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import build_act_programs, example_page
-from learner.acting.actor import Actor
-from learner.acting.batch_shapes import BatchShapes
-from learner.acting.episodes import EpisodeTracker
+from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Round, Score
+from learner.acting.loop import EpisodeTracker
 from learner.serving.batch_rules import lock_step
 from learner.serving.core import Batch, Serving
 from learner.serving.environment_seeds import session_seed

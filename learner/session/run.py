@@ -243,6 +243,8 @@ def _best_return(folder: RunFolder, resumed: Checkpoint | None) -> float:
 
 def _draw_curve(folder: RunFolder, reports: Reports, config: Config) -> None:
     """Everything is saved by then: a full disk costs the picture, and not the run."""
+    if not config.logging.learning_curve:
+        return
     try:
         draw(
             folder.metrics,

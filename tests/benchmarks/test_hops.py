@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from learner.acting.episodes import EpisodeTracker
+from learner.acting.loop import EpisodeTracker
 from seedrl.config_checks import check
 from tests.benchmarks import hops
 from tests.benchmarks.hops import Watch, configuration
@@ -37,8 +37,8 @@ def test_methods_and_constructors_of_ours_enter_their_class_and_module() -> None
         Path("elsewhere").exists()
 
     found = _watched(work, _EVERY_PASS).hops
-    assert found.modules == ["learner.acting.episodes"]
-    assert found.classes == ["learner.acting.episodes.EpisodeTracker"]
+    assert found.modules == ["learner.acting.loop"]
+    assert found.classes == ["learner.acting.loop.EpisodeTracker"]
 
 
 def test_nothing_counts_before_the_first_round_or_after_the_last() -> None:

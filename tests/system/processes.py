@@ -37,7 +37,11 @@ _TINY = {
     "evaluation.episodes": 2,
     "logging.interval-seconds": 0.1,
 }
-TINY = (*(f"--{field}={value}" for field, value in _TINY.items()), "--agent.network.no-dueling")
+TINY = (
+    *(f"--{field}={value}" for field, value in _TINY.items()),
+    "--agent.network.no-dueling",
+    "--logging.no-learning-curve",
+)
 # For runs that go on until something has happened.
 UNHURRIED = ("--environment.wrappers=tests.system.unhurried:Unhurried",)
 

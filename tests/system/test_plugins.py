@@ -4,13 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from seedrl_plugin.counting import code_of
 
-from envs_server.envs.counting import reward_of
 from learner.saving.run_records import read_run
-from seedrl.specs import BoxSpec
 from seedrl.storage import checkpoints, chosen
 from tests.system import processes
 from tests.system.processes import TRAIN, Programs
@@ -40,7 +36,7 @@ def config() -> Config:
         evaluation=EvaluationConfig(
             interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
         ),
-        logging=LoggingConfig(interval_seconds=0.2),
+        logging=LoggingConfig(interval_seconds=0.2, learning_curve=False),
     )
 """
 
@@ -69,7 +65,7 @@ def config() -> Config:
             interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
         ),
         checkpoint=CheckpointConfig(replay=True),
-        logging=LoggingConfig(interval_seconds=0.2),
+        logging=LoggingConfig(interval_seconds=0.2, learning_curve=False),
     )
 """
 
@@ -118,42 +114,3 @@ def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
     assert index["num_inserted"] == 8 * saved.step + len(index["waiting"])
     assert ledger["stored"] == 16 * index["num_inserted"]
     assert processes.records(workdir)[-1]["skipped_updates"] == 0
-
-
-def test_an_on_policy_agent_trains_on_the_real_actions_that_its_environments_received(
-    programs: Programs, tmp_path: Path
-) -> None:
-    bounds = ((-2.0, 6.0), (0.0, 0.5))
-    (tmp_path / "on_policy.py").write_text(ON_POLICY)
-    workdir, arguments = tmp_path / "run", json.dumps({"bounds": bounds, "lengths": [5, 9]})
-    flags = {
-        "environment.id": "seedrl_plugin.counting:make",
-        "environment.arguments": arguments,
-        "learning.total-steps": 2000,
-        "evaluation.target-return": None,
-    }
-    words = [f"--{field}={value}" for field, value in flags.items()]
-    run = programs(*TRAIN, "on_policy.py", "--workdir", workdir, "--env-servers", 1, *words)
-    assert run.end() == 0, run.stderr
-    saved = checkpoints.latest(workdir / "checkpoints")
-    assert saved is not None and saved.step > 10
-    (index,) = saved.meta["replay_indices"]
-    held = min(index["num_inserted"], 64)
-    steps = {
-        name: leaf[0, :held]
-        for name, leaf in checkpoints.restore_extra(saved, prefix="replay.steps.").items()
-    }
-    emitted = np.clip(steps["replay.steps.action"], -1, 1)
-    received = BoxSpec((2,), *zip(*bounds, strict=True)).rescaler()(emitted)
-    rows = zip(
-        steps["replay.steps.timestep.observation"][:, 1:],
-        steps["replay.steps.timestep.reward"][:, 1:],
-        received[:, :-1],
-        strict=True,
-    )
-    for observations, rewards, actions in rows:
-        expected = [
-            reward_of(*map(int, observation), code_of(action)) if observation[3] else 0
-            for observation, action in zip(observations, actions, strict=True)
-        ]
-        assert rewards.tolist() == expected

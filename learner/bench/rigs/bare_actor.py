@@ -4,8 +4,7 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import build_act_programs, example_page
-from learner.acting.actor import Actor
-from learner.acting.batch_shapes import BatchShapes
+from learner.acting.actor import Actor, BatchShapes
 from learner.bench.rigs.workloads import Workload
 from learner.serving.core import Batch
 from learner.threads.exchange import FrozenParams

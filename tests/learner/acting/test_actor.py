@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import build_act_programs, example_page
-from learner.acting.actor import Actor
-from learner.acting.batch_shapes import BatchShapes
+from learner.acting.actor import Actor, BatchShapes
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease

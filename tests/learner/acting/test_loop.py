@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor
-from learner.acting.batch_shapes import BatchShapes
+from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Acting
 from learner.reporting.metrics import Metrics

@@ -100,6 +100,15 @@ def test_a_picture_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -
     assert [line.partition(":")[0] for line in lines] == ["cannot draw the learning curve"]
 
 
+def test_a_run_draws_no_picture_if_it_shall_not(tmp_path: Path) -> None:
+    config = config_file.load("cartpole_r2d2")
+    logging = dataclasses.replace(config.logging, learning_curve=False)
+    with contextlib.closing(RunFolder(tmp_path)) as folder:
+        nobody: Any = None
+        _draw_curve(folder, nobody, dataclasses.replace(config, logging=logging))
+    assert not (tmp_path / "learning_curve.png").exists()
+
+
 @pytest.mark.parametrize(
     ("resume", "num_devices", "message"),
     [

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 _ACT_STEP = "learner/acting/act_step.py"
-_BATCH_SHAPES = "learner/acting/batch_shapes.py"
+_ACTOR = "learner/acting/actor.py"
 _LIMITER = "seedrl/replay/limiter.py"
 _EVALUATION = "learner/acting/evaluator.py"
 
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "slots_of_another_actor",
-        "learner/acting/actor.py",
+        _ACTOR,
         "self._shapes.stage(batch, self._own[batch.slots])",
         "self._shapes.stage(batch, batch.slots)",
         "An actor of some slots only takes the carries and pages of others.",
@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "groups_staged_in_reverse",
-        _BATCH_SHAPES,
+        _ACTOR,
         "for item, where in zip(batch.pending, batch.rows, strict=True)",
         "for item, where in zip(batch.pending, batch.rows[::-1], strict=True)",
         "A batch gives the steps of one group to the slots of another.",
@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "padding_on_a_real_slot",
-        _BATCH_SHAPES,
+        _ACTOR,
         "self.padding_slot = num_training + num_evaluation\n",
         "self.padding_slot = num_training + num_evaluation - 1\n",
         "Padding rows act on the last slot.",

@@ -1,6 +1,8 @@
+"""Returns of episodes, per slot."""
+
 import numpy as np
 
-from learner.acting.episodes import EpisodeTracker
+from learner.acting.loop import EpisodeTracker
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType

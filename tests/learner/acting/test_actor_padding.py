@@ -1,7 +1,9 @@
+"""Batches are padded to shapes that are compiled, and keep their rows."""
+
 import numpy as np
 import pytest
 
-from learner.acting.batch_shapes import BatchShapes, ladder
+from learner.acting.actor import BatchShapes, ladder
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease

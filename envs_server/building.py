@@ -78,4 +78,12 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
     except BuildError:
         raise
     except (Exception, SystemExit) as error:
-        raise BuildError(f"cannot build {recipe.id}: {one_line(error)}") from error
+        hint = _hint(error)
+        raise BuildError(f"cannot build {recipe.id}: {one_line(error)}{hint}") from error
+
+
+def _hint(error: BaseException) -> str:
+    """What may have been meant by an id that is not registered; gymnasium guesses some."""
+    if isinstance(error, gymnasium.error.NameNotFound) and "Did you mean" not in str(error):
+        return " Name an environment of your own as package.module:factory"
+    return ""

@@ -43,6 +43,8 @@ def load_factory(
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a module may end the process that imports it
         reason = one_line(error)
+        if isinstance(error, ModuleNotFoundError):
+            reason += "; install it where the env server runs, or add its folder to PYTHONPATH"
         raise BuildError(f"cannot import {module_name} for {kind} {name}: {reason}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):

@@ -7,7 +7,7 @@ from pathlib import Path
 import seedrl
 from seedrl import config_modules
 from seedrl.config import Config
-from seedrl.config_json import from_json
+from seedrl.config_json import FILE_NAME, from_json
 from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
 
@@ -81,6 +81,12 @@ def _resolve(name_or_path: str) -> Path:
     names = bundled_names()
     if name_or_path in names:
         return bundled_folder() / f"{name_or_path}.py"
+    saved = Path(name_or_path) / FILE_NAME
+    if saved.is_file():
+        raise ConfigError(
+            f"expected a config file, got the folder of a run; pass {saved}, with --workdir "
+            f"{name_or_path} to resume it"
+        )
     close = difflib.get_close_matches(name_or_path, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise ConfigError(

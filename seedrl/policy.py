@@ -18,7 +18,6 @@ except ImportError:
     raise
 
 from seedrl.agents.agent import Agent, build_agent
-from seedrl.errors import ConfigError
 from seedrl.exported_policy import serialize
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
@@ -103,13 +102,19 @@ class Policy:
           reward: that arrived with this observation; a recurrent network was trained to see it. It
             is ignored on an episode's first observation.
 
-        Raises ValueError that names the array whose shape or dtype is not that of `spec`.
+        Raises ValueError that names the array whose shape or dtype is not that of `spec`, or says
+        that the carry is none.
         """
         result = self.act(observation, carry, reward=reward)
         return result.action, result.carry
 
     def act(self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0) -> PolicyStep:
         """Like a call, with the agent's extras."""
+        if not isinstance(carry, PolicyCarry):
+            raise ValueError(
+                "expected the carry of the step before or, for an episode's first observation, "
+                f"initial_carry(), got {type(carry).__name__}"
+            )
         rows = self.spec.unflatten(
             [
                 _row(path, spec, value)
@@ -163,11 +168,7 @@ def load(
     ConfigError if there is no readable config.
     """
     folder = Path(workdir)
-    try:
-        text = (folder / "config.json").read_text()
-    except OSError as error:
-        raise ConfigError(f"expected the folder of a run, got {folder}: {error}") from error
-    config = config_json.from_json(text)
+    config = config_json.of_run(folder)
     found = choose(folder, step=step, is_best=best)
     spec = saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)

@@ -69,6 +69,10 @@ CASES: dict[str, tuple[int, str]] = {
     "seedrl train": (2, "expected a CONFIG first, got nothing"),
     "seedrl train cartpole": (2, "unknown config 'cartpole': did you mean cartpole_r2d2?"),
     "seedrl train nosuch.py": (2, "expected a config file, but there is no nosuch.py"),
+    "seedrl train untrained": (
+        2,
+        "got the folder of a run; pass untrained/config.json, with --work",
+    ),
     "seedrl train folder.py": (2, "expected a config file, but there is no folder.py"),
     "seedrl train binary.py": (2, "/binary.py: SyntaxError: "),
     "seedrl train binary.json": (2, "/binary.json: 'utf-8' codec can't decode byte 0xff"),
@@ -95,6 +99,10 @@ CASES: dict[str, tuple[int, str]] = {
     f"{TRAIN} --agent.learning-rat 1": (2, "did you mean --agent.learning-rate?"),
     f"{TRAIN} --seed abc": (2, "Error parsing --seed: invalid literal for int()"),
     f"{TRAIN} --seed 99999999999": (2, "seed: expected 0 to 2147483647, got 99999999999"),
+    f"{TRAIN} --evaluation.target-return none": (
+        2,
+        "--evaluation.target-return: expected None or FLOAT, got 'none'; did you mean None? (see ",
+    ),
     f"{TRAIN} --agent.network.torso cnn": (2, "invalid choice 'cnn' for argument '--agent.netw"),
     f"{TRAIN} --agent.network.core-size 0": (2, "network.core_size: expected at least 1, got 0"),
     f"{TRAIN} --resume maybe": (2, "invalid choice 'maybe' for argument '--resume'"),
@@ -127,6 +135,11 @@ CASES: dict[str, tuple[int, str]] = {
     f"{ENV_SERVER} --sent-log folder.py": (2, "--sent-log: [Errno 21] Is a directory: 'folder.py'"),
     "seedrl evaluate": (2, "Missing from seedrl evaluate: PATH folder of the run."),
     "seedrl evaluate folder.py": (2, "expected the folder of a run with its config.json, got "),
+    "seedrl evaluate nosuch": (2, "expected the folder of a run, but there is no nosuch"),
+    "seedrl evaluate waiting": (
+        2,
+        "the run in waiting has not begun to train, so nothing is saved",
+    ),
     "seedrl evaluate afile": (2, "got afile (Not a directory)"),
     "seedrl evaluate untrained": (74, "expected a checkpoint in untrained/checkpoints, found none"),
     "seedrl digest folder.py": (74, "expected a checkpoint in folder.py/checkpoints, found none"),
@@ -134,6 +147,8 @@ CASES: dict[str, tuple[int, str]] = {
     "seedrl bench nosuch": (2, "unknown benchmark 'nosuch': expected replay, "),
     "check-env": (2, "Missing from seedrl check-env: ENVIRONMENT A registered gymnasium id, or "),
     "check-env CartPole-v9": (2, "cannot build CartPole-v9: VersionNotFound: Environment version"),
+    "check-env math": (2, "Name an environment of your own as package.module:factory"),
+    "check-env nosuch.env:make": (2, "No module named 'nosuch'; install it where the env server"),
     "check-env math:sqrt": (2, "cannot build math:sqrt: TypeError: "),
     "check-env CartPole-v1 --arguments '{'": (2, "expected a JSON object in environment.arguments"),
     "check-env CartPole-v1 --steps many": (2, "Error parsing --steps: invalid literal for int()"),
@@ -149,6 +164,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text)
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "untrained").mkdir()
+    (tmp_path / "waiting").mkdir()
+    (tmp_path / "waiting" / "command.txt").touch()
     for name in ("binary.py", "binary.json"):
         (tmp_path / name).write_bytes(b"\xff\x00\xfe")
     saved = config_json.to_json(config_file.load("cartpole_r2d2"))

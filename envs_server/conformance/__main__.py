@@ -7,14 +7,9 @@ be built here; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
 import contextlib
 import sys
 
-from envs_server.building import choose
-from envs_server.conformance import report
-from envs_server.conformance.check import Plan, check
 from envs_server.conformance.options import PROG, Options, read_options
-from envs_server.recipe import read_recipe
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import exit_code
-from seedrl.wire.seedrl_pb2 import Environment
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,6 +18,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check(options: Options) -> ExitCode:
+    # Import gymnasium: here it is said in one line if that is not installed.
+    from envs_server.building import choose
+    from envs_server.conformance import report
+    from envs_server.conformance.check import Plan, check
+    from envs_server.recipe import read_recipe
+    from seedrl.wire.seedrl_pb2 import Environment
+
     environment = Environment(
         id=options.environment,
         arguments=options.arguments,

@@ -81,6 +81,8 @@ class Acting:
       last_score: of the evaluation that finished last.
       best_score: the highest of this session.
       rounds: of evaluation that have ended; the main thread takes them.
+      absent_metrics: those of `environment.metrics` that no episode has reported.
+      measured_episodes: how many could have, if there are such metrics.
     """
 
     def __init__(
@@ -113,6 +115,9 @@ class Acting:
         self.last_score: Score | None = None
         self.best_score: BestScore | None = None
         self.rounds: collections.deque[EvaluationStatus] = collections.deque()
+        # Replaced rather than changed: another thread reads it.
+        self.absent_metrics: tuple[str, ...] = tuple(hub.environment.metrics)
+        self.measured_episodes = 0
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
@@ -219,10 +224,15 @@ class Acting:
         """What the environments measured of the episodes that end in this batch."""
         measured = self._tally.measured
         for item in batch.pending:
+            self.measured_episodes += len(item.metrics)
             for row in item.metrics:
                 for name, value in zip(self._hub.environment.metrics, row.tolist(), strict=True):
                     if math.isnan(value):
                         continue
+                    if name in self.absent_metrics:
+                        self.absent_metrics = tuple(
+                            other for other in self.absent_metrics if other != name
+                        )
                     if batch.role == "evaluation":
                         measured[f"episode/{name}/evaluation"].append(value)
                     else:

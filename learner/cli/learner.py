@@ -72,12 +72,14 @@ class LearnerOptions(RunOptions):
         and evaluation; by default each takes what is free, training slots first.
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
+      stop_reason: file in which whoever sends SIGTERM may have written why.
     """
 
     workdir: Path
     env_servers: int = 1
     name: str | None = None
     user_command: str | None = None
+    stop_reason: Path | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,6 +118,7 @@ def _train(options: LearnerOptions, config: Config, argv: Sequence[str]) -> Exit
         env_servers=options.env_servers,
         command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
         name=options.name or Path(argv[0]).stem,
+        stop_reason=options.stop_reason,
     )
     if summary is None:
         return ExitCode.OK

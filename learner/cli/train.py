@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import functools
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -16,13 +18,17 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
+from seedrl import config_json
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.config_json import to_json
 from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
 PROG = "seedrl train"
+
+# How a run ends that could not begin, through a mistake of its user.
+_REFUSED = frozenset({ExitCode.USAGE, ExitCode.UNREADABLE_CHECKPOINT, ExitCode.ADDRESS_IN_USE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +68,21 @@ def run(argv: Sequence[str]) -> int:
     )
     check(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
+    is_new = not workdir.exists()
+    code = _supervised(options, config, planned, workdir, argv)
+    if is_new and code in _REFUSED and not (workdir / config_json.FILE_NAME).exists():
+        # It has never begun, and the line that says why is on the terminal.
+        shutil.rmtree(workdir, ignore_errors=True)
+    return code
+
+
+def _supervised(
+    options: TrainOptions,
+    config: Config,
+    planned: env_servers.Fleet,
+    workdir: Path,
+    argv: Sequence[str],
+) -> int:
     with contextlib.ExitStack() as stack:
         own_folder = stack.enter_context(env_servers.private_folder())
         if _chooses_address(argv):
@@ -69,6 +90,7 @@ def run(argv: Sequence[str]) -> int:
         else:
             address = f"unix:{own_folder}/learner"
         serving = dataclasses.replace(config.serving, bind=address)
+        stop_reason = own_folder / "stop_reason"
         supervisor = Supervisor(
             env_servers.commands(
                 planned, config.environment, address=address, logs=workdir / "logs"
@@ -81,10 +103,12 @@ def run(argv: Sequence[str]) -> int:
                     *(() if options.init_from is None else ("--init-from", str(options.init_from))),
                     *("--env-servers", str(planned.num_servers)),
                     *("--name", Path(argv[0]).stem),
+                    *("--stop-reason", str(stop_reason)),
                 ],
                 user_command=shlex.join([*PROG.split(), *argv]),
             ),
             restarts=config.launch.restarts,
+            give_reason=functools.partial(_give, stop_reason),
         )
         stack.enter_context(tolerating_lost_output())
         stack.enter_context(forward_signals(supervisor.signal))
@@ -109,11 +133,16 @@ def _reachable(bind: str) -> str:
     return bind
 
 
+def _give(path: Path, reason: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk: the learner names the signal
+        path.write_text(reason)
+
+
 def _learner(
     config: Config, config_path: Path, options: Sequence[str], *, user_command: str
 ) -> Command:
     """The learner's command line; writes its configuration to `config_path`."""
-    config_path.write_text(to_json(config))
+    config_path.write_text(config_json.to_json(config))
     words = [str(config_path), *options, "--user-command", user_command]
     return Command(
         name="learner",

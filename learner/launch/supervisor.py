@@ -14,6 +14,8 @@ from typing import NamedTuple, Self
 from learner.launch.child import Child, Command
 from seedrl.exit_codes import ExitCode
 
+# How the reason of a run's end begins if its env servers are that reason.
+ENV_SERVERS_FAILED = "the env servers failed"
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
 _MINUTE_SECONDS = 60.0
@@ -51,12 +53,15 @@ class Supervisor:
         *,
         learner: Command | None = None,
         restarts: int,
+        give_reason: Callable[[str], None] = lambda reason: None,
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
     ):
+        """`give_reason` takes why the learner gets a SIGTERM, which cannot say so, before it."""
         self._commands = env_servers
         self._learner_command = learner
         self._restarts, self._clock, self._say = restarts, clock, say
+        self._give_reason = give_reason
         # A SimpleQueue may be filled from a signal handler that interrupts its own reader.
         self._events: queue.SimpleQueue[_Exit | _Signal | _Stop] = queue.SimpleQueue()
         self._learner: Child | None = None
@@ -104,10 +109,12 @@ class Supervisor:
         match event:
             case _Stop():
                 return ExitCode.OK
-            case _Signal():
+            case _Signal(number):
                 if self._is_ending or self._learner is None:
                     return ExitCode.KILLED
                 self._is_ending, self._deadline = True, None
+                # Not SIGINT itself: while the learner imports, Python answers it with a traceback.
+                self._give_reason(signal.Signals(number).name)
                 self._learner.send(signal.SIGTERM)
             case _Exit(child, code) if child is self._learner:
                 if code > _FIRST_SIGNAL and not self._is_ending:
@@ -165,6 +172,7 @@ class Supervisor:
         self._outcome, self._is_ending = outcome, True
         if self._learner is not None:
             self._deadline = self._clock() + _LEARNER_GRACE_SECONDS
+            self._give_reason(f"{ENV_SERVERS_FAILED}: {line}")
             self._learner.send(signal.SIGTERM)
 
     def _seconds_left(self) -> float | None:

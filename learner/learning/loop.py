@@ -48,7 +48,8 @@ class Learning:
 
     Attributes:
       snapshots, looks: taken between two updates.
-      updates: applied updates.
+      updates: applied updates of the run, with one that is being computed.
+      num_applied, num_skipped: updates of this object that were finite, and that were not.
       abandoned_rows: rows that replay had no room for when the session ended.
     """
 
@@ -88,6 +89,7 @@ class Learning:
         self._shapes = shapes_of((state, replay.memory))
         self.snapshots = Requests(self.final_snapshot)
         self.looks = Requests(self._look)
+        self.num_applied = self.num_skipped = 0
         # The device's own counter, mirrored: reading it back would wait for the update.
         self.updates = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
@@ -256,7 +258,9 @@ class Learning:
             # The device does not count it; versions must be the device's. Its numbers are left out:
             # one that is not finite would be all that is seen of the interval.
             self.updates -= 1
+            self.num_skipped += 1
             return
+        self.num_applied += 1
         self._limiter.applied()
         for name, number in numbers.items():
             if name != "skipped_updates":

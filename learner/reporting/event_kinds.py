@@ -17,6 +17,7 @@ Kind = Literal[
     "saved",
     "save_failed",
     "updates_skipped",
+    "metrics_absent",
     "waiting",
     "steps_again",
     "server_joined",
@@ -112,6 +113,12 @@ EVENTS: tuple[EventKind, ...] = (
         "updates_skipped",
         "updates were not finite and changed nothing; at most once a minute",
         {"updates": "how many since the last time"},
+        is_problem=True,
+    ),
+    EventKind(
+        "metrics_absent",
+        "none of the first episodes has reported some of `environment.metrics`; said once",
+        {"names": "of these metrics", "episodes": "that have ended"},
         is_problem=True,
     ),
     EventKind(

@@ -16,7 +16,7 @@ class Summary(NamedTuple):
 
     Attributes:
       reason: why it ended, in words.
-      last, best: rounds of evaluation of this session; None if there was none.
+      last, best: rounds of evaluation of the run; None if there was none.
       env_steps: training environment steps, over all sessions of the run.
       total_steps: how many there may be.
       wall_seconds: of this session, from the start of the learner.

@@ -24,6 +24,13 @@ def score(value: float) -> str:
     return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
 
 
+def untrained(updates: int) -> str:
+    """A remark on a target that was reached before anything was learned."""
+    if updates:
+        return ""
+    return " by the parameters that the run began with: only a higher target asks for learning"
+
+
 def environments(number: int) -> str:
     """`1 environment`, `2 environments`."""
     return f"{number} environment{'s' * (number != 1)}"

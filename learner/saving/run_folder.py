@@ -1,14 +1,18 @@
 """The folder of a run: who owns it, and what is written there at its start."""
 
+import contextlib
 import fcntl
 import logging
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from learner.reporting import status
+from seedrl import config_json
 from seedrl.config import Config
-from seedrl.config_json import check_names, to_json
-from seedrl.errors import AddressInUseError, CheckpointError, ConfigError
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 from seedrl.storage.checkpoints import Checkpoint, take_over
 from seedrl.storage.chosen import best
 
@@ -21,10 +25,16 @@ class RunFolder:
     """Holds the lock on a run's folder: two learners in one would destroy each other's checkpoints.
 
     Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
+
+    Attributes:
+      path: of the folder.
+      has_begun: whether this session trains, or did; set by whoever runs it.
     """
 
     def __init__(self, path: Path):
         self.path = path.absolute()
+        self.has_begun = False
+        self._is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
@@ -63,7 +73,7 @@ class RunFolder:
                 "--workdir or use --resume auto"
             )
         if found is not None:
-            check_names(found.meta["config"])
+            config_json.check_names(found.meta["config"])
         return found
 
     def best(self) -> Checkpoint | None:
@@ -76,7 +86,7 @@ class RunFolder:
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
-        (self.path / "config.json").write_text(to_json(config) + "\n")
+        (self.path / config_json.FILE_NAME).write_text(config_json.to_json(config) + "\n")
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
@@ -86,6 +96,28 @@ class RunFolder:
             os.fsync(file.fileno())
             file.seek(0)
             return len(file.readlines())
+
+    @contextlib.contextmanager
+    def unchanged_until_begun(self) -> Iterator[None]:
+        """What ends inside before it has begun leaves what the folder says of the run as it was.
+
+        A folder that was made for a run which is then refused is removed.
+        """
+        saved, said = self.path / config_json.FILE_NAME, self.path / status.FILE_NAME
+        before = {path: path.read_bytes() for path in (saved, said) if path.exists()}
+        try:
+            yield
+        except UserError:
+            if self._is_new and not self.has_begun:
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
+        finally:
+            if not self.has_begun:
+                for path, content in before.items():
+                    with contextlib.suppress(OSError):  # a full disk is what has ended it, maybe
+                        path.write_bytes(content)
+                if saved not in before:
+                    saved.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Lets others have the folder."""

@@ -1,5 +1,7 @@
 """What the folders of runs say of them, read from files alone: whoever writes them may be dead."""
 
+import contextlib
+import dataclasses
 import json
 import os
 import time
@@ -7,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.reporting import metrics, status
-from learner.reporting.status import FAILED, STOPPED
+from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
+_ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
 # The file of a run that lives is rewritten every second.
 _ALIVE_SECONDS = 15.0
 
@@ -58,7 +62,7 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     """
     said, saved = _json(folder / status.FILE_NAME), _json(folder / "config.json")
     config = saved.get("config", {})
-    rounds = list(_evaluations(folder / metrics.FILE_NAME))
+    rounds = list(evaluations(folder / metrics.FILE_NAME))
     returns = [float(line["mean_return"]) for line in rounds]
     state, reason = _state(said, time.time() if now is None else now)
     return RunRecord(
@@ -74,18 +78,34 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     )
 
 
+def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
+    """The rounds of evaluation that a run has had which resumes at so many environment steps.
+
+    `path`: of its metrics. What was played after the step at which a session resumed is left out.
+    """
+    rounds: list[EvaluationStatus] = []
+    for line in evaluations(path):
+        with contextlib.suppress(KeyError):  # of an earlier version
+            played = EvaluationStatus(**{name: line[name] for name in _ROUND})
+            while rounds and rounds[-1].env_steps > played.env_steps:
+                rounds.pop()
+            rounds.append(played)
+    return [played for played in rounds if played.env_steps <= env_steps]
+
+
 def _state(said: dict[str, Any], now: float) -> tuple[State, str]:
     reason = str(said.get("reason", ""))
     if said.get("state") != "finished":
         if now - float(said.get("time_seconds", 0.0)) < _ALIVE_SECONDS:
             return "running", str(said.get("state", ""))
         return "interrupted", "it ended without a word"
-    if reason in FAILED:
+    if reason in FAILED or reason.startswith((f"{ERROR}: ", ENV_SERVERS_FAILED)):
         return "failed", reason
     return ("interrupted" if reason.startswith(STOPPED) else "finished"), reason
 
 
-def _evaluations(path: Path) -> Iterator[dict[str, Any]]:
+def evaluations(path: Path) -> Iterator[dict[str, Any]]:
+    """The rounds of evaluation in a file of metrics, oldest first; none if it is not there."""
     try:
         with path.open("rb") as file:
             for text in file:

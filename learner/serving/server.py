@@ -4,6 +4,7 @@ import asyncio
 import collections
 import contextlib
 import functools
+import logging
 import threading
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Generic, TypeVar
@@ -32,6 +33,15 @@ _Item = channel.Answer | Exception | None
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of gRPC's says what is not said anyway.
+
+    If an env server vanishes just before it is answered, gRPC logs its core's error with all of its
+    traceback; that the env server has left is an event.
+    """
+    return record.exc_info is None or not isinstance(record.exc_info[1], grpc.aio.InternalError)
 
 
 class LoopOutbox(Generic[Item]):
@@ -88,6 +98,7 @@ class Service:
     def start(self) -> str:
         """Binds and serves; returns the address with its real port. Raises AddressInUseError."""
         self._lock = AddressLock(self.address)
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
         self._thread.start()
         try:
             port = self._do(self._serve())

@@ -2,23 +2,26 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
+from learner.learning.loop import Learning
 from learner.reporting.events import Listener
 from learner.reporting.status import EvaluationStatus
-from learner.reporting.wording import score
+from learner.reporting.wording import score, untrained
 from learner.session.session import Session
 from seedrl.config import Config
 
 _WARNING_SECONDS = 60.0
 _FIRST_WAIT_SECONDS = 10.0
+_SKIPPED_AT_FIRST = 10  # with not one that was applied
+_EPISODES_WITHOUT = 20  # a metric that none of the first ones has is taken for a slip
 
 
 class Announcements:
     """Looks at a session that has started, and says what is new. Used by the main thread.
 
     Attributes:
-      last, best: rounds of evaluation of this session.
+      last, best: rounds of evaluation of the run.
     """
 
     def __init__(
@@ -27,31 +30,36 @@ class Announcements:
         session: Session,
         listener: Listener,
         clock: Callable[[], float] = time.monotonic,
+        earlier: Iterable[EvaluationStatus] = (),
     ):
+        """`earlier` are rounds of the sessions before this one."""
         self._target = config.evaluation.target_return
         self._session = session
         self._listener = listener
         self._clock = clock
         self._began = clock()
         self._is_compiling = True
-        self._first_updates = session.learning.updates
-        self._has_updated = False
-        self._num_skipped, self._next_warning = 0.0, -math.inf
+        self._has_updated = self._has_failed_to = False
+        self._num_skipped, self._next_warning = 0, -math.inf
+        self._looks_for_metrics = True
         self.last: EvaluationStatus | None = None
         self.best: EvaluationStatus | None = None
+        for played in earlier:
+            self._keep(played)
 
     def look(self) -> None:
         """Says what has happened since the last look."""
         self._look_at_programs()
+        self._look_at_metrics()
         while self._session.acting.rounds:
             self._take(self._session.acting.rounds.popleft())
 
-    def reported(self, metrics: Mapping[str, float]) -> None:
-        """Takes the metrics of an interval."""
-        num_skipped = metrics.get("skipped_updates", 0.0)
-        if num_skipped <= self._num_skipped or self._clock() < self._next_warning:
+    def reported(self) -> None:
+        """An interval of metrics has ended."""
+        num_skipped = self._session.learning.num_skipped
+        number = num_skipped - self._num_skipped
+        if not number or self._clock() < self._next_warning:
             return
-        number = int(num_skipped - self._num_skipped)
         self._listener.say(
             "updates_skipped",
             f"{number:,} updates were skipped, for their loss or gradient was not finite; their "
@@ -65,24 +73,53 @@ class Announcements:
             self._is_compiling = False
             seconds = self._clock() - self._began
             self._listener.say("compiled", f"compiled in {seconds:.1f} s", seconds=seconds)
-        updates = self._session.learning.updates
-        if not self._has_updated and updates > self._first_updates:
+        if not self._has_updated:
+            self._look_at_first_updates(self._session.learning)
+
+    def _look_at_first_updates(self, learning: Learning) -> None:
+        if learning.num_applied:
             self._has_updated = True
             steps = self._session.acting.training_steps
             self._listener.say(
-                "first_update", f"first update, at {steps:,} environment steps", updates=updates
+                "first_update",
+                f"first update, at {steps:,} environment steps",
+                updates=learning.updates,
+            )
+        elif learning.num_skipped >= _SKIPPED_AT_FIRST and not self._has_failed_to:
+            self._has_failed_to, number = True, learning.num_skipped
+            self._num_skipped, self._next_warning = number, self._clock() + _WARNING_SECONDS
+            self._listener.say(
+                "updates_skipped",
+                f"nothing is learned: all of the first {number} updates were skipped, for their "
+                "loss or gradient was not finite (is it the loss itself, or are rewards or "
+                "observations very large?)",
+                updates=number,
+            )
+
+    def _look_at_metrics(self) -> None:
+        acting = self._session.acting
+        if not self._looks_for_metrics or acting.measured_episodes < _EPISODES_WITHOUT:
+            return
+        self._looks_for_metrics = False
+        if absent := acting.absent_metrics:
+            number = acting.measured_episodes
+            names = " or ".join(map(repr, absent))
+            self._listener.say(
+                "metrics_absent",
+                f"environment.metrics: none of {number} episodes had {names} in its last info; "
+                "`seedrl check-env` names the numbers that are there",
+                names=list(absent),
+                episodes=number,
             )
 
     def _take(self, played: EvaluationStatus) -> None:
-        self.last = played
-        if self.best is None or played.mean_return > self.best.mean_return:
-            self.best = played
+        self._keep(played)
         text = f"{score(played.mean_return)} over {played.episodes} episodes"
         reaches = self._target is not None and played.mean_return >= self._target
         if reaches and played.is_confirmation:
             self._listener.say(
                 "confirmed",
-                f"target {self._target:g} confirmed: {text}",
+                f"target {self._target:g} confirmed: {text}{untrained(played.updates)}",
                 mean_return=played.mean_return,
                 episodes=played.episodes,
                 updates=played.updates,
@@ -105,6 +142,11 @@ class Announcements:
                 mean_return=played.mean_return,
                 updates=played.updates,
             )
+
+    def _keep(self, played: EvaluationStatus) -> None:
+        self.last = played
+        if self.best is None or played.mean_return > self.best.mean_return:
+            self.best = played
 
 
 class StandStill:

@@ -4,8 +4,9 @@ import enum
 import threading
 
 from learner.acting.evaluator import Score
+from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.reporting.status import ERROR, STOPPED, THREAD_DIED
-from learner.reporting.wording import score
+from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.session import Session
 
@@ -56,10 +57,12 @@ def why(
 ) -> str:
     """Why the run is over, in words for its user; `end` is None where an exception ended it."""
     if end is EndOfRun.STOPPED:
-        return f"{STOPPED}: {stopped_by}"
+        is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
+        return stopped_by if is_failure else f"{STOPPED}: {stopped_by}"
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         num_episodes = len(confirmed.returns)
-        return f"target {target:g} confirmed: {score(confirmed.mean)} over {num_episodes} episodes"
+        text = f"{score(confirmed.mean)} over {num_episodes} episodes"
+        return f"target {target:g} confirmed: {text}{untrained(confirmed.frozen.version)}"
     if end is EndOfRun.ALL_STEPS:
         missed = "" if target is None else f", target {target:g} not reached"
         return f"all {total_steps:,} steps taken{missed}"

@@ -1,5 +1,6 @@
 """What a learner changes of its process: signal handlers, and how Python, memory and jax behave."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import jax
 
 from learner.session.malloc_settings import keep_freed_memory
 from seedrl.exit_codes import ExitCode
+from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 
 
 class StopRequest(threading.Event):
@@ -22,21 +24,24 @@ class StopRequest(threading.Event):
     by = ""
 
 
-def stop_on_signals(stop: StopRequest) -> None:
-    """Sets `stop` at the first SIGTERM or SIGINT; the second ends the process, with 143.
+def stop_on_signals(reason: Path | None = None) -> StopRequest:
+    """A request that the first SIGTERM or SIGINT sets; the second ends the process, with 143.
 
     The kernel sends SIGUSR1 when `seedrl train` has died, once for each of its threads that
-    was this process's parent for a moment: it sets `stop` however often it arrives.
+    was this process's parent for a moment: it sets the request however often it arrives.
 
-    Does nothing outside the main thread, which alone may handle signals.
+    Nothing sets it outside the main thread, which alone may handle signals.
+
+    `reason`: a file in which whoever sends a signal may have written why.
     """
+    stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        return
+        return stop
 
     def handle(number: int, frame: object) -> None:
         if stop.is_set():
             os._exit(ExitCode.KILLED)
-        stop.by = signal.Signals(number).name
+        stop.by = _text(reason) or signal.Signals(number).name
         stop.set()
 
     def orphan(number: int, frame: object) -> None:
@@ -46,6 +51,14 @@ def stop_on_signals(stop: StopRequest) -> None:
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGUSR1, orphan)
+    return stop
+
+
+def _text(path: Path | None) -> str:
+    if path is not None:
+        with contextlib.suppress(OSError):
+            return printable(path.read_text(errors="replace"), LONGEST_FROM_LEARNER)
+    return ""
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:

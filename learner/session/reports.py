@@ -4,13 +4,16 @@ import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
+from learner.reporting.status import ERROR
 from learner.reporting.writers.weights_and_biases import WeightsAndBiases
 from learner.saving.run_folder import RunFolder
 from learner.session.live_status import LiveStatus
 from seedrl.config import Config
+from seedrl.errors import UserError
 from seedrl.storage.checkpoints import Checkpoint
 
 
@@ -25,7 +28,10 @@ class Reports(NamedTuple):
     def end(self, reason: str) -> None:
         """The run ends now; what remains is to save."""
         self.live.stopping(reason)
-        self.events.say("ended", f"the run ends: {reason}", reason=reason)
+        # What has failed of the env servers, `seedrl train` has just said.
+        is_known = reason.startswith(ENV_SERVERS_FAILED)
+        shown = ENV_SERVERS_FAILED if is_known else reason
+        self.events.say("ended", f"the run ends: {shown}", reason=reason)
 
 
 @contextlib.contextmanager
@@ -41,7 +47,11 @@ def open_reports(
             config, name, folder.path, events=events, metrics=metrics, show=progress.look
         )
         stack.callback(live.close)
-        yield Reports(progress, metrics, events, live)
+        try:
+            yield Reports(progress, metrics, events, live)
+        except UserError as error:
+            live.stopping(f"{ERROR}: {error}")
+            raise
 
 
 def _metrics(config: Config, folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:

@@ -5,17 +5,19 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from learner.reporting.env_servers.attendance import Attendance
 from learner.reporting.events import Events, Listener
 from learner.reporting.learning_curve import draw
+from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary
 from learner.reporting.wording import duration
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import initial_checkpoint, restore_streams
 from learner.saving.run_folder import Resume, RunFolder
+from learner.saving.run_records import rounds_until
 from learner.saving.saver import Saver
 from learner.serving.batch_rules import free_running, lock_step
 from learner.serving.core import Serving
@@ -46,6 +48,7 @@ def train(
     env_servers: int = 1,
     command: str = "",
     name: str = "",
+    stop_reason: Path | None = None,
 ) -> Summary | None:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
 
@@ -55,6 +58,7 @@ def train(
       env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
       command: what the user typed; by default this process's command line.
       name: of the configuration, to be shown.
+      stop_reason: file in which whoever sends SIGTERM may have written why.
 
     Returns how it went; None if it was stopped before an env server had joined.
 
@@ -62,15 +66,13 @@ def train(
     """
     check(config)
     start = time.monotonic()
-    stop = StopRequest()
-    stop_on_signals(stop)
+    stop = stop_on_signals(stop_reason)
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
-    with contextlib.closing(RunFolder(workdir)) as folder:
+    with contextlib.closing(RunFolder(workdir)) as folder, folder.unchanged_until_begun():
         geometry = plan_geometry(config)
         checkpoint = folder.checkpoint(resume)
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
-        command = command or shlex.join(sys.argv)
-        session_number = folder.record_command(command)
+        session_number = folder.record_command(command := command or shlex.join(sys.argv))
         with open_reports(config, name, folder, checkpoint) as reports:
             _say_resumed(reports.events, checkpoint)
             slots = _slots(config, session_number, env_servers)
@@ -121,10 +123,7 @@ def _train(
         if not wait_for(hub.wait_for_agreement, stop):
             _end_early(service, reports, stop)
             return None
-        folder.record_config(config)
-        metrics.describe(fields_of(config))
-        _say_compiling(events, session)
-        session.start()
+        _begin(config, folder, session, reports)
         supervision = Supervision(
             config,
             session,
@@ -132,6 +131,7 @@ def _train(
             saver=_saver(config, folder, checkpoint, events),
             reports=reports,
             stop=stop,
+            earlier=_earlier(folder, checkpoint),
         )
         try:
             supervision.run()
@@ -139,6 +139,15 @@ def _train(
             supervision.end()
         _draw_curve(folder, reports, config)
         return _summary(config, session, supervision, start, folder)
+
+
+def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports) -> None:
+    """Compiles what acting needs, and starts. What is refused until then has never begun."""
+    folder.record_config(config)
+    reports.metrics.describe(fields_of(config))
+    _say_compiling(reports.events, session)
+    session.start()
+    folder.has_begun = True
 
 
 def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
@@ -239,6 +248,11 @@ def _best_return(folder: RunFolder, resumed: Checkpoint | None) -> float:
     """What the next score must exceed; without a resume, earlier attempts do not count."""
     best = None if resumed is None else folder.best()
     return -math.inf if best is None else best_return(best)
+
+
+def _earlier(folder: RunFolder, resumed: Checkpoint | None) -> Sequence[EvaluationStatus]:
+    """The rounds of evaluation that a run has had when it is resumed."""
+    return [] if resumed is None else rounds_until(folder.metrics, resumed.meta["env_steps"])
 
 
 def _draw_curve(folder: RunFolder, reports: Reports, config: Config) -> None:

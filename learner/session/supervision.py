@@ -5,10 +5,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from learner.learning.snapshot import Snapshot
+from learner.reporting.status import EvaluationStatus
 from learner.saving.saver import Saver
 from learner.serving.server import Service
 from learner.session.announcements import Announcements
@@ -51,8 +52,14 @@ class Supervision:
         saver: Saver,
         reports: Reports,
         stop: StopRequest,
+        earlier: Iterable[EvaluationStatus] = (),
     ):
-        """`stop`: the run is to end, as SIGTERM says."""
+        """Args not named here are what it works with.
+
+        Args:
+          stop: the run is to end, as SIGTERM says.
+          earlier: rounds of evaluation of the sessions before this one.
+        """
         self._config = config
         self._session = session
         self._service = service
@@ -62,7 +69,7 @@ class Supervision:
         self._reports = reports
         self._live = reports.live
         self._stop = stop
-        self.announcements = Announcements(config, session, reports.events)
+        self.announcements = Announcements(config, session, reports.events, earlier=earlier)
         reports.live.announcements = self.announcements
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
@@ -145,7 +152,7 @@ class Supervision:
         )
         self._live.metrics = self._live.metrics | values
         self._progress.update(values)
-        self.announcements.reported(values)
+        self.announcements.reported()
         return values
 
     def _save(self) -> None:

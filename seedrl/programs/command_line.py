@@ -16,6 +16,10 @@ from seedrl.programs.version import describe
 
 Options = TypeVar("Options")
 
+_UNION = re.compile(
+    r"no type matching (\S+) could be instantiated from \['(.*?)'\]\. Got errors: .*"
+)
+
 
 def read(
     kind: type[Options],
@@ -97,4 +101,12 @@ def _message(box: str, kind: type) -> str:
     """
     sections = re.split(r"^(?:[╭╰].*|[│ ]*[─-]{3,}.*)$", box, flags=re.MULTILINE)
     lines = [line.strip("│ ") for line in sections[1].splitlines()]
-    return " ".join(" ".join(lines).split()).removeprefix(f"Error parsing {kind.__name__}: ")
+    text = " ".join(" ".join(lines).split()).removeprefix(f"Error parsing {kind.__name__}: ")
+    return _UNION.sub(_expected_one, text)
+
+
+def _expected_one(found: re.Match[str]) -> str:
+    """What a field of several types takes; tyro tells how it has failed with each of them."""
+    kinds = [kind.strip("{}") for kind in found[1].split("|")]
+    hint = "; did you mean None?" if "None" in kinds and found[2].lower() == "none" else ""
+    return f"expected {' or '.join(kinds)}, got {found[2]!r}{hint}"

@@ -18,6 +18,8 @@ EXTRA_OF = {
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),
 }
+# What always comes with seedrl, unless that was installed without what it depends on.
+_ALWAYS = ("grpc", "gymnasium", "numpy")
 
 
 class MissingPackageError(UserError, ImportError):
@@ -25,9 +27,9 @@ class MissingPackageError(UserError, ImportError):
 
 
 def describe(error: ImportError) -> str | None:
-    """One line that says what to install; None if no extra brings what could not be imported."""
+    """One line that says what to install; None if that does not bring what is not there."""
     name = (error.name or "").partition(".")[0]
-    if name not in EXTRA_OF or importlib.util.find_spec(name) is not None:
+    if name not in (*EXTRA_OF, *_ALWAYS) or importlib.util.find_spec(name) is not None:
         return None
     return _line(name)
 
@@ -40,5 +42,6 @@ def require(extra: str) -> None:
 
 
 def _line(name: str) -> str:
-    install = f"pip install 'seedrl[{EXTRA_OF[name]}]'"
+    extra = EXTRA_OF.get(name)
+    install = f"pip install 'seedrl[{extra}]'" if extra else "pip install seedrl"
     return f"expected the package {name}, which is not installed; {install}"

@@ -196,8 +196,13 @@ def test_an_observation_of_another_shape_is_refused(
         loaded(observation, loaded.initial_carry())
 
 
+def test_a_carry_that_is_none_is_refused(loaded: policy.Policy) -> None:
+    with pytest.raises(ValueError, match=r"initial_carry\(\), got NoneType"):
+        loaded(np.zeros(3, np.float32), None)  # type: ignore[arg-type]
+
+
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expected the folder of a run, got .*absent"):
+    with pytest.raises(ConfigError, match="expected the folder of a run, but there is no .*absent"):
         policy.load(tmp_path / "absent")
     (tmp_path / "config.json").write_text(config_json.to_json(_CONFIG))
     with pytest.raises(CheckpointError, match="found none; train first"):

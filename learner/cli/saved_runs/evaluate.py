@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play, saved_config
+from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
 from seedrl.config_checks import check
+from seedrl.config_json import of_run
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
@@ -48,7 +49,7 @@ def run(argv: Sequence[str]) -> int:
     """Evaluates and prints the result; returns the exit code."""
     options = parse_flags(EvaluateOptions, argv, prog=PROG)
     extras.require("learner")
-    config = each_seeded(saved_config(options.workdir))
+    config = each_seeded(of_run(options.workdir))
     with env_servers.socket_address() as address:
         serving = dataclasses.replace(config.serving, bind=address)
         # Whatever the number of env servers, the slots are those of the run.

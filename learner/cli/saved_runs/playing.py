@@ -12,7 +12,6 @@ import tyro
 
 from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
-from seedrl.config_json import from_json
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
@@ -48,17 +47,6 @@ class PlayOptions:
             raise ConfigError(f"--seed: expected at least 0, got {self.seed}")
         if self.best and self.step is not None:
             raise ConfigError("--step and --best: expected one of them, got both")
-
-
-def saved_config(workdir: Path) -> Config:
-    """The configuration of the run in this folder. Raises ConfigError."""
-    path = workdir / "config.json"
-    try:
-        return from_json(path.read_text())
-    except OSError as error:
-        raise ConfigError(
-            f"expected the folder of a run with its config.json, got {workdir} ({error.strerror})"
-        ) from error
 
 
 def each_seeded(config: Config) -> Config:

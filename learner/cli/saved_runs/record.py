@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play, saved_config
+from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
+from seedrl.config_json import of_run
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
@@ -43,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(RecordOptions, argv, prog=PROG)
     extras.require("learner")
     extras.require("video")
-    config = each_seeded(saved_config(options.workdir))
+    config = each_seeded(of_run(options.workdir))
     films = (options.output or options.workdir / "videos").absolute()
     with env_servers.socket_address() as address:
         command = _command(config, address, logs=options.workdir / "logs", films=films)

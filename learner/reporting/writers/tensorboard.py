@@ -42,7 +42,8 @@ class EventFile:
         self._file = (folder / name).open("wb", buffering=0)
         self._size = 0
         self._is_refused = False
-        # Nothing that follows can be read without it, so it waits until the disk takes it.
+        # Nothing that follows can be read without it, so it waits until the disk takes it. Not
+        # written before there is a value: a run that is refused hides nothing of the one before.
         self._head = _record(Event(wall_time=time.time(), file_version=_VERSION)) + _record(
             Event(
                 wall_time=time.time(),
@@ -50,7 +51,6 @@ class EventFile:
                 session_log=SessionLog(status=SessionLog.START),
             )
         )
-        self._append(b"")
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
         """Writes scalars by their tags."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from envs_server.conformance import __main__ as program
 from envs_server.conformance.__main__ import main
 from seedrl.exit_codes import ExitCode
 
@@ -30,6 +30,19 @@ def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert re.fullmatch(r"  speed        [\d,]+ steps/s in one process", speed)
     assert err == ""
+
+
+def test_a_missing_gymnasium_is_one_line() -> None:
+    code = (
+        "import sys; sys.modules['gymnasium'] = None; "
+        "from envs_server.conformance.__main__ import main; sys.exit(main(['CartPole-v1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == (
+        "seedrl check-env: error: expected the package gymnasium, which is not installed; pip "
+        "install seedrl\n"
+    )
+    assert done.returncode == ExitCode.USAGE
 
 
 def test_numbers_in_the_info_of_last_steps_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,6 +115,6 @@ def test_what_the_environment_prints_is_kept_out_of_the_report(
 def test_a_defect_of_the_checker_is_not_the_environments(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(program, "check", lambda *_: 1 / 0)
+    monkeypatch.setattr("envs_server.conformance.check.check", lambda *_: 1 / 0)
     assert main(["CartPole-v1"]) == ExitCode.INTERNAL
     assert "ZeroDivisionError" in capsys.readouterr().err

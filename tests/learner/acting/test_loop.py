@@ -5,10 +5,12 @@ says which parameters and which row it acted for.
 """
 
 import contextlib
+import math
 import queue
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -263,6 +265,17 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     (filled,) = _taken(world)
     assert filled.streams == ()
     assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)
+
+
+def test_a_metric_that_an_episode_has_reported_is_not_absent(world: World) -> None:
+    names = ("level", "success")
+    world.hub.environment = EnvironmentConfig(id="Some-v0", metrics=names)
+    world.acting.absent_metrics = names
+    for row in ([math.nan, math.nan], [math.nan, 1.0]):
+        pending = [SimpleNamespace(metrics=np.array([row]))]
+        world.acting._observe_metrics(cast(Any, SimpleNamespace(role="training", pending=pending)))
+    assert world.acting.absent_metrics == ("level",)
+    assert world.acting.measured_episodes == 2
 
 
 def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:

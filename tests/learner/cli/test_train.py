@@ -105,6 +105,33 @@ def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.M
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 74
 
 
+@pytest.mark.parametrize(
+    ("code", "before", "is_kept"),
+    [
+        (2, [], False),
+        (98, [], False),
+        (2, ["w"], True),  # the user's own
+        (1, [], True),
+        (70, [], True),
+    ],
+)
+def test_the_folder_of_a_run_that_is_refused_is_removed_if_it_is_new(
+    stage: Path, monkeypatch: pytest.MonkeyPatch, code: int, before: list[str], is_kept: bool
+) -> None:
+    for name in before:
+        (stage / name).mkdir()
+    monkeypatch.setenv("LEARNER_CODE", str(code))
+    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--env-servers", "1"]) == code
+    assert (stage / "w").exists() == is_kept
+
+
+def test_the_learner_reads_why_it_is_to_end_from_a_file_of_this_run(stage: Path) -> None:
+    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0
+    options, config = learner(stage)
+    folder = Path(config.serving.bind.removeprefix("unix:")).parent
+    assert Path(options["--stop-reason"]).parent == folder
+
+
 def test_an_address_of_ones_own_is_kept(stage: Path) -> None:
     assert main(["train", "cartpole_r2d2", "--workdir", "w", "--bind=127.0.0.1:8700"]) == 0
     assert learner(stage)[1].serving.bind == "127.0.0.1:8700"

@@ -21,6 +21,7 @@ class Stage:
     def __init__(self, folder: Path):
         self.folder = folder
         self.said: list[str] = []
+        self.reasons: list[str] = []
         self.events = folder / "events"
         os.mkfifo(self.events)
 
@@ -38,6 +39,7 @@ class Stage:
             [self.env_server(code, index) for index, code in enumerate(env_servers)],
             learner=None if learner is None else self.learner(learner),
             restarts=restarts,
+            give_reason=self.reasons.append,
             say=self.said.append,
         )
 
@@ -133,6 +135,9 @@ def test_a_refused_environment_ends_the_run_with_the_reason(stage: Stage) -> Non
     with stage.supervisor(PAUSE, env_server, learner=PAUSE) as supervisor:
         assert supervisor.wait() == 2
     assert stage.said == ["seedrl: error: env server 1 cannot run: no such environment: Nope-v1"]
+    assert stage.reasons == [
+        "the env servers failed: env server 1 cannot run: no such environment: Nope-v1"
+    ]
     assert len(stage.lines("starts")) == 1
 
 
@@ -168,7 +173,7 @@ def test_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
         supervisor.signal(signal.SIGINT)
         assert supervisor.wait() == 0
     assert stage.lines("saved") == ["x"]
-    assert stage.said == []
+    assert (stage.said, stage.reasons) == ([], ["SIGINT"])
 
 
 def test_a_second_signal_kills(stage: Stage) -> None:

@@ -151,6 +151,7 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert int(learning._state.updates) == 7 + skips.count(0.0)
     assert learning.updates == int(learning._state.updates)
     assert exchange.params.version == learning.updates
+    assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
 
 
 def test_only_every_nth_update_that_counts_is_published() -> None:

@@ -8,7 +8,7 @@ from learner.saving.run_folder import RunFolder
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_json import from_json, to_json
-from seedrl.errors import AddressInUseError, CheckpointError, ConfigError
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 from seedrl.storage import checkpoints
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
@@ -87,3 +87,31 @@ def test_the_config_is_the_last_one_and_all_command_lines_are_kept(tmp_path: Pat
     assert from_json((tmp_path / "config.json").read_text()) == config
     lines = (tmp_path / "command.txt").read_text().splitlines()
     assert [shlex.split(line) for line in lines] == commands
+
+
+def _refuse(folder: RunFolder) -> None:
+    with pytest.raises(UserError), folder.unchanged_until_begun():
+        for name in ("config.json", "status.json"):
+            (folder.path / name).write_text("mine")
+        raise UserError("no")
+    folder.close()
+
+
+def test_a_folder_that_was_made_for_a_refused_run_is_removed(tmp_path: Path) -> None:
+    _refuse(RunFolder(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_refused_run_leaves_what_was_said_of_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text("finished")
+    _refuse(RunFolder(tmp_path))
+    assert (tmp_path / "status.json").read_text() == "finished"
+    assert not (tmp_path / "config.json").exists()  # it was never a run of that configuration
+
+
+def test_a_run_that_has_begun_keeps_what_it_says(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.has_begun = True
+    _refuse(folder)
+    assert (folder.path / "status.json").read_text() == "mine"
+    assert (folder.path / "config.json").read_text() == "mine"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from learner.saving.run_records import find_runs, read_run
+from learner.saving.run_records import find_runs, read_run, rounds_until
 
 NOW = 1_000_000.0
 
@@ -28,6 +28,8 @@ def _run(folder: Path, **status: Any) -> Path:
         ({"state": "finished", "reason": "a signal asked for it: SIGTERM"}, "interrupted"),
         ({"state": "finished", "reason": "a thread of the learner died"}, "failed"),
         ({"state": "finished", "reason": "an error"}, "failed"),
+        ({"state": "finished", "reason": "an error: the disk is full"}, "failed"),
+        ({"state": "finished", "reason": "the env servers failed: no licence"}, "failed"),
         ({}, "interrupted"),
     ],
 )
@@ -67,3 +69,15 @@ def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path: Path) 
     _run(tmp_path / "b" / "inner")
     assert list(find_runs(tmp_path)) == sorted(runs)
     assert list(find_runs(runs[0])) == [runs[0]]
+
+
+def test_the_rounds_of_a_run_are_those_before_where_its_sessions_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    round_ = {"kind": "evaluation", "episodes": 20, "is_confirmation": False}
+    # 300 was lost with what had not been saved, and played again; 500 is lost now.
+    steps = (100, 200, 300, 250, 400, 500)
+    lines = [{**round_, "mean_return": n, "updates": n, "env_steps": n} for n in steps]
+    lines.append({"kind": "evaluation", "mean_return": 1.0, "env_steps": 400})  # an old version's
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert [found.env_steps for found in rounds_until(path, 450)] == [100, 200, 250, 400]
+    assert rounds_until(tmp_path / "none", 450) == []

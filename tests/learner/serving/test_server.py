@@ -1,10 +1,12 @@
 """Steps, actions and the end of the real service over real gRPC, or over a link."""
 
+import logging
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
+from grpc._cython.cygrpc import ExecuteBatchError
 
 from learner.serving.address_lock import AddressLock
 from learner.serving.server import Service
@@ -188,3 +190,12 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
             assert batch is not None
             roles.append(batch.role)
         assert roles == ["evaluation", "training"]
+
+
+def test_an_env_server_that_vanishes_before_its_answer_costs_no_traceback(
+    unix_service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As gRPC logs it; it takes a moment that no test can choose.
+    for error in (ExecuteBatchError("a core operation failed"), ValueError("a defect of ours")):
+        logging.getLogger("grpc._cython.cygrpc").error("raised by servicer", exc_info=error)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,19 +16,28 @@ from seedrl.config_file import load
 class Watched:
     """Announcements of a session of fakes, with a clock of its own."""
 
-    def __init__(self, target: float | None = 0.95) -> None:
+    def __init__(
+        self, target: float | None = 0.95, earlier: Sequence[EvaluationStatus] = ()
+    ) -> None:
         self.now = 0.0
         self.said: list[tuple[str, str]] = []
         self.session: Any = SimpleNamespace(
             is_compiling=True,
-            acting=SimpleNamespace(training_steps=100, rounds=collections.deque()),
-            learning=SimpleNamespace(updates=7),
+            acting=SimpleNamespace(
+                training_steps=100,
+                rounds=collections.deque(),
+                measured_episodes=0,
+                absent_metrics=("sucess", "level"),
+            ),
+            learning=SimpleNamespace(updates=7, num_applied=0, num_skipped=0),
         )
         config = load("cartpole_r2d2")
         evaluation = dataclasses.replace(config.evaluation, target_return=target)
         listener: Any = SimpleNamespace(say=self._say)
         config = dataclasses.replace(config, evaluation=evaluation)
-        self.announcements = Announcements(config, self.session, listener, lambda: self.now)
+        self.announcements = Announcements(
+            config, self.session, listener, lambda: self.now, earlier
+        )
 
     def _say(self, kind: str, text: str, **fields: Any) -> None:
         self.said.append((kind, text))
@@ -49,10 +59,12 @@ def test_compiling_ends_and_then_there_is_a_first_update(watched: Watched) -> No
     assert watched.look(1.0) == []
     watched.session.is_compiling = False
     assert watched.look(2.5) == [("compiled", "compiled in 2.5 s")]
-    watched.session.learning.updates = 8
+    watched.session.learning.updates = 8  # under way, and it may be skipped
+    assert watched.look(2.8) == []
+    watched.session.learning.num_applied = 1
     watched.session.acting.training_steps = 2644
     assert watched.look(3.0) == [("first_update", "first update, at 2,644 environment steps")]
-    watched.session.learning.updates = 9
+    watched.session.learning.num_applied = 2
     assert watched.look(4.0) == []
 
 
@@ -112,8 +124,60 @@ def test_a_stand_still_is_said_ever_more_rarely_and_its_end_once() -> None:
 
 
 def test_skipped_updates_are_told_once_a_minute(watched: Watched) -> None:
-    for now, skipped in ((1.0, 0.0), (2.0, 3.0), (30.0, 5.0), (62.0, 5.0), (200.0, 5.0)):
-        watched.now = now
-        watched.announcements.reported({"skipped_updates": skipped})
+    watched.session.learning.num_applied = 1
+    for now, skipped in ((1.0, 0), (2.0, 3), (30.0, 5), (62.0, 5), (200.0, 5)):
+        watched.now, watched.session.learning.num_skipped = now, skipped
+        watched.announcements.reported()
     assert [text.split(" updates")[0] for _, text in watched.said] == ["3", "2"]
     assert "loss or gradient was not finite" in watched.said[0][1]
+
+
+def test_a_session_that_skips_all_of_its_updates_says_at_once_that_it_learns_nothing(
+    watched: Watched,
+) -> None:
+    learning = watched.session.learning
+    learning.num_skipped = 9
+    assert watched.look(1.0) == []
+    learning.num_skipped = 11
+    ((kind, text),) = watched.look(1.1)
+    assert kind == "updates_skipped"
+    assert text.startswith("nothing is learned: all of the first 11 updates were skipped")
+    assert watched.look(1.2) == []
+    learning.num_skipped = 12
+    watched.announcements.reported()
+    assert watched.said == []  # that minute is not over
+
+
+def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> None:
+    acting = watched.session.acting
+    acting.measured_episodes = 19
+    assert watched.look(1.0) == []
+    acting.measured_episodes = 21
+    assert watched.look(2.0) == [
+        (
+            "metrics_absent",
+            "environment.metrics: none of 21 episodes had 'sucess' or 'level' in its last info; "
+            "`seedrl check-env` names the numbers that are there",
+        )
+    ]
+    assert watched.look(3.0) == []
+
+
+def test_metrics_that_are_reported_are_not_worth_a_word(watched: Watched) -> None:
+    watched.session.acting.measured_episodes, watched.session.acting.absent_metrics = 50, ()
+    assert watched.look(1.0) == []
+
+
+def test_a_target_that_is_confirmed_without_an_update_is_remarked_on(watched: Watched) -> None:
+    watched.session.acting.rounds.append(
+        dataclasses.replace(played(0.96, is_confirmation=True), updates=0)
+    )
+    ((_, text),) = watched.look(1.0)
+    assert "by the parameters that the run began with" in text
+
+
+def test_rounds_of_earlier_sessions_are_those_of_the_run() -> None:
+    earlier = [played(0.5), played(0.9), played(0.7)]
+    watched = Watched(earlier=earlier)
+    assert watched.said == []
+    assert (watched.announcements.last, watched.announcements.best) == (earlier[2], earlier[1])

@@ -53,8 +53,24 @@ def test_a_service_that_died_ends_a_run() -> None:
 def test_why_a_run_is_over_is_said_in_words(
     end: EndOfRun | None, target: float | None, expected: str
 ) -> None:
-    score: Any = SimpleNamespace(mean=480.5, returns=(480.5, 480.5))
-    assert why(end, target, score, _TOTAL_STEPS, stopped_by="SIGINT") == expected
+    assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
+
+
+def test_env_servers_that_failed_are_the_reason_and_not_the_signal_that_followed() -> None:
+    reason = "the env servers failed: env server 0 cannot run: no licence"
+    assert why(EndOfRun.STOPPED, stopped_by=reason) == reason
+
+
+def test_a_target_that_was_reached_before_anything_was_learned_is_remarked_on() -> None:
+    assert why(EndOfRun.CONFIRMED, 475.0, _score(0)).endswith(
+        "over 2 episodes by the parameters that the run began with: only a higher target asks for "
+        "learning"
+    )
+
+
+def _score(updates: int) -> Any:
+    frozen = SimpleNamespace(version=updates)
+    return SimpleNamespace(mean=480.5, returns=(480.5, 480.5), frozen=frozen)
 
 
 def _event(is_set: bool) -> threading.Event:

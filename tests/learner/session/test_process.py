@@ -1,7 +1,34 @@
-"""What tuning changes of a process, in one of its own."""
+"""What a learner changes of its process: signals here, the rest in one of its own."""
 
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from learner.session.process import stop_on_signals
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Puts signal handlers back."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("reason", "by"), [("SIGINT", "SIGINT"), (None, "SIGTERM")])
+def test_who_sends_a_signal_may_say_why(tmp_path: Path, reason: str | None, by: str) -> None:
+    if reason is not None:
+        (tmp_path / "reason").write_text(reason)
+    stop = stop_on_signals(tmp_path / "reason")
+    signal.raise_signal(signal.SIGTERM)
+    assert stop.is_set() and stop.by == by
 
 
 def test_threads_ask_for_the_interpreter_soon_and_programs_are_cached() -> None:

@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import json
 import math
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from learner.saving.run_folder import Resume, RunFolder
 from learner.session.reports import _metrics
 from learner.session.run import _best_return, _draw_curve, train
 from seedrl import config_file
-from seedrl.errors import UserError
+from seedrl.errors import AddressInUseError, UserError
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_directory
@@ -126,3 +128,24 @@ def test_a_run_that_cannot_start_lets_others_have_its_folder(
     with pytest.raises(UserError, match=message):
         train(config, workdir=tmp_path, resume=resume)
     RunFolder(tmp_path).close()
+
+
+@pytest.mark.usefixtures("process")
+def test_a_run_that_is_refused_says_why_unless_there_was_one_before(tmp_path: Path) -> None:
+    config = config_file.load("cartpole_r2d2")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        serving = dataclasses.replace(config.serving, bind=bind)
+        config = dataclasses.replace(config, serving=serving)
+        for status in (None, '{"state": "finished", "reason": "all 100 steps taken"}'):
+            if status is not None:
+                (tmp_path / "status.json").write_text(status)
+            with pytest.raises(AddressInUseError):
+                train(config, workdir=tmp_path)
+            written = (tmp_path / "status.json").read_text()
+            if status is None:
+                assert json.loads(written)["reason"].startswith(f"an error: cannot serve on {bind}")
+            else:
+                assert written == status
+    # What TensorBoard shows of the run before is not hidden.
+    assert {path.stat().st_size for path in (tmp_path / "tb").iterdir()} == {0}

@@ -50,8 +50,10 @@ class Run:
         self.stuck: list[str] = []
         self.failure: Exception | None = None
         self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
-        self.acting = SimpleNamespace(training_steps=0, rounds=collections.deque())
-        self.learning = SimpleNamespace(updates=7)
+        self.acting = SimpleNamespace(
+            training_steps=0, rounds=collections.deque(), measured_episodes=0
+        )
+        self.learning = SimpleNamespace(updates=7, num_applied=0, num_skipped=0)
         self.evaluator = SimpleNamespace(confirmed=None)
         self.is_compiling = False
         self.service = SimpleNamespace(
@@ -187,7 +189,8 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
 
 def test_a_confirmed_target_ends_the_run() -> None:
     run = Run(_config())
-    score = SimpleNamespace(mean=500.0, returns=[500.0] * 100)
+    frozen = SimpleNamespace(version=7)
+    score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
     run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", score)
     run.supervision.run()
     assert run.acting.training_steps == 3

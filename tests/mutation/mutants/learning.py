@@ -197,8 +197,8 @@ MUTANTS = (
     Mutant(
         "skipped_update_reported_as_trained",
         _LEARNING,
-        "            self.updates -= 1\n            return\n",
-        "            self.updates -= 1\n            self._limiter.applied()\n            return\n",
+        "            self.num_skipped += 1\n",
+        "            self.num_skipped += 1\n            self._limiter.applied()\n",
         "The replay ratio counts updates that were skipped.",
         "the measured replay ratio is the configured one (DESIGN 7)",
     ),

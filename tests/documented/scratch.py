@@ -23,7 +23,8 @@ BEFORE = {
 
 # A documented size that takes longer than a reader's look: the same command with a smaller one.
 _SMALLER = (
-    (r"^seedrl bench$", "seedrl bench --seconds 0.1 --rounds 1"),
+    (r"^(seedrl bench(?!.*--seconds).*)", r"\1 --seconds 0.1"),
+    (r"^(seedrl bench(?!.*--rounds).*)", r"\1 --rounds 1"),
     (r"--core \d+ --programs \d+", "--core 300 --programs 3"),
     (r"--steps 1000000", "--steps 20000"),
     (r"--total-steps 20000", "--total-steps 4000"),

@@ -28,7 +28,7 @@ def untrained(updates: int) -> str:
     """A remark on a target that was reached before anything was learned."""
     if updates:
         return ""
-    return " by the parameters that the run began with: only a higher target asks for learning"
+    return " by parameters that no update had changed: a higher target would ask for learning"
 
 
 def environments(number: int) -> str:

@@ -177,7 +177,7 @@ def _say_resumed(events: Events, checkpoint: Checkpoint | None) -> None:
     age, env_steps = time.time() - checkpoint.path.stat().st_mtime, checkpoint.meta["env_steps"]
     events.say(
         "resumed",
-        f"resumed from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
+        f"resumes from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
         f"{duration(age)} ago in {checkpoint.path}",
         updates=checkpoint.step,
         env_steps=env_steps,

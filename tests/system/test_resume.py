@@ -155,7 +155,7 @@ def resume_after_a_kill(
     run = programs(*learner_command(workdir, address), "--learning.total-steps", total)
     assert run.end() == 0, run.stderr
     assert all(map(processes.PROGRESS.match, run.stderr.splitlines())), run.stderr
-    assert f"resumed from update {found.step:,} and {found.meta['env_steps']:,} " in run.stderr
+    assert f"resumes from update {found.step:,} and {found.meta['env_steps']:,} " in run.stderr
     lines = processes.records(workdir)[earlier:]
     assert lines[0]["updates"] >= found.step
     assert lines[0]["env_steps"] >= found.meta["env_steps"]

@@ -73,7 +73,8 @@ def test_the_learner_gets_the_overridden_config_as_a_file(stage: Path) -> None:
     assert (config.seed, config.agent.unroll) == (3, 20)
     address = config.serving.bind
     assert re.fullmatch(r"unix:/.*/learner", address)
-    assert not Path(address.removeprefix("unix:")).parent.exists()
+    own_folder = Path(address.removeprefix("unix:")).parent
+    assert Path(options["--stop-reason"]).parent == own_folder and not own_folder.exists()
     env_servers = calls(stage, "envs_server")
     assert [call[:4] for call in env_servers] == [["--learner", address, "--num-envs", "66"]] * 2
 
@@ -106,30 +107,37 @@ def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("code", "before", "is_kept"),
+    ("code", "made_before", "has_begun", "is_kept"),
     [
-        (2, [], False),
-        (98, [], False),
-        (2, ["w"], True),  # the user's own
-        (1, [], True),
-        (70, [], True),
+        (2, False, False, False),
+        (98, False, False, False),
+        (2, True, False, True),  # the user's own
+        (2, False, True, True),
+        (1, False, False, True),
+        (70, False, False, True),
     ],
 )
 def test_the_folder_of_a_run_that_is_refused_is_removed_if_it_is_new(
-    stage: Path, monkeypatch: pytest.MonkeyPatch, code: int, before: list[str], is_kept: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    made_before: bool,
+    has_begun: bool,
+    is_kept: bool,
 ) -> None:
-    for name in before:
-        (stage / name).mkdir()
-    monkeypatch.setenv("LEARNER_CODE", str(code))
-    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--env-servers", "1"]) == code
-    assert (stage / "w").exists() == is_kept
+    workdir = tmp_path / "w"
 
+    def supervised(*_: object) -> int:
+        (workdir / "logs").mkdir(parents=True)
+        if has_begun:
+            (workdir / "config.json").touch()
+        return code
 
-def test_the_learner_reads_why_it_is_to_end_from_a_file_of_this_run(stage: Path) -> None:
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0
-    options, config = learner(stage)
-    folder = Path(config.serving.bind.removeprefix("unix:")).parent
-    assert Path(options["--stop-reason"]).parent == folder
+    monkeypatch.setattr("learner.cli.train._supervised", supervised)
+    if made_before:
+        workdir.mkdir()
+    assert main(["train", "cartpole_r2d2", "--workdir", str(workdir)]) == code
+    assert workdir.exists() == is_kept
 
 
 def test_an_address_of_ones_own_is_kept(stage: Path) -> None:

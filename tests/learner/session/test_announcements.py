@@ -173,7 +173,7 @@ def test_a_target_that_is_confirmed_without_an_update_is_remarked_on(watched: Wa
         dataclasses.replace(played(0.96, is_confirmation=True), updates=0)
     )
     ((_, text),) = watched.look(1.0)
-    assert "by the parameters that the run began with" in text
+    assert "by parameters that no update had changed" in text
 
 
 def test_rounds_of_earlier_sessions_are_those_of_the_run() -> None:

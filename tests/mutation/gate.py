@@ -72,7 +72,7 @@ class Copy:
         command += ["-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout=0", *tests]
         environment = {
             **os.environ,
-            # Else what is installed takes two thirds of the start. The tree's settings want this one.
+            # Else what is installed takes two thirds of the start; the settings want one of it.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONPATH": str(self.tree),
             # Python takes a file of the same size and second for unchanged.

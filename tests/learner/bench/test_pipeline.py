@@ -1,17 +1,15 @@
 """The pipeline's benchmark: what it counts went through the whole system."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from learner.bench import pipeline
-from learner.bench.measure.interleave import Pace, serial
-from learner.bench.measure.result import Result
+from learner.bench.measure.interleave import Pace
 from learner.bench.rigs.raw_stepping import RawStepping
 from learner.bench.rigs.served_fleet import ServedFleet
-from learner.bench.rigs.system import System
+from learner.bench.rigs.system import Interval, System
 from learner.bench.rigs.workloads import Workload
 from seedrl.config import LaunchConfig
 from seedrl.config_checks import check
@@ -37,23 +35,36 @@ def test_what_is_measured_is_a_configuration_that_runs(workload: Callable[[], Wo
     check(ServedFleet(workload().config).config)
 
 
-def test_there_are_three_rows_and_limits_are_composed(small: Workload) -> None:
-    results: list[Result] = list(
-        pipeline.results(small, Pace(rounds=1, seconds=0.05), targets={"learning": 0.7})
-    )
-    assert [result.name for result in results] == [
-        "pipeline: CartPole, acting without a network",
-        "pipeline: CartPole, acting",
-        "pipeline: CartPole, acting and learning",
+def test_there_are_three_rows_and_limits_are_composed(
+    small: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {
+        "stepping": (100.0, 200.0),
+        "network": (100.0, 200.0),
+        "update": (50.0, 100.0),
+        "null": (80.0, 120.0),
+        "acting": (40.0, 60.0),
+        "learning": (20.0, 30.0),
+    }
+    intervals = {
+        key: Interval(1, 1, 1.0, 0.1, {"reply_ms_p99": p99, "updates": 1.0})
+        for key, p99 in (("null", 1.0), ("acting", 2.0), ("learning", 3.0))
+    }
+    monkeypatch.setattr(pipeline, "measure", lambda *_: pipeline.Measured(rates, intervals))
+    results = list(pipeline.results(small, Pace(2, 0.0), targets={"learning": 0.7}))
+    assert [(result.name, result.limit_name, result.ours) for result in results] == [
+        ("pipeline: CartPole, acting without a network", "stepping", (80.0, 120.0)),
+        ("pipeline: CartPole, acting", "stepping + network", (40.0, 60.0)),
+        ("pipeline: CartPole, acting and learning", "stepping + network + update", (20.0, 30.0)),
     ]
-    for result in results:
-        assert math.isfinite(result.ratio.highest) and result.ratio.lowest > 0
-        assert result.details["reply_ms_p99"] >= result.details["reply_ms_p50"] > 0
-        parts = [value for name, value in result.details.items() if name.endswith("/s")]
-        assert result.limits == (pytest.approx(serial(*parts)),)
+    assert [result.limits for result in results] == [
+        pytest.approx(limits) for limits in ((100.0, 200.0), (50.0, 100.0), (25.0, 50.0))
+    ]
     assert [result.target for result in results] == [None, None, 0.7]
     assert [result.conditions.replay_ratio for result in results] == [0.0, 0.0, 1.0]
-    assert [sum(name.endswith("/s") for name in result.details) for result in results] == [1, 2, 3]
+    assert [result.details["reply_ms_p99"] for result in results] == [1.0, 2.0, 3.0]
+    of_learning = {"stepping/s": 150.0, "network/s": 150.0, "update/s": 75.0, "reply_ms_p99": 3.0}
+    assert results[-1].details == of_learning
 
 
 def test_an_interval_counts_what_went_through_the_system(system: System) -> None:

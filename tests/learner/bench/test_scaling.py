@@ -1,6 +1,5 @@
 """The benchmark of scaling: its env servers are as many as it says."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,6 @@ from learner.bench.rigs.system import Interval
 from learner.bench.scaling import Load
 from learner.launch.env_servers import Fleet
 from seedrl.config import Config, EnvironmentConfig
-
-
-@pytest.mark.slow
-def test_env_servers_of_one_process_have_connections_of_their_own() -> None:
-    # One more than the streams that the learner allows on a connection.
-    load = Load(step_seconds=0.01, num_envs=2, env_servers=(17,), target=0.5)
-    (result,) = scaling.results_of(load, Pace(rounds=2, seconds=0.1))
-    assert result.name == "scaling: 17 x 2, 10 ms a step"
-    # Each of 34 environments makes 100 steps a second at most.
-    assert result.limits == (3400.0, 3400.0)
-    # An interval may begin before one round of steps and end after another.
-    assert 0 < result.ratio.highest <= 1.5
-    assert result.target == 0.5
-    assert all(math.isfinite(value) and value > 0 for value in result.details.values())
-    assert result.conditions.environments.startswith("17 env servers")
 
 
 def test_numbers_of_env_servers_are_measured_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 # Burns CPU in a grandchild, says so, and waits.
 GRANDCHILD = """
 import sys, time
-while time.process_time() < 0.5: pass
+while time.process_time() < 0.2: pass
 print("done", flush=True)
 sys.stdin.read()
 """
@@ -29,7 +29,7 @@ def test_descendants_count() -> None:
         grown = tree_seconds(os.getpid()) - before
         assert child.stdin is not None
         child.stdin.close()
-    assert 0.45 < of_the_child <= grown + 0.02
+    assert 0.15 < of_the_child <= grown + 0.02
     assert grown < of_the_child + 0.5
 
 

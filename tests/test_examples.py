@@ -25,7 +25,7 @@ from tests.patience import SECONDS, wait_until
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
 _ROWS, _STREAMS = 2, 4
-_SHORT = "--learning.total-steps 1500 --evaluation.target-return None"
+_SHORT = "--learning.total-steps 1500 --evaluation.target-return None --logging.no-learning-curve"
 
 
 @pytest.mark.parametrize("name", ["own_environment", "own_network", "own_agent"])
@@ -83,7 +83,7 @@ def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> No
     finally:
         learner.kill()
         learner.wait()
-    assert (run / "learning_curve.png").exists()
+    assert (run / "checkpoints").exists()
 
 
 def _misses_node() -> str:

@@ -1,6 +1,7 @@
 """Rules that span the fields of a configuration, checked before anything starts."""
 
 import dataclasses
+import inspect
 import json
 import math
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import Any, get_args
 
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, Regime
+from seedrl.contracts.calls import call
 from seedrl.errors import ConfigError
 from seedrl.wire.address import address_fault
 from seedrl.wire.version import LONGEST_METRIC_BYTES, MOST_METRICS
@@ -134,14 +136,19 @@ def _check_agent(config: Config) -> WindowSpec:
     agent = config.agent
     if not dataclasses.is_dataclass(agent) or isinstance(agent, type):
         raise ConfigError(f"agent: expected an instance of a frozen dataclass, got {agent!r}")
-    if not (hasattr(agent, "window") and callable(getattr(agent, "build", None))):
+    # Looked up without being computed: what it raises is said below.
+    has_window = inspect.getattr_static(agent, "window", None) is not None
+    if not (has_window and callable(getattr(agent, "build", None))):
         raise ConfigError(
             f"agent: expected a config with `window` and `build(spec)` (see "
             f"seedrl.agents.agent.AgentConfig), got a {type(agent).__name__} without"
         )
-    window: WindowSpec = agent.window
+    what = f"agent.window ({type(agent).__name__})"
+    window = call(what, getattr, agent, "window", own=agent)
+    if not isinstance(window, WindowSpec):
+        raise ConfigError(f"{what}: expected a seedrl.agents.window.WindowSpec, got {window!r:.80}")
     for name, least in {"burn_in": 0, "unroll": 1, "bootstrap": 0, "stride": 1}.items():
-        if getattr(window, name) < least:
+        if not isinstance(getattr(window, name), int) or getattr(window, name) < least:
             raise ConfigError(
                 f"agent.window.{name}: expected at least {least}, got {getattr(window, name)}"
             )

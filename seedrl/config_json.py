@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,29 @@ def check_names(text: str) -> None:
             f"expected a config of this version, got fields with earlier names: "
             f"{', '.join(renamed)}; rename them in config.json or, to train on, start a new workdir"
         )
+
+
+def agent_classes(text: str) -> dict[str, str]:
+    """The classes of a saved config's agent and of what it consists of, by their paths.
+
+    Imports none of them: `{"agent.type": "seedrl.agents.r2d2:R2D2Config"}`.
+    """
+    return dict(_classes("agent", json.loads(text)["config"]["agent"]))
+
+
+def is_same_class(name: str, other: str) -> bool:
+    """Whether two of `agent_classes` are one; the config file that holds it may have moved."""
+    return Path(name).name == Path(other).name
+
+
+def _classes(path: str, tree: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(tree, dict):
+        return
+    kind = tree.get("type")
+    if isinstance(kind, str) and ":" in kind:  # neither a list nor a dict
+        yield f"{path}.type", kind
+    for name, item in tree.items():
+        yield from _classes(f"{path}.{name}", item)
 
 
 def _type_name(kind: type) -> str:

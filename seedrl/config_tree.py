@@ -102,6 +102,8 @@ def _construct(path: str, kind: type, fields: dict[str, Any]) -> Any:
         return kind(**fields)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    except Exception as error:  # such as an AssertionError of a user's own class
+        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from error
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,10 @@
-"""Whether the values of a configuration are of the types that its fields declare."""
+"""Whether a configuration's fields are declared, and its values of the types that they declare."""
 
 import dataclasses
+import inspect
 import types
 import typing
+from collections.abc import Collection
 from typing import Any, Literal, Union, get_args, get_origin
 
 from seedrl.errors import ConfigError
@@ -12,12 +14,15 @@ def check_types(path: str, value: Any) -> None:
     """Raises ConfigError for the first field, at any depth, that holds a value of another type.
 
     Nothing else would: dataclasses take whatever they are given, and what is wrong would show as a
-    traceback of whoever computes with it.
+    traceback of whoever computes with it. So it is with fields that a class of a user's own does
+    not declare as a dataclass must: their values would be lost without a word.
 
     Args:
       path: where `value` is, for the message, with a dot at its end; "" for the root.
       value: a dataclass.
     """
+    for kind in type(value).__mro__:
+        _check_declared(path.removesuffix("."), kind, {f.name for f in dataclasses.fields(value)})
     try:
         hints = typing.get_type_hints(type(value))
     except NameError:  # names that only type checkers know, of a class of a user's own
@@ -29,6 +34,23 @@ def check_types(path: str, value: Any) -> None:
             raise ConfigError(f"{path}{field.name}: expected {name}, got {_show(item)}")
         if dataclasses.is_dataclass(item) and not isinstance(item, type):
             check_types(f"{path}{field.name}.", item)
+
+
+def _check_declared(path: str, kind: type, fields: Collection[str]) -> None:
+    annotations, members = inspect.get_annotations(kind), vars(kind)
+    declared = [name for name, hint in annotations.items() if "ClassVar" not in str(hint)]
+    if declared and "__dataclass_fields__" not in members and dataclasses.is_dataclass(kind):
+        raise ConfigError(
+            f"{path}: expected @dataclass(frozen=True, kw_only=True) above class {kind.__name__}, "
+            f"found none; without it {', '.join(declared)} would be no field of it: add that line"
+        )
+    for name in fields:
+        if name in members and name not in annotations and not isinstance(members[name], property):
+            raise ConfigError(
+                f"{path}.{name}: expected class {kind.__name__} to give the field a type, got "
+                f"`{name} = {_show(members[name])}`, which changes nothing; write `{name}: "
+                f"{type(members[name]).__name__} = ...`"
+            )
 
 
 def _fits(value: Any, hint: Any) -> bool:

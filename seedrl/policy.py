@@ -17,7 +17,8 @@ except ImportError:
     extras.require("learner")  # says what to install
     raise
 
-from seedrl.agents.agent import Agent, build_agent
+from seedrl.agents.agent import Agent
+from seedrl.agents.contract import build_agent
 from seedrl.exported_policy import serialize
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec

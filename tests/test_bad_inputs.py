@@ -28,7 +28,33 @@ from seedrl import config_file
 def config():
     return dataclasses.replace(config_file.load("cartpole_r2d2"), {})
 """
+# One with an agent of one's own, which checks a field of its own.
+_OWN = """
+import os
+from dataclasses import dataclass
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.errors import ConfigError
+
+{decorator}
+class OwnConfig(R2D2Config):
+    epsilon: float = 0.1
+    number: int = 3
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.epsilon <= 1:
+            raise ConfigError(f"agent.epsilon: expected 0 to 1, got {{self.epsilon}}")
+        assert self.number > 0, "no number"
+
+def config():
+    return Config(environment=EnvironmentConfig(id="CartPole-v1"), agent=OwnConfig({values}))
+"""
+_DATACLASS = "@dataclass(frozen=True, kw_only=True)"
 _FILES = {
+    "own.py": _OWN.format(decorator=_DATACLASS, values=""),
+    "own_range.py": _OWN.format(decorator=_DATACLASS, values="epsilon=2.0"),
+    "own_lost.py": _OWN.format(decorator="", values=""),
     "afile": "",
     "empty.py": "",
     "none.py": "def config(): return None",
@@ -95,6 +121,14 @@ CASES: dict[str, tuple[int, str]] = {
     ),
     "seedrl train agent.py": (2, "agent: expected an instance of a frozen dataclass, got None"),
     "seedrl train replay.py": (2, "replay: expected an instance of a frozen dataclass, got None"),
+    "seedrl train own_range.py": (2, "/own_range.py:16: agent.epsilon: expected 0 to 1, got 2.0"),
+    "seedrl train own_lost.py": (
+        2,
+        "above class OwnConfig, found none; without it epsilon",
+    ),
+    "seedrl train own.py --agent.epsilon 3": (2, "agent.epsilon: expected 0 to 1, got 3.0 (see "),
+    "seedrl train own.py --agent.number 0": (2, "AssertionError: no number ("),
+    "seedrl train own.json": (2, "/own.json: config.agent: AssertionError: no number"),
     "seedrl train 'mein Lauf ü/konfig ß.py'": (2, "/mein Lauf ü/konfig ß.py: expected a Config"),
     f"{TRAIN} --agent.learning-rat 1": (2, "did you mean --agent.learning-rate?"),
     f"{TRAIN} --seed abc": (2, "Error parsing --seed: invalid literal for int()"),
@@ -172,6 +206,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "untrained" / "config.json").write_text(saved)
     (tmp_path / "newer.json").write_text(saved.replace('"seed": 0', '"seed": 0, "future": 3'))
     (tmp_path / "typed.json").write_text(saved.replace('"seed": 0', '"seed": "zero"'))
+    own = config_json.to_json(config_file.load(tmp_path / "own.py"))
+    (tmp_path / "own.json").write_text(own.replace('"number": 3', '"number": 0'))
     foreign = saved.replace("seedrl.agents.r2d2:R2D2Config", "other.agents:Agent")
     (tmp_path / "foreign.json").write_text(foreign)
     return tmp_path

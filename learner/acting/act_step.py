@@ -8,8 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl.agents.agent import Agent
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import EnvSpec
 from seedrl.types import Array, Page, StoredStep, TimeStep, Tree
+
+# More than one: with one row `[T, B]` and `[B, T]` look alike, and so does a row without its axis.
+_EXAMPLE_ROWS = 3
 
 
 class ActingState(NamedTuple):
@@ -55,17 +58,19 @@ def example_timestep(spec: EnvSpec) -> TimeStep:
 
 
 def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
-    """A page's shapes and dtypes: `steps [K, ...]`, `carry [...]`, as `jax.ShapeDtypeStruct`."""
+    """A page's shapes and dtypes: `steps [K, ...]`, `carry [...]`, as `jax.ShapeDtypeStruct`.
+
+    This is where an agent acts for the first time: see `build_agent` for what that may raise.
+    """
 
     def one_step(key: Array) -> tuple[Tree, Tree]:
-        timestep = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], example_timestep(spec))
-        carry = agent.initial_carry(1)
-        output = agent.act(agent.behaviour(agent.init(key)), carry, timestep, jnp.zeros(1), key)
-        expected = spec.action.array
-        found = ArraySpec(output.action.shape[1:], output.action.dtype.name)
-        if found != expected:
-            raise ValueError(f"agent: expected actions {expected}, it acts with {found}")
-        step = StoredStep(timestep, output.action, jnp.zeros(1, jnp.int32), output.extras)
+        timestep = jax.tree.map(
+            lambda leaf: jnp.stack([leaf] * _EXAMPLE_ROWS), example_timestep(spec)
+        )
+        carry, exploration = agent.initial_carry(_EXAMPLE_ROWS), jnp.zeros(_EXAMPLE_ROWS)
+        output = agent.act(agent.behaviour(agent.init(key)), carry, timestep, exploration, key)
+        version = jnp.zeros(_EXAMPLE_ROWS, jnp.int32)
+        step = StoredStep(timestep, output.action, version, output.extras)
         return step, carry
 
     step, carry = jax.eval_shape(one_step, jax.random.PRNGKey(0))

@@ -142,10 +142,14 @@ class Learning:
             )
             insert.lower(replay, pages, self._plan([], [], rows)).compile()
 
+    def trace_update(self) -> Any:
+        """The update, ready to compile; for any thread. ConfigError: a mistake in the agent."""
+        learn: Any = self._programs.learn
+        return learn.lower(*self._shapes, self._example_draw, np.bool_(True))
+
     def compile_update(self) -> None:
         """Compiles the update without running it, on any thread."""
-        learn: Any = self._programs.learn
-        learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
+        self.trace_update().compile()
 
     def compile_look(self, num_sequences: int) -> Any:
         """What `looks` is asked with, see `learner.learning.look`; for any thread."""

@@ -10,7 +10,7 @@ from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState
 from learner.serving.core import Serving
 from seedrl.config import Config
-from seedrl.config_json import from_json
+from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
 from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.replay import ReplayState
@@ -35,6 +35,27 @@ def restore_state(
         return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
     except CheckpointError as error:
         raise by_field(error, checkpoint, config, ("agent",)) from error
+
+
+def same_agent(
+    checkpoint: checkpoints.Checkpoint | None, config: Config
+) -> checkpoints.Checkpoint | None:
+    """`checkpoint`, if there is one: of this config's classes of agent and network.
+
+    Raises CheckpointError if others have learned it, even if their arrays would fit.
+    """
+    if checkpoint is None:
+        return None
+    present = agent_classes(to_json(config))
+    for path, expected in agent_classes(checkpoint.meta["config"]).items():
+        got = present.get(path, "nothing")
+        if not is_same_class(expected, got):
+            raise CheckpointError(
+                f"{checkpoint.path} does not fit this config: {path}: expected "
+                f"{expected}, got {got}; start a new workdir, where --init-from takes its "
+                "parameters over, or restore the config"
+            )
+    return checkpoint
 
 
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:

@@ -27,7 +27,8 @@ from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, scale
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.agents.agent import Agent, build_agent
+from seedrl.agents.agent import Agent
+from seedrl.agents.contract import build_agent
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.replay.experience import Experience

@@ -9,18 +9,21 @@ from learner.reporting.status import ERROR, STOPPED, THREAD_DIED
 from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.session import Session
+from seedrl.errors import UserError
 
 
 class EndOfRun(enum.Enum):
     """Why a run is over; where several hold, the first counts.
 
     Attributes:
+      MISTAKE: what the user has brought cannot be learned with; it is said in one line.
       FAILED: a thread of the session or of the service has raised an error.
       STOPPED: SIGTERM or SIGINT asked for it.
       CONFIRMED: a second evaluation has confirmed `evaluation.target_return`.
       ALL_STEPS: `learning.total_steps` environment steps were taken.
     """
 
+    MISTAKE = enum.auto()
     FAILED = enum.auto()
     STOPPED = enum.auto()
     CONFIRMED = enum.auto()
@@ -36,6 +39,8 @@ def end_of_run(
       stop: what SIGTERM and SIGINT set.
       total_steps: environment steps for training.
     """
+    if session.failed.is_set() and isinstance(session.failure, UserError):
+        return EndOfRun.MISTAKE
     if session.failed.is_set() or service.failure is not None:
         return EndOfRun.FAILED
     if stop.is_set():

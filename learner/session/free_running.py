@@ -42,6 +42,8 @@ class FreeRunning:
 
     def _compile_insertion(self) -> None:
         parts = self._parts
+        # What is wrong with a user's own loss shows here, and not after a minute of compiling.
+        parts.learning.trace_update()
         # What acting is waiting for first: until then it pads every batch to the largest.
         parts.acting.compile_others()
         parts.learning.compile_insertion(parts.page, parts.acting.page_rows)

@@ -18,7 +18,8 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
-from seedrl.agents.agent import Agent, build_agent
+from seedrl.agents.agent import Agent
+from seedrl.agents.contract import build_agent
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec

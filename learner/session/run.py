@@ -15,7 +15,7 @@ from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary
 from learner.reporting.wording import duration
 from learner.saving.recorder import open_recorder
-from learner.saving.restoring import initial_checkpoint, restore_streams
+from learner.saving.restoring import initial_checkpoint, restore_streams, same_agent
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import rounds_until
 from learner.saving.saver import Saver
@@ -70,7 +70,7 @@ def train(
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.closing(RunFolder(workdir)) as folder, folder.unchanged_until_begun():
         geometry = plan_geometry(config)
-        checkpoint = folder.checkpoint(resume)
+        checkpoint = same_agent(folder.checkpoint(resume), config)
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
         session_number = folder.record_command(command := command or shlex.join(sys.argv))
         with open_reports(config, name, folder, checkpoint) as reports:

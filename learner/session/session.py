@@ -28,6 +28,7 @@ from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
 from seedrl.config import Config
 from seedrl.config_json import to_json
+from seedrl.errors import UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
@@ -132,13 +133,18 @@ class Session:
             return []
         return [worker.name for worker in self._workers if worker.seconds_at_work > seconds]
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What a thread has died of."""
+        return next((worker.failure for worker in self._workers if worker.failure), None)
+
     def raise_failure(self) -> None:
-        """Raises what a thread has died of."""
-        for worker in self._workers:
-            if worker.failure is not None:
-                raise RuntimeError(
-                    f"a thread of the learner died: {worker.failure}"
-                ) from worker.failure
+        """Raises what a thread has died of: a UserError as it is, all else as a defect of ours."""
+        failure = self.failure
+        if isinstance(failure, UserError):
+            raise failure
+        if failure is not None:
+            raise RuntimeError(f"a thread of the learner died: {failure}") from failure
 
     def gauges(self) -> None:
         """Sets the metrics that are states rather than events."""

@@ -1,6 +1,5 @@
 """The Agent: everything that the learner needs to know of an algorithm, as pure functions."""
 
-import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -8,7 +7,7 @@ import jax
 import numpy as np
 
 from seedrl.agents.window import WindowSpec
-from seedrl.errors import ConfigError, UserError
+from seedrl.errors import ConfigError
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
@@ -150,21 +149,6 @@ def replace_behaviour(
     for place, leaf in zip(places, new, strict=True):
         leaves[place] = leaf
     return jax.tree.unflatten(structure, leaves)
-
-
-def build_agent(config: "AgentConfig", spec: EnvSpec) -> Agent:
-    """The agent that `config` builds.
-
-    Raises ConfigError, also for the ValueError of an agent or network of a user's own that does not
-    fit the environment: one line, with the place in the file that raised it.
-    """
-    try:
-        return config.build(spec)
-    except UserError:
-        raise
-    except ValueError as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise ConfigError(f"agent: {error} ({place.filename}:{place.lineno})") from error
 
 
 class AgentConfig(Protocol):

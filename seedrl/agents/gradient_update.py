@@ -1,13 +1,17 @@
 """Updates by a gradient: what most agents give as `Agent.update`."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from seedrl.agents.agent import AgentState, UpdateOutput
+from seedrl.contracts.calls import call, named
+from seedrl.contracts.shapes import require_array, shown
+from seedrl.errors import ConfigError
 from seedrl.types import Array, Sequence, Tree
 
 
@@ -64,7 +68,8 @@ class GradientUpdate(NamedTuple):
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
         """See `Agent.update`. Metrics are those of the loss, `loss` and `gradient_norm`."""
-        (loss, output), gradients = jax.value_and_grad(self.loss, has_aux=True)(
+        loss_and_output = functools.partial(_checked, self.loss)
+        (loss, output), gradients = jax.value_and_grad(loss_and_output, has_aux=True)(
             state.params, state.target, sequence, weights, key
         )
         # The mean is taken after the gradient: inside the loss pmap would leave it per device.
@@ -78,3 +83,15 @@ class GradientUpdate(NamedTuple):
             state._replace(params=params, target=target, optimizer=optimizer),
             UpdateOutput(metrics, guarded=(loss, gradient_norm), priorities=output.priorities),
         )
+
+
+def _checked(loss: Callable[..., Any], *arguments: Any) -> tuple[Array, LossOutput]:
+    """What a loss gives. Raises ConfigError, when it is traced, for anything but what it must."""
+    what = f"agent.update.loss ({named(loss)})"
+    result = call(what, loss, *arguments)
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    if not (is_pair and isinstance(result[1], LossOutput)):
+        got = ", ".join(type(part).__name__ for part in result) if is_pair else shown(result)
+        raise ConfigError(f"{what}: expected (loss, LossOutput(priorities, metrics)), got {got}")
+    require_array(what, result[0], (), ["float32"], "take the mean over the batch")
+    return result

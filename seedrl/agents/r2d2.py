@@ -79,13 +79,13 @@ class R2D2Config:
     def build(self, spec: "EnvSpec") -> "Agent":
         """The agent for environments of this spec.
 
-        Raises ConfigError for actions that are not discrete, ValueError if the network cannot see
-        the observation.
+        Raises ConfigError for actions that are not discrete, and for a network that does not fit.
         """
         from seedrl.agents import r2d2_functions as functions
         from seedrl.agents.agent import Agent
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.errors import ConfigError
+        from seedrl.networks.contract import build_q_network
         from seedrl.rl.exploration import epsilons
         from seedrl.rl.target_network import copied, periodic_copy
         from seedrl.rl.value_scaling import identity, signed_hyperbolic
@@ -96,7 +96,7 @@ class R2D2Config:
                 "agent: R2D2 chooses among discrete actions, the environment has a box of shape "
                 f"{list(spec.action.shape)}; choose an agent for continuous actions"
             )
-        network = self.network.build(spec)
+        network = build_q_network(self.network, spec, spec.action.num_actions)
         epsilon = self.value_scaling_epsilon
         scaling = signed_hyperbolic(epsilon) if self.value_scaling else identity()
         objective = functions.Objective(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from seedrl.contracts.calls import own_place
 from seedrl.errors import ConfigError
 from seedrl.programs.version import describe
 
@@ -60,11 +61,17 @@ def read(
 
 @contextlib.contextmanager
 def naming_the_help(prog: str) -> Iterator[None]:
-    """Turns a ValueError, also of a dataclass that checks its fields, into a full ConfigError."""
+    """Turns a ValueError, and whatever a user's own dataclass raises, into a full ConfigError."""
     try:
         yield
     except ValueError as error:
         raise ConfigError(f"{error} (see {prog} --help)") from None
+    except Exception as error:
+        # Such as an AssertionError of a user's own dataclass.
+        if not (place := own_place(error)):
+            raise
+        text = f"{type(error).__name__}: {error} ({place}; see {prog} --help)"
+        raise ConfigError(text) from error
 
 
 def unknown(word: str, known: Collection[str]) -> str:

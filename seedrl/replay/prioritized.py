@@ -41,7 +41,7 @@ class ReplayConfig:
     """
 
     capacity_steps: int = 100_000
-    min_steps: int = 1_000
+    min_steps: int = 10_000
     page_steps: int = 0
     priority_exponent: float = 0.9
     importance_exponent: float = 0.6

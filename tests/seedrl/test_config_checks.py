@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     CheckpointConfig,
@@ -55,6 +56,10 @@ def changed(path: str, value: Any) -> Config:
 
 def test_a_valid_config_passes() -> None:
     check(VALID)
+
+
+def test_the_least_config_that_one_would_write_passes() -> None:
+    check(Config(environment=EnvironmentConfig(id="CartPole-v1"), agent=R2D2Config()))
 
 
 @pytest.mark.parametrize(
@@ -192,6 +197,28 @@ def test_wrappers_are_factories(wrapper: str) -> None:
 def test_an_agent_is_a_dataclass(agent: object) -> None:
     with pytest.raises(ConfigError, match="agent: expected an instance of a frozen dataclass"):
         check(changed("agent", agent))
+
+
+@pytest.mark.parametrize(
+    ("computed", "line"),
+    [
+        (lambda self: {}["rows"], r"agent\.window \(Own\): KeyError: 'rows' \(.*\.py:\d+\)"),
+        (
+            lambda self: (0, 1, 0, 1),
+            r"agent\.window \(Own\): expected a seedrl\..*WindowSpec, got \(",
+        ),
+        (lambda self: WindowSpec(0, 1.5, 0, 1), r"agent\.window\.unroll: expected at least 1, got"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_window_that_cannot_be_one_is_refused_in_one_line(computed: Any, line: str) -> None:
+    @dataclass(frozen=True)
+    class Own:
+        window = property(computed)
+
+        def build(self, spec: object) -> None: ...
+
+    with pytest.raises(ConfigError, match=f"^{line}"):
+        check(changed("agent", Own()))
 
 
 def test_an_agent_must_be_buildable() -> None:

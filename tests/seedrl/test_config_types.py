@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -68,3 +68,62 @@ def test_a_class_whose_types_cannot_be_known_is_let_pass() -> None:
         spec: "NoSuchName" = 3  # type: ignore[name-defined]  # noqa: F821
 
     check_types("", Own())
+
+
+@dataclass(frozen=True)
+class Decorated(Inner):
+    sizes: int = 3
+
+
+class WithoutDataclass(Inner):
+    penalty: float = 0.1
+    limit: "int" = 3
+
+
+class WithoutType(Inner):
+    ratio = 2.0
+
+
+@dataclass(frozen=True)
+class DecoratedWithoutType(Inner):
+    ratio = 2.0
+
+
+@dataclass(frozen=True)
+class Further(WithoutDataclass):
+    more: int = 3
+
+
+class Constants(Inner):
+    """Adds what is no field."""
+
+    LIMIT: ClassVar[int] = 3
+    other = 4
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (
+            WithoutDataclass(),
+            "agent: expected @dataclass(frozen=True, kw_only=True) above class WithoutDataclass, "
+            "found none; without it penalty, limit would be no field of it: add that line",
+        ),
+        (Further(), "agent: expected @dataclass(frozen=True, kw_only=True) above class WithoutDat"),
+        (
+            WithoutType(),
+            "agent.ratio: expected class WithoutType to give the field a type, got `ratio = 2.0`, "
+            "which changes nothing; write `ratio: float = ...`",
+        ),
+        (DecoratedWithoutType(), "agent.ratio: expected class DecoratedWithoutType to give the fi"),
+    ],
+)
+def test_a_field_that_would_be_lost_is_named(value: Any, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_types("", dataclasses.replace(Outer(), agent=value))
+    assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize("kind", [Decorated, Constants])
+def test_a_class_that_only_adds_what_is_no_field_passes(kind: type) -> None:
+    check_types("", dataclasses.replace(Outer(), agent=kind()))

@@ -24,6 +24,12 @@ class PenalizedR2D2Config(R2D2Config):
     penalty: float = 1e-4
     epsilon: float = 0.1
 
+    def __post_init__(self):
+        """Refuses what cannot be: one line that names the field and what came."""
+        super().__post_init__()  # R2D2's own fields
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"agent.epsilon: expected 0 to 1, got {self.epsilon}")
+
     def build(self, spec):
         """R2D2's bundle of pure functions, two of them replaced."""
         agent = super().build(spec)

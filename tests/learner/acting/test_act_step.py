@@ -10,7 +10,7 @@ import pytest
 from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, StepType, TimeStep, Tree
 
 N, S, K = 5, 7, 3  # training slots, all slots, steps of a page
@@ -297,9 +297,3 @@ def test_the_example_page_has_the_shapes_of_one_page_of_one_slot() -> None:
         ".carry['count']": ((), "int32"),
         ".carry['seen']": ((2,), "int32"),
     }
-
-
-def test_an_agent_that_acts_otherwise_than_its_environment_wants_is_refused() -> None:
-    spec = EnvSpec(SPEC.observation, BoxSpec((2,), (0.0, 0.0), (1.0, 1.0)))
-    with pytest.raises(ValueError, match=r"expected actions .*float32.* it acts with .*int"):
-        example_page(AGENT, spec, K)

@@ -18,6 +18,7 @@ from learner.saving.restoring import (
     restore_replay,
     restore_state,
     restore_streams,
+    same_agent,
     streams_can_resume,
 )
 from learner.saving.saver import Saver
@@ -114,6 +115,36 @@ def test_a_state_of_another_shape_under_the_same_agent_is_refused_by_array(tmp_p
     found = _save(tmp_path, Snapshot(state(8), [], ()))
     with pytest.raises(CheckpointError, match="params.core"):
         restore_state(found, abstract_of(state(16)), dataclasses.replace(CONFIG, seed=4))
+
+
+class OtherR2D2Config(R2D2Config):
+    """Has the arrays of R2D2, and another meaning."""
+
+
+class OtherQNetworkConfig(QNetworkConfig):
+    """Has the arrays of the Q-network, and another meaning."""
+
+
+@pytest.mark.parametrize(
+    ("agent", "field"),
+    [
+        (OtherR2D2Config(), "agent.type: expected seedrl.agents.r2d2:R2D2Config"),
+        (
+            R2D2Config(network=OtherQNetworkConfig()),
+            "agent.network.type: expected seedrl.networks.q_network:QNetworkConfig",
+        ),
+    ],
+)
+def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
+    agent: R2D2Config, field: str
+) -> None:
+    found = checkpoints.Checkpoint(5, Path("runs/1"), META)
+    assert same_agent(found, CONFIG) is found
+    assert same_agent(None, CONFIG) is None
+    with pytest.raises(CheckpointError) as caught:
+        same_agent(found, dataclasses.replace(CONFIG, agent=agent))
+    assert str(caught.value).startswith(f"runs/1 does not fit this config: {field}, got ")
+    assert "; start a new workdir, where --init-from takes its parameters over" in str(caught.value)
 
 
 def _acting(slots: int = 3) -> ActingSnapshot:

@@ -7,25 +7,32 @@ from typing import Any
 import pytest
 
 from learner.session.end_of_run import EndOfRun, end_of_run, why
+from seedrl.errors import ConfigError
 
 _TOTAL_STEPS = 100
 
 
 @pytest.mark.parametrize(
-    ("has_failed", "stops", "confirmed", "steps", "expected"),
+    ("failure", "stops", "confirmed", "steps", "expected"),
     [
-        (False, False, None, 99, None),
-        (False, False, None, 100, EndOfRun.ALL_STEPS),
-        (False, False, 475.0, 100, EndOfRun.CONFIRMED),
-        (False, True, 475.0, 100, EndOfRun.STOPPED),
-        (True, True, 475.0, 100, EndOfRun.FAILED),
+        (None, False, None, 99, None),
+        (None, False, None, 100, EndOfRun.ALL_STEPS),
+        (None, False, 475.0, 100, EndOfRun.CONFIRMED),
+        (None, True, 475.0, 100, EndOfRun.STOPPED),
+        (MemoryError(), True, 475.0, 100, EndOfRun.FAILED),
+        (ConfigError("a loss that is a vector"), True, 475.0, 100, EndOfRun.MISTAKE),
     ],
 )
 def test_the_first_reason_that_holds_ends_a_run(
-    has_failed: bool, stops: bool, confirmed: float | None, steps: int, expected: EndOfRun | None
+    failure: Exception | None,
+    stops: bool,
+    confirmed: float | None,
+    steps: int,
+    expected: EndOfRun | None,
 ) -> None:
     session: Any = SimpleNamespace(
-        failed=_event(has_failed),
+        failed=_event(failure is not None),
+        failure=failure,
         evaluator=SimpleNamespace(confirmed=confirmed),
         acting=SimpleNamespace(training_steps=steps),
     )
@@ -47,6 +54,7 @@ def test_a_service_that_died_ends_a_run() -> None:
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
         (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
+        (EndOfRun.MISTAKE, None, "an error"),
         (None, None, "an error"),
     ],
 )

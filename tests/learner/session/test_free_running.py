@@ -8,6 +8,7 @@ import pytest
 
 from learner.session.free_running import FreeRunning
 from learner.threads.rate_limiter import RateLimiter
+from seedrl.errors import ConfigError
 from seedrl.replay.limiter import ratio_limiter
 from tests.patience import SECONDS, wait_until
 
@@ -15,7 +16,13 @@ from tests.patience import SECONDS, wait_until
 class Learning:
     """Compiles when it is let, and writes down what else it is asked to do."""
 
-    def __init__(self, insertion: BaseException | None = None, update: BaseException | None = None):
+    def __init__(
+        self,
+        insertion: BaseException | None = None,
+        update: BaseException | None = None,
+        trace: BaseException | None = None,
+    ):
+        self.mistake = trace
         self.errors = {"insertion": insertion, "update": update}
         self.released = {name: threading.Event() for name in self.errors}
         self.begun: list[str] = []
@@ -27,6 +34,10 @@ class Learning:
         assert self.released[name].wait(SECONDS)
         if (error := self.errors[name]) is not None:
             raise error
+
+    def trace_update(self) -> None:
+        if self.mistake is not None:
+            raise self.mistake
 
     def compile_insertion(self, page: Any, page_rows: tuple[int, ...]) -> None:
         self._compile("insertion")
@@ -155,6 +166,18 @@ def test_what_acting_lacks_is_compiled_before_anything_of_learning() -> None:
     with pytest.raises(MemoryError, match="no room for smaller batches"):
         _until(free, learning, "run")
     assert learning.begun == []
+
+
+@pytest.mark.timeout(SECONDS)
+def test_a_mistake_in_the_update_shows_before_anything_more_is_compiled() -> None:
+    learning, acting = (
+        Learning(trace=ConfigError("agent.update.loss: expected float32[]")),
+        Acting(),
+    )
+    free = _begin(learning, acting)
+    with pytest.raises(ConfigError, match="agent.update.loss"):
+        _until(free, learning, "run")
+    assert (acting.compiled, learning.begun) == (["largest"], [])
 
 
 def test_nothing_begins_if_acting_does_not_compile() -> None:

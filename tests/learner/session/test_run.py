@@ -19,7 +19,9 @@ from learner.saving.run_folder import Resume, RunFolder
 from learner.session.reports import _metrics
 from learner.session.run import _best_return, _draw_curve, train
 from seedrl import config_file
-from seedrl.errors import AddressInUseError, UserError
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config_json import to_json
+from seedrl.errors import AddressInUseError, CheckpointError, UserError
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_directory
@@ -149,3 +151,19 @@ def test_a_run_that_is_refused_says_why_unless_there_was_one_before(tmp_path: Pa
                 assert written == status
     # What TensorBoard shows of the run before is not hidden.
     assert {path.stat().st_size for path in (tmp_path / "tb").iterdir()} == {0}
+
+
+class OtherR2D2Config(R2D2Config):
+    """Has the arrays of R2D2, and another meaning."""
+
+
+@pytest.mark.usefixtures("process")
+def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
+    config = config_file.load("cartpole_r2d2")
+    checkpoints.save(tmp_path / "checkpoints", 3, {}, {"config": to_json(config)}, keep=2)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    replay = dataclasses.replace(config.replay, min_steps=10_000)
+    other = dataclasses.replace(config, agent=OtherR2D2Config(), replay=replay)
+    with pytest.raises(CheckpointError, match="agent.type: expected seedrl.agents.r2d2:R2D2Confi"):
+        train(other, workdir=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *before]

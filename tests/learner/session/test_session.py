@@ -23,6 +23,7 @@ from learner.session.session import Session
 from learner.threads.exchange import FilledPages
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
+from seedrl.errors import ConfigError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.compilations import compilations
@@ -133,6 +134,12 @@ def test_what_compiling_dies_of_ends_the_session(
     assert session.stop(SECONDS)
     with pytest.raises(RuntimeError, match="a thread of the learner died: no room for the update"):
         session.raise_failure()
+    # What the user can put right stays what it is.
+    (worker,) = (worker for worker in session._workers if worker.failure is not None)
+    worker.failure = mistake = ConfigError("agent.update.loss: expected float32[]")
+    with pytest.raises(ConfigError) as caught:
+        session.raise_failure()
+    assert caught.value is mistake
 
 
 @pytest.mark.parametrize("session", [1, 4], indirect=True)

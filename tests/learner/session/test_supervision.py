@@ -114,6 +114,7 @@ class Run:
 
             def __getattr__(self, name: str) -> Any:
                 return {
+                    "failure": run.failure,
                     "gauges": lambda: None,
                     "accounts": dict,
                     "meta": lambda snapshot: {},

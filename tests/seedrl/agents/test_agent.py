@@ -1,5 +1,3 @@
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +5,10 @@ import pytest
 
 from seedrl.agents.agent import (
     all_params,
-    build_agent,
     no_initial_priorities,
     replace_behaviour,
 )
 from seedrl.errors import ConfigError
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StoredStep
 
 
@@ -31,18 +27,3 @@ def test_prioritized_replay_refuses_an_agent_without_initial_priorities() -> Non
     steps = StoredStep((), jnp.zeros((2, 3)), (), ())
     with pytest.raises(ConfigError, match="this agent gives no initial priorities"):
         no_initial_priorities(steps)
-
-
-@pytest.mark.parametrize("kind", [ValueError, ConfigError])
-def test_an_agent_that_does_not_fit_the_environment_is_one_line(kind: type[Exception]) -> None:
-    class Config:
-        window: Any = None
-
-        def build(self, spec: EnvSpec) -> Any:
-            raise kind(f"expected an image, got {spec.leaves()[0][1].dtype}")
-
-    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    with pytest.raises(ConfigError, match="expected an image, got float32") as caught:
-        build_agent(Config(), spec)
-    # Of what is not ours to explain, the place.
-    assert ("test_agent.py:" in str(caught.value)) == (kind is ValueError)

@@ -1,0 +1,164 @@
+"""An agent that keeps the contract of `Agent`, or says in one line where it does not."""
+
+import functools
+from collections.abc import Callable, Mapping
+
+import jax
+import numpy as np
+
+from seedrl.agents.agent import ActOutput, Agent, AgentConfig, AgentState, Update, UpdateOutput
+from seedrl.contracts.calls import call
+from seedrl.contracts.shapes import (
+    NUMBERS,
+    require_array,
+    require_arrays,
+    require_rows,
+    require_same,
+    shown,
+)
+from seedrl.errors import ConfigError
+from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
+
+
+def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
+    """The agent that `config` builds, whose functions look at shapes when called or traced.
+
+    That costs a compiled program nothing, and every mistake shows where it is traced anyway.
+
+    Raises ConfigError, as the agent's functions do, for what code of a user's own raises, and for
+    results of other shapes, dtypes or classes than `Agent` says: one line, that names the field.
+    """
+    kind = type(config).__name__
+    agent = call(f"agent.build ({kind})", config.build, spec, own=config)
+    if not isinstance(agent, Agent):
+        raise ConfigError(
+            f"agent.build ({kind}): expected a seedrl.agents.agent.Agent, got {shown(agent)}"
+        )
+    return agent._replace(
+        init=functools.partial(_init, config, agent.init),
+        initial_carry=functools.partial(_initial_carry, config, agent.initial_carry),
+        act=functools.partial(_act, config, agent.act, spec.action.array),
+        exploration=functools.partial(_exploration, config, agent.exploration),
+        init_state=functools.partial(_init_state, config, agent.init_state),
+        update=functools.partial(_update, config, agent.update),
+        initial_priorities=functools.partial(_initial_priorities, config, agent.initial_priorities),
+        behaviour=functools.partial(_behaviour, config, agent.behaviour),
+    )
+
+
+def _what(config: AgentConfig, field: str) -> str:
+    return f"agent.{field} ({type(config).__name__})"
+
+
+def _init(config: AgentConfig, function: Callable[[Array], Tree], key: Array) -> Tree:
+    what = _what(config, "init")
+    params = call(what, function, key, own=config)
+    require_arrays(what, params)
+    return params
+
+
+def _initial_carry(config: AgentConfig, function: Callable[[int], Tree], batch_size: int) -> Tree:
+    what = _what(config, "initial_carry")
+    carry = call(what, function, batch_size, own=config)
+    require_rows(what, carry, batch_size)
+    return carry
+
+
+def _act(
+    config: AgentConfig,
+    function: Callable[..., ActOutput],
+    action: ArraySpec,
+    behaviour: Tree,
+    carry: Tree,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    what = _what(config, "act")
+    output = call(what, function, behaviour, carry, timestep, exploration, key, own=config)
+    if not isinstance(output, ActOutput):
+        raise ConfigError(f"{what}: expected ActOutput(action, carry, extras), got {shown(output)}")
+    (num_rows,) = timestep.reward.shape
+    advice = "that is what the environment takes, of each row of the batch"
+    shape = (num_rows, *action.shape)
+    require_array(f"{what}: action", output.action, shape, [action.dtype], advice)
+    advice = "it must be as initial_carry gives it"
+    require_same(f"{what}: carry", carry, output.carry, advice)
+    require_rows(f"{what}: extras", output.extras, num_rows)
+    return output
+
+
+def _exploration(
+    config: AgentConfig, function: Callable[[int], np.ndarray], num_slots: int
+) -> np.ndarray:
+    what = _what(config, "exploration")
+    found = np.asarray(call(what, function, num_slots, own=config))
+    advice = "that is one number for each of the training slots"
+    require_array(what, found, (num_slots,), NUMBERS, advice)
+    return found
+
+
+def _init_state(
+    config: AgentConfig, function: Callable[[Tree], AgentState], params: Tree
+) -> AgentState:
+    what = _what(config, "init_state")
+    state = call(what, function, params, own=config)
+    if not isinstance(state, AgentState):
+        raise ConfigError(f"{what}: expected an AgentState, got {shown(state)}")
+    require_arrays(what, state)
+    require_array(f"{what}.updates", state.updates, (), ["int32"], "it counts updates, from 0")
+    return state
+
+
+def _update(
+    config: AgentConfig,
+    function: Update,
+    state: AgentState,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+    mean: Callable[[Tree], Tree],
+) -> tuple[AgentState, UpdateOutput]:
+    what = _what(config, "update")
+    result = call(what, function, state, sequence, weights, key, mean=mean, own=config)
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    if not (is_pair and isinstance(result[0], AgentState) and isinstance(result[1], UpdateOutput)):
+        got = ", ".join(type(part).__name__ for part in result) if is_pair else shown(result)
+        raise ConfigError(f"{what}: expected (AgentState, UpdateOutput), got {got}")
+    new, output = result
+    require_same(f"{what}: state", state, new, "an update keeps the shapes of what it learns")
+    if not jax.tree.leaves(output.guarded):
+        raise ConfigError(
+            f"{what}: guarded: expected at least one number, such as the loss, that tells whether "
+            f"the update is finite, got {shown(output.guarded)}"
+        )
+    require_arrays(f"{what}: guarded", output.guarded)
+    _require_metrics(what, output.metrics)
+    if jax.tree.leaves(output.priorities):
+        advice = "one for each sequence of the batch, or () to leave them"
+        shape = weights.shape
+        require_array(f"{what}: priorities", output.priorities, shape, ["float32"], advice)
+    return new, output
+
+
+def _require_metrics(what: str, metrics: Mapping[str, Array]) -> None:
+    if not isinstance(metrics, Mapping):
+        raise ConfigError(f"{what}: metrics: expected numbers by name, got {shown(metrics)}")
+    for name, value in metrics.items():
+        advice = "take its mean, say; a name that ends in _max is a maximum over devices"
+        require_array(f"{what}: metric {name!r}", value, (), NUMBERS, advice)
+
+
+def _initial_priorities(
+    config: AgentConfig, function: Callable[[StoredStep], Array], steps: StoredStep
+) -> Array:
+    what = _what(config, "initial_priorities")
+    priorities = call(what, function, steps, own=config)
+    shape = steps.timestep.reward.shape[1:]
+    require_array(what, priorities, shape, ["float32"], "one for each sequence of steps [T, B]")
+    return priorities
+
+
+def _behaviour(config: AgentConfig, function: Callable[[Tree], Tree], params: Tree) -> Tree:
+    return call(_what(config, "behaviour"), function, params, own=config)

@@ -51,12 +51,13 @@ def test_import_contracts_are_kept() -> None:
     assert child.returncode == 0, child.stdout + child.stderr
 
 
-def loaded_modules(module: str, statement: str = "") -> set[str]:
-    """What `sys.modules` holds in a fresh interpreter after importing `module`.
+def loaded_modules(*modules: str, statement: str = "") -> set[str]:
+    """What `sys.modules` holds in a fresh interpreter after importing `modules`.
 
-    `statement` runs after the import.
+    `statement` runs after the imports. What none of them may load is asked of all at once: each
+    alone loads no more.
     """
-    code = f"import sys, {module}\n{statement}\nprint(*sys.modules, sep='\\n')"
+    code = f"import sys, {', '.join(modules)}\n{statement}\nprint(*sys.modules, sep='\\n')"
     child = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=ROOT,
@@ -65,21 +66,20 @@ def loaded_modules(module: str, statement: str = "") -> set[str]:
         timeout=60,
     )
     assert child.returncode == 0, child.stderr
-    return set(child.stdout.split())
+    loaded = set(child.stdout.split())
+    assert set(modules) <= loaded
+    return loaded
 
 
-@pytest.mark.parametrize(
-    "module", ["envs_server.reconnecting_client", "envs_server.conformance.__main__"]
-)
-def test_an_env_server_loads_no_jax(module: str) -> None:
-    loaded = loaded_modules(module)
-    assert module in loaded
+def test_an_env_server_and_what_it_shares_load_no_jax() -> None:
+    loaded = loaded_modules(
+        "seedrl.types",
+        "seedrl.specs",
+        "seedrl.wire.seedrl_pb2",
+        "envs_server.reconnecting_client",
+        "envs_server.conformance.__main__",
+    )
     assert {name for name in HEAVY if name in loaded} == set()
-
-
-@pytest.mark.parametrize("module", ["seedrl.types", "seedrl.specs", "seedrl.wire.seedrl_pb2"])
-def test_what_env_servers_share_loads_no_jax(module: str) -> None:
-    assert {name for name in HEAVY if name in loaded_modules(module)} == set()
 
 
 def test_serving_loads_no_jax() -> None:
@@ -89,16 +89,13 @@ def test_serving_loads_no_jax() -> None:
     } == set()
 
 
-@pytest.mark.parametrize("module", ["seedrl.config_file", "seedrl.config_checks"])
-def test_what_reads_a_config_loads_no_jax(module: str) -> None:
-    assert {name for name in JAX if name in loaded_modules(module)} == set()
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_bundled_config_is_read_and_checked_without_jax(name: str) -> None:
+def test_bundled_configs_are_read_and_checked_without_jax() -> None:
+    assert CONFIGS
     loaded = loaded_modules(
-        "seedrl.config_file, seedrl.config_checks",
-        f"seedrl.config_checks.check(seedrl.config_file.load({name!r}))",
+        "seedrl.config_file",
+        "seedrl.config_checks",
+        statement=f"for name in {CONFIGS}: "
+        "seedrl.config_checks.check(seedrl.config_file.load(name))",
     )
     assert "seedrl.agents.r2d2" in loaded
     assert {name for name in JAX if name in loaded} == set()

@@ -7,11 +7,11 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.experience import Experience, Scale
 from seedrl.types import Page
-from tests.simulation.learner import TRAINING_SLOTS
+from tests.simulation.learner import PAGE_STEPS, TRAINING_SLOTS
 from tests.simulation.program_learner import BATCH, ProgramLearner, Store
 
 _CAPACITY = 24  # turns over
-_UNROLL = 4
+_UNROLL = PAGE_STEPS  # so that acting is compiled once for both stores
 _WINDOW = WindowSpec(burn_in=0, unroll=_UNROLL, bootstrap=0, stride=_UNROLL)
 
 

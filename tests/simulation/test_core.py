@@ -29,13 +29,13 @@ _SEEN = (
 
 def test_nothing_is_mixed_up_whatever_goes_wrong() -> None:
     # The planted bugs that this finds at all, it finds within 30 seeds (tests/mutation).
-    found = sweep(range(60), CoreLearner)
+    found = sweep(range(32), CoreLearner)
     assert found.broken == {}
     # Everything that can happen to a row has happened to some.
     for account in _SEEN:
         assert found.seen[account] > 0, account
     assert found.seen["sessions"] > found.seeds
-    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 3_000
+    assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 2_000
 
 
 def test_a_seed_is_a_history() -> None:
@@ -62,5 +62,5 @@ def test_each_fault_alone_breaks_nothing(fault: str) -> None:
     drawn = Faults(**{fault: rates.get(fault, 0.05)})
     if fault == "fail_save":
         drawn = drawn._replace(restart_learner=0.05)
-    for seed in range(5):
+    for seed in range(4):
         assert World(seed, CoreLearner, drawn=drawn).run() == []

@@ -123,7 +123,9 @@ def _setting(agent: Agent, num_devices: int) -> Setting:
     )
     programs = build_learn_programs(agent, memory, batch_per_device=batch)
     mapped = map_programs(programs, jax.local_devices()[:num_devices])
-    return Setting(agent, num_devices, mapped, _on_host(programs.init(jax.random.PRNGKey(1))))
+    return Setting(
+        agent, num_devices, mapped, _on_host(jax.jit(programs.init)(jax.random.PRNGKey(1)))
+    )
 
 
 @functools.cache
@@ -422,7 +424,7 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     plan = jax.tree.map(lambda x: x[None], index.plan([0] * len(carry.previous_action)))
     empty = memory.init(jax.tree.map(lambda leaf: leaf[0], pages))
     stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
-    state, skipped = programs.init(jax.random.PRNGKey(1)), []
+    state, skipped = jax.jit(programs.init)(jax.random.PRNGKey(1)), []
     for _ in range(12):
         state, stored, numbers = mapped.learn(state, stored, (), np.bool_(True))
         skipped.append(fetched(numbers)["skipped_updates"])

@@ -89,37 +89,28 @@ def compiling(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[thr
     end.set()
 
 
-@pytest.mark.usefixtures("compiling")
-def test_acting_does_not_wait_for_the_update_to_be_compiled(session: Session) -> None:
-    session.start()
-    assert session._hub.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
-    assert session.snapshot() is not None
-    # However long they take: none of it is a thread that hangs.
-    assert session.stuck(-1.0) == []
-    assert session.stop(SECONDS)
-    session.raise_failure()
-
-
-@pytest.mark.usefixtures("compiling")
-def test_garbage_is_collected_from_the_start_on(session: Session) -> None:
+def test_acting_does_not_wait_for_the_update_to_be_compiled(
+    session: Session, compiling: threading.Event
+) -> None:
     gc.disable()
     try:
         session.start()
+        # Garbage is collected from the start on.
         assert gc.isenabled()
     finally:
         gc.enable()
-    assert session.stop(SECONDS)
-
-
-def test_what_hangs_is_reported_once_all_is_compiled(
-    session: Session, compiling: threading.Event
-) -> None:
-    session.start()
+    assert session._hub.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
+    assert session.snapshot() is not None
+    # However long they take: none of it is a thread that hangs.
+    assert session.is_compiling
+    assert session.stuck(-1.0) == []
     compiling.set()
     while session.is_compiling:
         session.failed.wait(0.01)
+    # From now on what hangs is reported.
     assert set(session.stuck(-1.0)) == {"acting", "learning"}
     assert session.stop(SECONDS)
+    session.raise_failure()
 
 
 def test_what_compiling_dies_of_ends_the_session(

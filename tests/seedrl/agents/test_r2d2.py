@@ -243,14 +243,13 @@ def _loss_with_constants(
 
 def _errors(q_online: np.ndarray, q_target: np.ndarray, sequence: Sequence) -> Any:
     after = jax.tree.map(lambda leaf: leaf[CONFIG.burn_in :], sequence.steps)
-    return n_step_td_errors(
-        q_online[CONFIG.burn_in :],
-        q_target[CONFIG.burn_in :],
-        steps=after,
+    errors = functools.partial(
+        n_step_td_errors,
         n_steps=CONFIG.n_steps,
         gamma=CONFIG.gamma,
         scaling=signed_hyperbolic(1e-3),
     )
+    return jax.jit(errors)(q_online[CONFIG.burn_in :], q_target[CONFIG.burn_in :], steps=after)
 
 
 def test_no_gradient_flows_into_the_burn_in() -> None:
@@ -340,7 +339,8 @@ def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
         EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
     ).update.optimizer
     gradient = {"w": jnp.array([30.0, 40.0])}
-    update, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
+    state = jax.jit(optimizer.init)(gradient)
+    update, _ = jax.jit(optimizer.update)(gradient, state, gradient)
     # Clipped to (0.6, 0.8); Adam's first step is g / (|g| + epsilon).
     np.testing.assert_allclose(update["w"], [-0.5 * 0.6 / 1.6, -0.5 * 0.8 / 1.8], rtol=1e-5)
 
@@ -351,9 +351,9 @@ def test_the_learning_rate_may_decay_to_zero() -> None:
         EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
     ).update.optimizer
     gradient = {"w": jnp.array([1.0])}
-    state, sizes = optimizer.init(gradient), []
+    step, state, sizes = jax.jit(optimizer.update), jax.jit(optimizer.init)(gradient), []
     for _ in range(3):
-        update, state = optimizer.update(gradient, state, gradient)
+        update, state = step(gradient, state, gradient)
         sizes.append(float(update["w"][0]))
     np.testing.assert_allclose(sizes, [-1.0, -0.5, 0.0], atol=1e-5)
 
@@ -366,7 +366,7 @@ def test_without_burn_in_and_scaling_it_still_runs() -> None:
         network=network, burn_in=0, unroll=2, n_steps=1, stride=1, value_scaling=False
     )
     agent = config.build(SPEC)
-    params = agent.init(KEY)
+    params = jax.jit(agent.init)(KEY)
     steps = jax.tree.map(lambda leaf: leaf[:3], acted()[0])
     sequence = Sequence(steps, agent.initial_carry(B))
     loss, output = jax.jit(agent.update.loss)(params, params, sequence, jnp.ones(B), KEY)

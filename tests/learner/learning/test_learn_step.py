@@ -1,7 +1,7 @@
 """One update: on one device and on four, of a batch that is given, skipped, and disabled."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +25,24 @@ from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, 
 
 B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
-NETWORK = QNetworkConfig(
-    torso="mlp", torso_sizes=(), core="gru", core_size=4, head_sizes=(), frame_stack=1
-)
-R2D2 = R2D2Config(
-    network=NETWORK,
-    burn_in=1,
-    unroll=3,
-    n_steps=1,
-    stride=2,
-    learning_rate=0.01,
-    target_update_interval=2,
-).build(SPEC)
+
+
+def _r2d2_agent(core: Literal["none", "gru"]) -> Agent:
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(), core=core, core_size=4, head_sizes=(), frame_stack=1
+    )
+    return R2D2Config(
+        network=network,
+        burn_in=1,
+        unroll=3,
+        n_steps=1,
+        stride=2,
+        learning_rate=0.01,
+        target_update_interval=2,
+    ).build(SPEC)
+
+
+R2D2 = _r2d2_agent("none")
 
 
 class Fixed(NamedTuple):
@@ -200,7 +206,7 @@ def test_four_devices_make_the_same_updates_of_the_same_batches_as_one() -> None
 def test_an_update_that_is_not_finite_is_skipped_and_counted(r2d2: Setting) -> None:
     state, memory, _ = _learn(r2d2, r2d2.state, r2d2.memory(_sequence(R2D2)))
     poisoned = _sequence(R2D2)
-    poisoned.steps.timestep.reward[1, -1] = np.nan  # of the last device only
+    poisoned.steps.timestep.reward[2:, -1] = np.nan  # of the last device only
     memory = memory._replace(sequence=r2d2.memory(poisoned).sequence)
     after, after_memory, metrics = _learn(r2d2, state, memory)
     assert metrics["skipped_updates"] == 1.0
@@ -396,18 +402,20 @@ def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> Non
 
 
 def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:
-    window, page_steps, rows = R2D2.window, 2, 80
+    # With a carry, so that the burn-in counts too.
+    agent, page_steps, rows = _r2d2_agent("gru"), 2, 80
+    window = agent.window
     memory = paged_replay(
         window=window,
         page_steps=page_steps,
         capacity_pages=rows // page_steps,
         priority_exponent=0.9,
-        initial_priorities=R2D2.initial_priorities,
+        initial_priorities=agent.initial_priorities,
     )
     weighted = prioritized_memory(
         memory, batch_per_device=B, num_devices=1, importance_exponent=0.6
     )
-    programs = build_learn_programs(R2D2, weighted, batch_per_device=B)
+    programs = build_learn_programs(agent, weighted, batch_per_device=B)
     mapped = map_programs(programs, jax.local_devices()[:1])
     random = np.random.default_rng(0)
     reward = random.normal(size=rows).astype(np.float32)
@@ -418,7 +426,7 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     )
     zeros = np.zeros(rows, np.int32)
     steps = StoredStep(timestep, zeros, zeros, random.normal(size=(rows, 2)).astype(np.float32))
-    carry = _on_host(R2D2.initial_carry(rows // page_steps))
+    carry = _on_host(agent.initial_carry(rows // page_steps))
     pages = Page(jax.tree.map(lambda x: x.reshape(-1, page_steps, *x.shape[1:]), steps), carry)
     index = PageIndex(capacity_pages=memory.capacity_pages, window=window, page_steps=page_steps)
     plan = jax.tree.map(lambda x: x[None], index.plan([0] * len(carry.previous_action)))

@@ -1,7 +1,6 @@
 """One stream to the learner: the handshake, then groups stepped, interleaved, until it ends."""
 
 import logging
-import math
 import os
 import socket
 from collections.abc import Iterator
@@ -81,7 +80,6 @@ class Lease:
         self._sent_log = sent_log
         self._groups: list[EnvGroup | PlayedGroup] = []
         self._action_layouts: list[ActionLayout] = []
-        self._max_message_bytes = math.inf
         self._learner_minor = 0
         self.is_serving = False
         self.has_worked = has_worked
@@ -125,12 +123,6 @@ class Lease:
     def _send(self, group: int, step: FramedStep | None) -> None:
         if step is None:
             return  # The end of a recording.
-        if len(step.message) > self._max_message_bytes:
-            raise WireError(
-                f"expected messages of at most {self._max_message_bytes} bytes, as the learner "
-                f"takes, got one of {len(step.message)}; offer fewer environments, or raise "
-                "serving.max_message_bytes"
-            )
         # Counted first: what a killed process has sent was counted, and no more than this one step
         # may have been counted without being sent.
         self._sent_log.sent(group)
@@ -172,12 +164,12 @@ class Lease:
     def _start(self, assign: Assign) -> None:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
-        _check(assign, self._offer.num_envs)
-        self._max_message_bytes = assign.max_message_bytes or math.inf
         self._learner_minor = assign.minor
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
+            _check(assign, self._offer.num_envs)
             self._build(assign)
+            self._check_lengths(assign.max_message_bytes)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
             first = self._first_steps(assign)
         except BuildError as error:
@@ -210,8 +202,11 @@ class Lease:
             seeds = [int(seed) for seed in group.seeds]
             back_end = assign.environments[group.environment].vectorization
             environment = self._build_group(recipes[group.environment], back_end, len(seeds))
+            asked = assign.environments[group.environment].metrics
+            # What this environment was not asked for is NaN: "" is no name of a number.
+            names = [name if name in asked else "" for name in metrics]
             try:
-                self._groups.append(EnvGroup(index, environment, seeds, metrics))
+                self._groups.append(EnvGroup(index, environment, seeds, names))
                 _check_spec(self._groups[0].spec, self._groups[-1].spec)
             except BuildError:
                 environment.close()
@@ -223,6 +218,15 @@ class Lease:
         if num_envs != 1:
             raise BuildError(f"expected one environment to film, got {num_envs}")
         return build_filmed(recipe, back_end, self._offer.films)
+
+    def _check_lengths(self, max_message_bytes: int) -> None:
+        longest = max(group.longest_message_bytes for group in self._groups)
+        if max_message_bytes and longest > max_message_bytes:
+            raise BuildError(
+                f"expected steps of at most {max_message_bytes} bytes, as the learner takes, they "
+                f"would be of {longest}; offer fewer environments, or raise "
+                "serving.max_message_bytes"
+            )
 
     def _first_steps(self, assign: Assign) -> list[FramedStep | None]:
         try:
@@ -249,20 +253,20 @@ def _check(assign: Assign, num_envs: int) -> None:
     groups, environments = assign.groups, assign.environments
     sizes = [len(group.slots) for group in groups]
     if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
-        raise WireError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
+        raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
     if [len(group.seeds) for group in groups] != sizes:
-        raise WireError("expected one seed for each slot of a group in Assign")
+        raise BuildError("expected one seed for each slot of a group in Assign")
     if any(seed >= 2**31 for group in groups for seed in group.seeds):
-        raise WireError("expected seeds below 2^31 in Assign")
+        raise BuildError("expected seeds below 2^31 in Assign")
     if any(group.environment >= len(environments) for group in groups):
-        raise WireError(
+        raise BuildError(
             f"expected groups of one of the {len(environments)} environments of Assign, got "
             f"{[group.environment for group in groups]}"
         )
     names = [name for environment in environments for name in environment.metrics]
     is_short = all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
     if len(names) > MOST_METRICS or not is_short:
-        raise WireError(
+        raise BuildError(
             f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes in "
             f"Assign, got {len(names)}"
         )

@@ -11,7 +11,7 @@ from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
+from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
 from seedrl.wire.payload import StepLayout
 
 
@@ -36,6 +36,7 @@ class EnvGroup:
     Attributes:
       spec: of one environment.
       action_layout: of the payloads that answer its steps.
+      longest_message_bytes: of a step in which every episode ends.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class EnvGroup:
         seeds: Sequence[int],
         metrics: Sequence[str] = (),
     ) -> None:
-        """`metrics` are the names of the numbers that LAST rows carry."""
+        """`metrics` are the names of the numbers that LAST rows carry, "" for always NaN."""
         self._index = index
         self._environment = environment
         self._seeds = seeds
@@ -53,6 +54,7 @@ class EnvGroup:
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
         self._to_own_actions = to_own_actions(environment.action_space)
         self._layout = StepLayout(self.spec, len(seeds), len(metrics))
+        self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
         self._adapter = Adapter(environment, metrics)
         self._sequence = -1
 

@@ -10,7 +10,7 @@ from envs_server.group import read_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
+from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.recording import Recording
 
@@ -42,6 +42,7 @@ class PlayedGroup:
         self._slots = np.array(slots)
         self._row = first_row
         self._layout = StepLayout(self.spec, len(slots))
+        self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
         self._sequence = -1
         self.action_layout = ActionLayout(self.spec.action, len(slots))
         self._recorded_actions = np.zeros(0, np.int32)

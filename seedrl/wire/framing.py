@@ -46,6 +46,11 @@ def frame_step(num_bytes: int, parts: Iterable[bytes | memoryview]) -> FramedSte
     return FramedStep(b"".join((_head(_STEP_TAG, num_bytes), *parts)))
 
 
+def step_message_bytes(num_bytes: int) -> int:
+    """Length of the message that frames a step of `num_bytes`."""
+    return len(_head(_STEP_TAG, num_bytes)) + num_bytes
+
+
 def encode_from_env_server(message: ToLearner) -> bytes:
     """Serialises what an env server sends; of a FromEnvServer only control messages are allowed."""
     if isinstance(message, FramedStep):

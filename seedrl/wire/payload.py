@@ -21,6 +21,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
+# Arrays of an observation that are named where a length is wrong.
+_MOST_NAMED = 4
 _STEP_TYPES = bytes(StepType)
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 _ONE = np.ones((), "<f4").tobytes()
@@ -99,6 +101,8 @@ class StepLayout:
         last = self._sections[-1]
         # Of every such payload without a LAST row, or without metrics.
         self.num_bytes = last.stop + len(last.padding)
+        # Of one whose rows are all LAST.
+        self.most_bytes = self.num_bytes + _padded(4 * num_envs * num_metrics)
 
     def size(self, data: Buffer) -> int:
         """Length of the payload with which `data` begins."""
@@ -150,7 +154,9 @@ class StepLayout:
         uint32) cannot hold; a bool other than 0 and 1.
         """
         if len(data) != (size := self.size(data)):
-            raise WireError(f"expected a step payload of {size} bytes, got {len(data)} bytes")
+            raise WireError(
+                f"expected a step payload of {size} bytes ({self._sizes(size)}), got {len(data)}"
+            )
         _, num_envs, _ = HEADER.unpack_from(data)
         if num_envs != self._num_envs:
             raise WireError(f"expected a step of {self._num_envs} environments, got {num_envs}")
@@ -161,6 +167,17 @@ class StepLayout:
         for index, path, check in self._checks:
             check(path, observation[index])
         return TimeStep(step_type, reward, discount, self._unflatten(observation))
+
+    def _sizes(self, num_bytes: int) -> str:
+        """Of what a payload of that many bytes consists, in words."""
+        shown = self._sections[: 3 + _MOST_NAMED]
+        parts = [f"{HEADER.size} header"]
+        parts += [f"{_padded(each.stop - each.start)} {each.path}" for each in shown]
+        if rest := self.num_bytes - shown[-1].stop - len(shown[-1].padding):
+            parts.append(f"{rest} of {len(self._sections) - len(shown)} other arrays")
+        if metrics := num_bytes - self.num_bytes:
+            parts.append(f"{metrics} metrics of LAST rows")
+        return f"{' + '.join(parts)}, each padded to a multiple of {_ALIGNMENT}"
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None

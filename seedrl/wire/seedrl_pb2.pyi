@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 4e5745ccddc4ddc0881d6c0515257ddd35b6b46e17917ec7af7de44a1551c5a4
+# seedrl/wire/seedrl.proto sha256 b1c28867981fbb98e37159ff1b33adf363d55861303b258503129ceeb6c0b851
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

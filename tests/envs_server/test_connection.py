@@ -132,28 +132,41 @@ def test_actions_that_do_not_fit_never_reach_an_environment(
         ),
     ],
 )
-def test_an_assignment_that_breaks_the_contract_ends_the_env_server(
-    learner: Any, caplog: pytest.LogCaptureFixture, groups: list[Group], reason: str
+def test_an_assignment_that_contradicts_itself_is_refused(
+    learner: Any, groups: list[Group], reason: str
 ) -> None:
     environment = Environment(id="CartPole-v1")
-    assign = FromLearner(assign=Assign(environments=[environment], groups=groups))
-    learner.serve(lambda messages, context: iter([assign]))
+    refusals = _refusals(learner, Assign(environments=[environment], groups=groups))
     assert learner.run(2, 2).wait() is ExitCode.USAGE
-    assert re.search(reason, caplog.messages[-1])
+    assert re.search(reason, refusals[0])
 
 
-def test_what_cannot_be_built_is_refused_with_its_reason(learner: Any) -> None:
-    refusals = []
+def _refusals(learner: Any, assign: Assign) -> list[str]:
+    """Fills with the reason for which an env server refuses what it is assigned."""
+    refusals: list[str] = []
 
     def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         next(messages)
-        yield learner.assign([1], environment=Environment(id="os:system"))
+        yield FromLearner(assign=assign)
         refusals.append(next(messages).refusal.reason)
 
     learner.serve(script)
+    return refusals
+
+
+def test_what_cannot_be_built_is_refused_with_its_reason(learner: Any) -> None:
+    unknown = learner.assign([1], environment=Environment(id="os:system")).assign
+    refusals = _refusals(learner, unknown)
     assert learner.run(1, 1).wait() is ExitCode.USAGE
     (reason,) = refusals
     assert reason.startswith("os:system is not among the factories that this env server may build")
+
+
+def test_arguments_that_the_environment_does_not_know_are_refused(learner: Any) -> None:
+    unknown = Environment(id="CartPole-v1", arguments='{"gravitas": 3}')
+    refusals = _refusals(learner, learner.assign([1], environment=unknown).assign)
+    assert learner.run(1, 1).wait() is ExitCode.USAGE
+    assert "unexpected keyword argument 'gravitas'" in refusals[0]
 
 
 def test_each_group_steps_its_own_environment(learner: Any) -> None:
@@ -169,17 +182,10 @@ def test_each_group_steps_its_own_environment(learner: Any) -> None:
 
 
 def test_environments_of_two_specs_are_refused(learner: Any) -> None:
-    refusals = []
-    assign = learner.assign([1], [2])
-    assign.assign.environments.append(Environment(id="CartPole-v1"))
-    assign.assign.groups[1].environment = 1
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield assign
-        refusals.append(next(messages).refusal.reason)
-
-    learner.serve(script)
+    assign = learner.assign([1], [2]).assign
+    assign.environments.append(Environment(id="CartPole-v1"))
+    assign.groups[1].environment = 1
+    refusals = _refusals(learner, assign)
     assert learner.run(2, 2).wait() is ExitCode.USAGE
     assert refusals == [
         "expected environments of one spec: observation: expected uint32[4], got float32[4]; "
@@ -206,45 +212,45 @@ def test_the_actions_of_several_groups_may_share_a_message(learner: Any) -> None
     assert headers == [(1, 1), (0, 1)]
 
 
-def test_a_step_that_the_learner_would_not_take_is_not_sent(
-    learner: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    assign = learner.assign([1])
-    assign.assign.max_message_bytes = 50
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield assign
-        assert next(messages).ready.spec
-        assert next(messages, None) is None
-
-    learner.serve(script)
+def test_steps_that_the_learner_would_not_take_are_refused_before_ready(learner: Any) -> None:
+    assign = learner.assign([1]).assign
+    # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.
+    assign.environments[0].metrics.append("step")
+    assign.max_message_bytes = 65
+    refusals = _refusals(learner, assign)
     assert learner.run(1, 1).wait() is ExitCode.USAGE
-    assert "expected messages of at most 50 bytes, as the learner takes, got one of" in caplog.text
+    assert refusals[0].startswith("expected steps of at most 65 bytes, as the learner takes, they ")
+    assert "would be of 66; offer fewer environments" in refusals[0]
 
 
-def test_last_rows_carry_the_numbers_that_were_asked_for(learner: Any) -> None:
-    assign = learner.assign([1, 2])
-    assign.assign.environments[0].metrics.extend(["step", "missing"])
-    found: list[list[float]] = []
+def test_last_rows_carry_the_numbers_that_their_environment_was_asked_for(learner: Any) -> None:
+    assign = learner.assign([1, 2], [3])
+    assign.assign.environments.append(assign.assign.environments[0])
+    assign.assign.environments[0].metrics.append("step")
+    assign.assign.environments[1].metrics.append("missing")
+    assign.assign.groups[1].environment = 1
+    found: list[list[list[float]]] = [[], []]
 
     def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         next(messages)
         yield assign
         ready = next(messages).ready
         assert list(ready.metrics) == ["step", "missing"]
-        layout = StepLayout(decode_spec(ready.spec), 2, num_metrics=2)
-        for sequence in range(8):
+        spec = decode_spec(ready.spec)
+        layouts = [StepLayout(spec, size, num_metrics=2) for size in (2, 1)]
+        for _ in range(16):
             data = next(messages)
-            layout.unpack(data)
-            found.extend(layout.metrics(data).tolist())
-            yield ActionsPayload(pack_actions(0, sequence, np.zeros(2, np.int32)))
+            group, num_envs, sequence = read_header(data)
+            layouts[group].unpack(data)
+            found[group].extend(layouts[group].metrics(data).tolist())
+            yield ActionsPayload(pack_actions(group, sequence, np.zeros(num_envs, np.int32)))
         yield _FINISH
 
     learner.serve(script)
-    assert learner.run(2, 1).wait() is ExitCode.OK
+    assert learner.run(3, 2).wait() is ExitCode.OK
     # Episodes of 3 and 2 steps.
-    np.testing.assert_array_equal(found, [[3, np.nan]] * 2 + [[2, np.nan]] * 2)
+    np.testing.assert_array_equal(found[0], [[3, np.nan]] * 2 + [[2, np.nan]] * 2)
+    np.testing.assert_array_equal(found[1], [[np.nan] * 2] * 2)
 
 
 @pytest.mark.parametrize(("token", "sent"), [("", []), ("s3cret", ["Bearer s3cret"])])

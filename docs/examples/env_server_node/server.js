@@ -12,15 +12,13 @@ const { CartPole } = require('./cartpole.js');
 
 const PROTO = path.join(__dirname, '..', '..', '..', 'proto', 'seedrl', 'wire', 'seedrl.proto');
 const SPEC = { action: { discrete: 2 }, observation: { array: { shape: [4], dtype: 'float32' } } };
-const { INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED } = grpc.status;
-const { UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED } = grpc.status;
-const NEVER = [INVALID_ARGUMENT, FAILED_PRECONDITION];
-NEVER.push(UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED);
+const NEVER = ['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'UNAUTHENTICATED'];
+NEVER.push('PERMISSION_DENIED', 'UNIMPLEMENTED');
 const CHANNEL = {
   'grpc.keepalive_time_ms': 2000,
-  'grpc.keepalive_timeout_ms': 20000,
-  'grpc.initial_reconnect_backoff_ms': 100,
-  'grpc.max_reconnect_backoff_ms': 1000,
+  'grpc.use_local_subchannel_pool': 1, // else gRPC's own back-off delays the next stream
+  'grpc.max_receive_message_length': -1,
+  'grpc.enable_http_proxy': 0,
 };
 
 const string = (value) => ({ type: 'string', default: value });
@@ -29,13 +27,13 @@ const { values: options } = parseArgs({
 });
 
 const padded = (size) => size + (-size & 7);
+const stepSize = (size) => 16 + padded(size) + 2 * padded(4 * size) + 16 * size;
 
 /** The environments of one stream, from Assign on. */
 class Lease {
   constructor(assign, send) {
     this.key = assign.lease; // a string: doubles cannot hold 64 bits
     this.send = send;
-    this.longest = Number(assign.maxMessageBytes) || Infinity;
     this.groups = assign.groups.map(({ seeds }) => ({
       envs: seeds.map((seed) => new CartPole(Number(seed))),
       steps: 0,
@@ -53,6 +51,7 @@ class Lease {
     for (let start = 0; start < message.length; ) {
       const number = message.readUInt32LE(start);
       const group = this.groups[number];
+      if (message.readBigUInt64LE(start + 8) !== BigInt(group.answered)) fail('actions of no step');
       group.envs.forEach((env, i) => env.step(message.readInt32LE(start + 16 + 4 * i)));
       group.answered += 1;
       start += 16 + padded(4 * group.envs.length);
@@ -66,7 +65,7 @@ class Lease {
     const rewards = 16 + padded(size);
     const discounts = rewards + padded(4 * size);
     const observations = discounts + padded(4 * size);
-    const step = Buffer.alloc(observations + 16 * size);
+    const step = Buffer.alloc(stepSize(size));
     step.writeUInt32LE(number, 0);
     step.writeUInt32LE(size, 4);
     step.writeBigUInt64LE(BigInt(group.steps), 8);
@@ -76,7 +75,6 @@ class Lease {
       step.writeFloatLE(env.discount, discounts + 4 * i);
       env.state.forEach((x, j) => step.writeFloatLE(x, observations + 16 * i + 4 * j));
     });
-    if (step.length + 6 > this.longest) fail(`a step of ${size} environments is too long`);
     group.steps += 1; // counted before it is given to the transport
     this.send({ step });
   }
@@ -94,14 +92,18 @@ function fail(text) {
 }
 
 /** Why an Assign cannot be followed; '' if it can. */
-function refusal({ environments }) {
-  const known = (each) => each.id === 'CartPole-v1' && ['', '{}'].includes(each.arguments);
-  const other = environments.find((each) => !known(each) || each.wrappers.length > 0);
-  return other ? `only CartPole-v1 without arguments and wrappers, not ${other.id}` : '';
+function refusal({ environments, groups, maxMessageBytes }) {
+  const known = ({ id, arguments: given, wrappers }) =>
+    id === 'CartPole-v1' && ['', '{}'].includes(given) && !wrappers.length;
+  if (!environments.every(known)) return 'only CartPole-v1 without arguments or wrappers';
+  const fits = ({ slots, seeds, environment }) =>
+    slots.length > 0 && slots.length === seeds.length && environment < environments.length;
+  if (!groups.length || !groups.every(fits)) return 'the Assign contradicts itself';
+  const longest = Math.max(...groups.map(({ slots }) => stepSize(slots.length))) + 6;
+  return longest > maxMessageBytes ? `a step of ${longest} bytes is too long` : '';
 }
 
-let lease = null;
-let attempts = 0;
+let [lease, attempts] = [null, 0];
 
 /** One stream; `onEnd` is given its status, and whether Finish was said. */
 function connect(Learner, onEnd) {
@@ -115,9 +117,8 @@ function connect(Learner, onEnd) {
     else if (message.assign) {
       const reason = refusal(message.assign);
       if (reason) return send({ refusal: { reason } });
-      lease = new Lease(message.assign, send);
+      [lease, attempts] = [new Lease(message.assign, send), 0];
       lease.start();
-      attempts = 0;
       console.error(`env server: connected, ${lease.groups.length} groups`);
     }
   });
@@ -127,8 +128,7 @@ function connect(Learner, onEnd) {
     onEnd(end, isFinished);
   });
   const sent = lease ? lease.report() : [];
-  const host = os.hostname();
-  const numEnvs = Number(options['num-envs']);
+  const [host, numEnvs] = [os.hostname(), Number(options['num-envs'])];
   send({ hello: { major: 2, minor: 1, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 
@@ -136,8 +136,8 @@ function connect(Learner, onEnd) {
 function serve(Learner) {
   connect(Learner, ({ code, details }, isFinished) => {
     if (isFinished) process.exit(0);
-    if (NEVER.includes(code)) fail(`${grpc.status[code]}: ${details}`);
-    const longest = code === RESOURCE_EXHAUSTED ? 5000 : 1000; // in ms
+    if (NEVER.includes(grpc.status[code])) fail(`${grpc.status[code]}: ${details}`);
+    const longest = code === grpc.status.RESOURCE_EXHAUSTED ? 5000 : 1000; // in ms
     const pause = Math.random() * Math.min(longest, 100 * 2 ** Math.min(attempts, 10));
     attempts += 1;
     setTimeout(serve, pause, Learner);

@@ -1,5 +1,6 @@
 """Payloads lie as the .proto says, survive the journey, and are refused when damaged."""
 
+import re
 import struct
 from typing import Any
 
@@ -94,7 +95,10 @@ def test_what_the_contract_rules_out_is_refused(position: int, value: bytes, rea
 
 @pytest.mark.parametrize("data", [b"", _BYTES[:-1], _BYTES[:15], _BYTES + b"\0", _BYTES * 2])
 def test_another_length_is_refused(data: bytes) -> None:
-    with pytest.raises(WireError, match="expected a step payload of 56 bytes"):
+    expected = re.escape(
+        "expected a step payload of 56 bytes (16 header + 8 step_type + 8 reward + 8 discount + "
+    )
+    with pytest.raises(WireError, match=expected):
         StepLayout(_SPEC, 2).unpack(data)
 
 
@@ -278,6 +282,18 @@ def test_a_step_without_a_last_row_has_no_metrics() -> None:
     assert len(data) == len(_BYTES)
     layout.unpack(data)
     assert layout.metrics(data).shape == (0, 3)
+
+
+def test_another_length_is_said_with_all_that_there_should_be() -> None:
+    leaf = ArraySpec((3,), "float32")
+    spec = EnvSpec({f"part{number}": leaf for number in range(6)}, DiscreteSpec(2))
+    with pytest.raises(WireError) as caught:
+        StepLayout(spec, 3, num_metrics=1).unpack(bytes(16) + bytes([2, 0, 0, 0]))
+    assert str(caught.value) == (
+        "expected a step payload of 304 bytes (16 header + 8 step_type + 16 reward + 16 discount + "
+        "40 observation.part0 + 40 observation.part1 + 40 observation.part2 + 40 observation.part3 "
+        "+ 80 of 2 other arrays + 8 metrics of LAST rows, each padded to a multiple of 8), got 20"
+    )
 
 
 @pytest.mark.parametrize("data", [_BYTES, _BYTES + _METRIC_BYTES[:-1], _BYTES + _METRIC_BYTES * 2])

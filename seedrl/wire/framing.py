@@ -5,7 +5,7 @@ their tag and length are written and read by hand around an untouched buffer, be
 (de)serialiser copies it several times. What goes over the wire is valid protobuf all the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
@@ -112,6 +112,16 @@ def too_long(limit: int, length: int) -> str:
     return (
         f"expected messages of at most {limit} bytes, got one of {length}; raise the limit "
         "(max_message_bytes) or send fewer environments in a group"
+    )
+
+
+def wrong_length(sizes: Sequence[tuple[str, int]], length: int) -> str:
+    """That a step is of `length` bytes, and not of what its sections take, each with its name."""
+    parts = " + ".join(f"{size} {name}" for name, size in sizes if size)
+    expected = sum(size for _, size in sizes)
+    return (
+        f"expected a step payload of {expected} bytes, got {length}: {parts}, each padded to a "
+        "multiple of 8"
     )
 
 

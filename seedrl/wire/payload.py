@@ -15,14 +15,12 @@ import numpy as np
 
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.framing import FramedStep, WireError, frame_step
+from seedrl.wire.framing import FramedStep, WireError, frame_step, wrong_length
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
-# Arrays of an observation that are named where a length is wrong.
-_MOST_NAMED = 4
 _STEP_TYPES = bytes(StepType)
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 _ONE = np.ones((), "<f4").tobytes()
@@ -99,9 +97,8 @@ class StepLayout:
             if section.dtype.name in OBSERVATION_CHECKS
         ]
         last = self._sections[-1]
-        # Of every such payload without a LAST row, or without metrics.
+        # Of every such payload without a LAST row, or without metrics; and if every row is LAST.
         self.num_bytes = last.stop + len(last.padding)
-        # Of one whose rows are all LAST.
         self.most_bytes = self.num_bytes + _padded(4 * num_envs * num_metrics)
 
     def size(self, data: Buffer) -> int:
@@ -118,8 +115,7 @@ class StepLayout:
 
         `metrics [L, M] float32` are those of the rows that are LAST, NaN where there is none.
 
-        Raises WireError if a leaf has another shape or dtype. Values are not looked at: the side
-        that receives them does.
+        Raises WireError if a leaf has another shape or dtype. Who receives it looks at values.
         """
         return b"".join(self._parts(group, sequence, timestep, metrics))
 
@@ -148,15 +144,14 @@ class StepLayout:
         """The time step in `data`: read-only, maybe unaligned, views of it with leaves `[E, ...]`.
 
         Raises WireError, naming the field, if the length or the number of environments differs, if
-        padding is not zero, or if a value is one that the contract rules out: a step type other
-        than 0, 1, 2; a reward that is not finite, or not 0 on FIRST; a discount that is not 1, nor
-        0 on LAST; an observation with NaN, infinity, or a number that float32 (or int32, or
-        uint32) cannot hold; a bool other than 0 and 1.
+        padding is not zero, or if a value is ruled out: a step type other than 0, 1, 2; a reward
+        not finite, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an observation with NaN,
+        infinity, or a number that float32 (or int32, uint32) cannot hold; a bool not 0 or 1.
         """
         if len(data) != (size := self.size(data)):
-            raise WireError(
-                f"expected a step payload of {size} bytes ({self._sizes(size)}), got {len(data)}"
-            )
+            sizes = [(each.path, _padded(each.stop - each.start)) for each in self._sections]
+            metrics = ("metrics of LAST rows", size - self.num_bytes)
+            raise WireError(wrong_length([("header", HEADER.size), *sizes, metrics], len(data)))
         _, num_envs, _ = HEADER.unpack_from(data)
         if num_envs != self._num_envs:
             raise WireError(f"expected a step of {self._num_envs} environments, got {num_envs}")
@@ -167,17 +162,6 @@ class StepLayout:
         for index, path, check in self._checks:
             check(path, observation[index])
         return TimeStep(step_type, reward, discount, self._unflatten(observation))
-
-    def _sizes(self, num_bytes: int) -> str:
-        """Of what a payload of that many bytes consists, in words."""
-        shown = self._sections[: 3 + _MOST_NAMED]
-        parts = [f"{HEADER.size} header"]
-        parts += [f"{_padded(each.stop - each.start)} {each.path}" for each in shown]
-        if rest := self.num_bytes - shown[-1].stop - len(shown[-1].padding):
-            parts.append(f"{rest} of {len(self._sections) - len(shown)} other arrays")
-        if metrics := num_bytes - self.num_bytes:
-            parts.append(f"{metrics} metrics of LAST rows")
-        return f"{' + '.join(parts)}, each padded to a multiple of {_ALIGNMENT}"
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None

@@ -1,6 +1,5 @@
 """Payloads lie as the .proto says, survive the journey, and are refused when damaged."""
 
-import re
 import struct
 from typing import Any
 
@@ -95,10 +94,7 @@ def test_what_the_contract_rules_out_is_refused(position: int, value: bytes, rea
 
 @pytest.mark.parametrize("data", [b"", _BYTES[:-1], _BYTES[:15], _BYTES + b"\0", _BYTES * 2])
 def test_another_length_is_refused(data: bytes) -> None:
-    expected = re.escape(
-        "expected a step payload of 56 bytes (16 header + 8 step_type + 8 reward + 8 discount + "
-    )
-    with pytest.raises(WireError, match=expected):
+    with pytest.raises(WireError, match="expected a step payload of 56 bytes, got "):
         StepLayout(_SPEC, 2).unpack(data)
 
 
@@ -286,13 +282,13 @@ def test_a_step_without_a_last_row_has_no_metrics() -> None:
 
 def test_another_length_is_said_with_all_that_there_should_be() -> None:
     leaf = ArraySpec((3,), "float32")
-    spec = EnvSpec({f"part{number}": leaf for number in range(6)}, DiscreteSpec(2))
+    layout = StepLayout(EnvSpec({"a": leaf, "b": leaf}, DiscreteSpec(2)), 3, num_metrics=1)
     with pytest.raises(WireError) as caught:
-        StepLayout(spec, 3, num_metrics=1).unpack(bytes(16) + bytes([2, 0, 0, 0]))
+        layout.unpack(bytes(16) + bytes([2, 0, 0, 0]))
     assert str(caught.value) == (
-        "expected a step payload of 304 bytes (16 header + 8 step_type + 16 reward + 16 discount + "
-        "40 observation.part0 + 40 observation.part1 + 40 observation.part2 + 40 observation.part3 "
-        "+ 80 of 2 other arrays + 8 metrics of LAST rows, each padded to a multiple of 8), got 20"
+        "expected a step payload of 144 bytes, got 20: 16 header + 8 step_type + 16 reward + "
+        "16 discount + 40 observation.a + 40 observation.b + 8 metrics of LAST rows, each padded "
+        "to a multiple of 8"
     )
 
 

@@ -1,6 +1,7 @@
 """What no file of the repository may contain."""
 
 import ast
+import functools
 import re
 import subprocess
 import warnings
@@ -49,6 +50,11 @@ def files() -> list[Path]:
 
 def python_files() -> list[Path]:
     return [path for path in files() if path.suffix == ".py"]
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
 
 
 def is_generated(path: Path) -> bool:
@@ -108,7 +114,7 @@ def test_packages_never_run_what_they_were_sent() -> None:
     found = {
         str(path.relative_to(ROOT)): uses
         for path in python_files()
-        if in_packages(path) and (uses := unsafe_uses(ast.parse(path.read_text())))
+        if in_packages(path) and (uses := unsafe_uses(parsed(path)))
     }
     assert found == {}
 
@@ -140,7 +146,7 @@ def test_no_file_is_longer_than_300_lines() -> None:
 
 def functions(path: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
     """The functions of a module and of its classes, each with the name of where it stands."""
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    for node in ast.walk(parsed(path)):
         for inner in ast.iter_child_nodes(node):
             if isinstance(inner, ast.FunctionDef):
                 owner = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
@@ -153,6 +159,7 @@ def num_arguments(function: ast.FunctionDef) -> int:
     return len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]) - 1
 
 
+@functools.cache
 def product_functions() -> list[tuple[str, ast.FunctionDef]]:
     paths = [path for path in python_files() if in_packages(path) and not is_generated(path)]
     return [found for path in paths for found in functions(path)]

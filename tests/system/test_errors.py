@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from learner.cli.learner import main
 from learner.launch.env_servers import socket_address
+from tests import own_process
 from tests.patience import wait_until
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
+from tests.system.processes import PROGRESS, TINY, TRAIN, UNHURRIED, Program, Programs
 
 USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
@@ -222,25 +224,32 @@ def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on
     assert first.stderr.count("connected: ") == 1
 
 
-def test_a_port_that_is_in_use(programs: Programs, tmp_path: Path) -> None:
+def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """How a learner ends that is started here; its exit code, and its line."""
+    with own_process.restored():
+        code = main(["cartpole_r2d2", *TINY, *map(str, words)])
+    lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
+    assert len(lines) == 1, lines
+    return code, lines[0]
+
+
+def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, line = programs(*LEARNER, "--workdir", tmp_path / "run", "--bind", bind).error()
+        code, line = told(capsys, "--workdir", tmp_path / "run", "--bind", bind)
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {bind}: the address is in")
 
 
 def test_a_socket_or_a_folder_that_another_learner_uses(
-    programs: Programs, tmp_path: Path, address: str
+    programs: Programs, tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workdir = tmp_path / "run"
     first = serving(programs(*LEARNER, "--workdir", workdir, "--bind", address))
-    same_socket = programs(*LEARNER, "--workdir", tmp_path / "other", "--bind", address)
-    same_folder = programs(*LEARNER, "--workdir", workdir, "--bind", f"{address}2")
-    code, line = same_socket.error()
+    code, line = told(capsys, "--workdir", tmp_path / "other", "--bind", address)
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {address}: another learner")
-    code, line = same_folder.error()
+    code, line = told(capsys, "--workdir", workdir, "--bind", f"{address}2")
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
     # The one that was there first did not notice, and a learner without env servers can be stopped.
@@ -249,10 +258,9 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
     assert first.end() == 0
 
 
-def test_a_checkpoint_that_is_missing(programs: Programs, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # For one that is unreadable see test_resume.py.
-    missing = programs(*LEARNER, "--workdir", tmp_path / "none", "--resume", "must")
-    code, line = missing.error()
+    code, line = told(capsys, "--workdir", tmp_path / "none", "--resume", "must")
     assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")
 

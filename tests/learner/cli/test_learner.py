@@ -6,6 +6,7 @@ import pytest
 import learner.session.run
 from learner.cli.learner import main
 from seedrl.errors import CheckpointError
+from tests import own_process
 
 
 def test_no_garbage_is_collected_before_the_session_has_started(
@@ -18,8 +19,6 @@ def test_no_garbage_is_collected_before_the_session_has_started(
         raise CheckpointError("far enough")
 
     monkeypatch.setattr(learner.session.run, "train", train)
-    try:
+    with own_process.restored():
         assert main(["cartpole_r2d2", "--workdir", str(tmp_path)]) == 74
-    finally:
-        gc.enable()
     assert collecting == [False]

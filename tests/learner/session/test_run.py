@@ -4,9 +4,7 @@ import contextlib
 import dataclasses
 import json
 import math
-import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,18 +23,15 @@ from seedrl.errors import AddressInUseError, CheckpointError, UserError
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_directory
+from tests import own_process
 from tests.learner.reporting.event_files import first_steps
 
 
 @pytest.fixture
 def process() -> Iterator[None]:
     """Puts back what a run changes of its process."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-    handlers, interval = [signal.getsignal(number) for number in numbers], sys.getswitchinterval()
-    yield
-    sys.setswitchinterval(interval)
-    for number, handler in zip(numbers, handlers, strict=True):
-        signal.signal(number, handler)
+    with own_process.restored():
+        yield
 
 
 @pytest.mark.parametrize("keeps_freed_memory", [True, False])

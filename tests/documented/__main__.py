@@ -19,7 +19,7 @@ from tests.documented.commands import Command, commands
 from tests.documented.process import Process
 
 # What is not ended by then has failed; a machine that does other work takes a while.
-_MOST_SECONDS = 600.0
+_MOST_SECONDS = 1200.0
 # How long what trains may take to evaluate, and whatever is interrupted to end.
 _TRAINING_SECONDS = 170.0
 _GRACE_SECONDS = 120.0

@@ -34,6 +34,20 @@ class BestScore(NamedTuple):
     env_steps: int
 
 
+class Confirmation(NamedTuple):
+    """How far a round of confirmation is.
+
+    Attributes:
+      returns: of the episodes that have ended.
+      episodes: how many there shall be.
+      num_slots: that play them.
+    """
+
+    returns: tuple[float, ...]
+    episodes: int
+    num_slots: int
+
+
 class Round:
     """`episodes` of frozen parameters, shared out evenly over `slots`.
 
@@ -60,11 +74,16 @@ class Round:
         self._counting.update(map(int, slots[step_types == StepType.FIRST.value]))
 
     @property
+    def returns(self) -> tuple[float, ...]:
+        """Of the episodes that count and have ended; for any thread."""
+        return tuple(self._returns)
+
+    @property
     def score(self) -> Score | None:
         """The result, once every slot has played its share."""
         if any(self._missing.values()):
             return None
-        return Score(self.frozen, tuple(self._returns))
+        return Score(self.frozen, self.returns)
 
 
 class Evaluator:
@@ -93,6 +112,14 @@ class Evaluator:
     def is_confirming(self) -> bool:
         """Whether the parameters of a nomination are being played again."""
         return self._is_confirming
+
+    @property
+    def confirmation(self) -> Confirmation | None:
+        """How far the confirmation is that is being played, if one is; for any thread."""
+        round_ = self._round
+        if not self._is_confirming or round_ is None:
+            return None
+        return Confirmation(round_.returns, self._config.confirm_episodes, len(round_.slots))
 
     @property
     def frozen(self) -> FrozenParams:

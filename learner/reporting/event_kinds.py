@@ -13,6 +13,7 @@ Kind = Literal[
     "first_update",
     "evaluation",
     "nominated",
+    "confirming",
     "confirmed",
     "saved",
     "save_failed",
@@ -96,6 +97,15 @@ EVENTS: tuple[EventKind, ...] = (
         "nominated",
         "a round has reached the target; the same parameters play `evaluation.confirm_episodes`",
         {name: _ROUND[name] for name in ("mean_return", "updates")},
+    ),
+    EventKind(
+        "confirming",
+        "they are still playing; every 10 s",
+        {
+            "episodes": "that have ended",
+            "confirm_episodes": "how many there shall be",
+            "mean_return": "of those that have ended; null before the first",
+        },
     ),
     EventKind("confirmed", "they have reached it again: the run ends", _ROUND),
     EventKind(

@@ -1,6 +1,5 @@
 """How a run went, in numbers and in words."""
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -71,7 +70,7 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     earlier = summary.run_seconds - summary.wall_seconds
     whole = f", {duration(summary.run_seconds)} with earlier sessions" if earlier > 1.0 else ""
     yield "wall time", duration(summary.wall_seconds) + whole
-    folder = shlex.quote(_short(summary.workdir))
+    folder = shlex.quote(str(summary.workdir))
     yield "run folder", folder
     yield "evaluate it", f"seedrl evaluate {folder}"
     if summary.best_return is not None:
@@ -86,7 +85,7 @@ def resume_command(summary: Summary) -> str:
     """The user's command, with the run's folder, and more steps if all were taken."""
     more = summary.env_steps >= summary.total_steps
     words = _without(shlex.split(summary.command), ["--workdir", "--resume", "--init-from"])
-    words += ["--workdir", _short(summary.workdir)]
+    words += ["--workdir", str(summary.workdir)]
     if more:
         words = _without(words, ["--learning.total-steps"])
         words += ["--learning.total-steps", str(2 * summary.total_steps)]
@@ -106,8 +105,3 @@ def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
         else:
             kept.append(word)
     return kept
-
-
-def _short(path: Path) -> str:
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative

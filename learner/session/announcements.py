@@ -4,6 +4,9 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
+from learner.acting.evaluator import Confirmation
 from learner.learning.loop import Learning
 from learner.reporting.events import Listener
 from learner.reporting.status import EvaluationStatus
@@ -13,6 +16,8 @@ from seedrl.config import Config
 
 _WARNING_SECONDS = 60.0
 _FIRST_WAIT_SECONDS = 10.0
+_CONFIRMING_SECONDS = 10.0
+_MANY_EPISODES = 10  # for each slot: a confirmation takes long enough to say what would help
 _SKIPPED_AT_FIRST = 10  # with not one that was applied
 _EPISODES_WITHOUT = 20  # a metric that none of the first ones has is taken for a slip
 
@@ -42,6 +47,7 @@ class Announcements:
         self._has_updated = self._has_failed_to = False
         self._num_skipped, self._next_warning = 0, -math.inf
         self._looks_for_metrics = True
+        self._progress = ConfirmationProgress(listener)
         self.last: EvaluationStatus | None = None
         self.best: EvaluationStatus | None = None
         for played in earlier:
@@ -53,6 +59,7 @@ class Announcements:
         self._look_at_metrics()
         while self._session.acting.rounds:
             self._take(self._session.acting.rounds.popleft())
+        self._progress.look(self._session.evaluator.confirmation, self._clock())
 
     def reported(self) -> None:
         """An interval of metrics has ended."""
@@ -147,6 +154,43 @@ class Announcements:
         self.last = played
         if self.best is None or played.mean_return > self.best.mean_return:
             self.best = played
+
+
+class ConfirmationProgress:
+    """Says how far a confirmation is that takes long. Used by one thread."""
+
+    def __init__(self, listener: Listener):
+        self._listener = listener
+        self._next: float | None = None
+        self._has_advised = False
+
+    def look(self, played: Confirmation | None, now: float) -> None:
+        """Takes how far it is by now; None if none is being played."""
+        if played is None:
+            self._next, self._has_advised = None, False
+        elif self._next is None:
+            self._next = now + _CONFIRMING_SECONDS
+        elif now >= self._next:
+            self._next = now + _CONFIRMING_SECONDS
+            self._say(played)
+
+    def _say(self, played: Confirmation) -> None:
+        episodes = len(played.returns)
+        mean = float(np.mean(played.returns)) if episodes else math.nan
+        text = f"confirming: {episodes} of {played.episodes} episodes"
+        text += f", mean {score(mean)}" * bool(episodes)
+        if not self._has_advised and played.episodes >= _MANY_EPISODES * played.num_slots:
+            self._has_advised = True
+            slots = f"{played.num_slots} evaluation slot{'s' * (played.num_slots != 1)}"
+            text += f", on {slots}: more are faster (serving.evaluation_slots, and env servers that"
+            text += " offer as many environments)"
+        self._listener.say(
+            "confirming",
+            text,
+            episodes=episodes,
+            confirm_episodes=played.episodes,
+            mean_return=mean,
+        )
 
 
 class StandStill:

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.acting.evaluator import Evaluator, Round, Score
+from learner.acting.evaluator import Confirmation, Evaluator, Round, Score
 from learner.threads.exchange import FrozenParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
@@ -152,8 +152,19 @@ def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() 
     _observe(evaluator, [4, 6], MID, {})
     assert _end(evaluator, 4, 1e6) is None  # began during the nomination
     assert _end(evaluator, 6, 1e6) is None
-    score, was_confirming = _play(evaluator, [5.0, 6.0, 7.0, 8.0])
+    assert evaluator.confirmation == Confirmation((), 4, 2)
+    _begin(evaluator, [4])
+    assert _end(evaluator, 4, 5.0) is None
+    assert evaluator.confirmation == Confirmation((5.0,), 4, 2)
+    for slot, episode_return in ((6, 6.0), (4, 7.0)):
+        _begin(evaluator, [slot])
+        assert _end(evaluator, slot, episode_return) is None
+    _begin(evaluator, [6])
+    result = _end(evaluator, 6, 8.0)
+    assert result is not None
+    score, was_confirming = result
     assert (score, was_confirming) == (Score(OLD, (5.0, 6.0, 7.0, 8.0)), True)
+    assert evaluator.confirmation is None
     assert evaluator.confirmed is score
     evaluator.poll(1e9, NEW, SLOTS)
     assert not evaluator.is_running

@@ -21,7 +21,7 @@ SUMMARY = Summary(
     replay_ratio=3.99,
     policy_lag_updates=2.5,
     updates=4321,
-    workdir=Path("runs/one").absolute(),
+    workdir=Path("/my/run"),
     solved=False,
     target_return=0.95,
     command="seedrl train catch_r2d2 --seed 3",
@@ -40,13 +40,13 @@ def test_the_summary_says_why_it_ended_how_good_it_was_and_how_to_go_on() -> Non
         ("environment steps", "500,004 of 500,000, 1,500 a second in the end"),
         ("updates", "4,321, replay ratio 3.99, 2.5 updates of policy lag"),
         ("wall time", "0:01:23"),
-        ("run folder", "runs/one"),
-        ("evaluate it", "seedrl evaluate runs/one"),
-        ("film it", "seedrl record runs/one"),
-        ("look at it", "seedrl watch runs/one"),
+        ("run folder", "/my/run"),
+        ("evaluate it", "seedrl evaluate /my/run"),
+        ("film it", "seedrl record /my/run"),
+        ("look at it", "seedrl watch /my/run"),
         (
             "resume it",
-            "seedrl train catch_r2d2 --seed 3 --workdir runs/one --learning.total-steps 1000000",
+            "seedrl train catch_r2d2 --seed 3 --workdir /my/run --learning.total-steps 1000000",
         ),
     ]
 
@@ -69,7 +69,7 @@ def test_the_best_round_is_named_only_where_it_is_not_the_last() -> None:
 
 def test_the_best_checkpoint_is_named_if_there_is_one() -> None:
     rows = dict(summary_rows(SUMMARY._replace(best_return=0.85, best_updates=800)))
-    assert rows["best checkpoint"] == "0.850 after 800 updates: seedrl evaluate runs/one --best"
+    assert rows["best checkpoint"] == "0.850 after 800 updates: seedrl evaluate /my/run --best"
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,22 @@ def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps(
 @pytest.mark.parametrize(
     ("command", "env_steps", "expected"),
     [
-        ("seedrl train x", 10, "seedrl train x --workdir runs/one"),
+        ("seedrl train x", 10, "seedrl train x --workdir /my/run"),
         (
             "seedrl train x --workdir=other --resume never --init_from runs/zero --seed 1",
             10,
-            "seedrl train x --seed 1 --workdir runs/one",
+            "seedrl train x --seed 1 --workdir /my/run",
         ),
         (
             "seedrl train x --learning.total_steps 7",
             500_000,
-            "seedrl train x --workdir runs/one --learning.total-steps 1000000",
+            "seedrl train x --workdir /my/run --learning.total-steps 1000000",
         ),
-        ("seedrl train 'my config.py'", 10, "seedrl train 'my config.py' --workdir runs/one"),
+        (
+            "seedrl train 'my config.py'",
+            10,
+            "seedrl train 'my config.py' --workdir /my/run",
+        ),
     ],
 )
 def test_the_command_that_resumes_is_the_users_own(

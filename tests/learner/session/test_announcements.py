@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from learner.acting.evaluator import Confirmation
 from learner.reporting.status import EvaluationStatus
 from learner.session.announcements import Announcements, StandStill
 from seedrl.config_file import load
@@ -30,6 +31,7 @@ class Watched:
                 absent_metrics=("sucess", "level"),
             ),
             learning=SimpleNamespace(updates=7, num_applied=0, num_skipped=0),
+            evaluator=SimpleNamespace(confirmation=None),
         )
         config = load("cartpole_r2d2")
         evaluation = dataclasses.replace(config.evaluation, target_return=target)
@@ -99,6 +101,30 @@ def test_rounds_of_evaluation_are_told_with_what_they_mean(watched: Watched) -> 
     assert watched.announcements.best == played(0.951)
     rounds.append(played(0.96, is_confirmation=True, episodes=100))
     assert watched.look(2.0) == [("confirmed", "target 0.95 confirmed: 0.960 over 100 episodes")]
+
+
+def test_a_confirmation_is_spoken_of_every_ten_seconds_with_advice_once(watched: Watched) -> None:
+    def confirming(now: float, *returns: float, slots: int = 3) -> list[tuple[str, str]]:
+        watched.session.evaluator.confirmation = Confirmation(returns, 100, slots)
+        return watched.look(now)
+
+    watched.session.is_compiling = True
+    assert confirming(1.0) == confirming(10.9) == []
+    advice = (
+        ", on 3 evaluation slots: more are faster (serving.evaluation_slots, and env servers that "
+        "offer as many environments)"
+    )
+    assert confirming(11.0) == [("confirming", f"confirming: 0 of 100 episodes{advice}")]
+    assert confirming(20.9, 500.0) == []
+    assert confirming(21.1, 500.0, 497.0) == [
+        ("confirming", "confirming: 2 of 100 episodes, mean 498.5")
+    ]
+    watched.session.evaluator.confirmation = None
+    assert watched.look(40.0) == []
+    assert confirming(41.0, slots=11) == []
+    assert confirming(51.0, 1.0, slots=11) == [
+        ("confirming", "confirming: 1 of 100 episodes, mean 1.000")
+    ]
 
 
 def test_without_a_target_nothing_is_nominated() -> None:

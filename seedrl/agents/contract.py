@@ -29,12 +29,14 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
     Raises ConfigError, as the agent's functions do, for what code of a user's own raises, and for
     results of other shapes, dtypes or classes than `Agent` says: one line, that names the field.
     """
-    kind = type(config).__name__
-    agent = call(f"agent.build ({kind})", config.build, spec, own=config)
+    what = _what(config, "build")
+    agent = call(what, config.build, spec, own=config)
     if not isinstance(agent, Agent):
-        raise ConfigError(
-            f"agent.build ({kind}): expected a seedrl.agents.agent.Agent, got {shown(agent)}"
-        )
+        raise ConfigError(f"{what}: expected a seedrl.agents.agent.Agent, got {shown(agent)}")
+    if agent.window != config.window:
+        raise ConfigError(f"{what}: expected the config's {config.window}, got {agent.window}")
+    what = _what(config, "evaluation_exploration")
+    require_array(what, agent.evaluation_exploration, (), NUMBERS, "evaluation slots share it")
     return agent._replace(
         init=functools.partial(_init, config, agent.init),
         initial_carry=functools.partial(_initial_carry, config, agent.initial_carry),
@@ -146,6 +148,8 @@ def _require_metrics(what: str, metrics: Mapping[str, Array]) -> None:
     if not isinstance(metrics, Mapping):
         raise ConfigError(f"{what}: metrics: expected numbers by name, got {shown(metrics)}")
     for name, value in metrics.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{what}: metrics: expected names that are texts, got {name!r}")
         advice = "take its mean, say; a name that ends in _max is a maximum over devices"
         require_array(f"{what}: metric {name!r}", value, (), NUMBERS, advice)
 

@@ -3,6 +3,7 @@
 Everything else that is raised stays as it is: a defect of ours is no mistake of theirs.
 """
 
+import dataclasses
 import functools
 import inspect
 import sys
@@ -32,15 +33,15 @@ def call(
     Args:
       what: the field that holds the function, for the message: `agent.act (MyConfig)`.
       function, arguments, named: what is called, with what.
-      own: the object that the function is from. If that is of a user's own class, so is whatever
-        is wrong, even where only frames of libraries show it.
+      own: the object that the function is from. If that, or a dataclass that it holds, is of a
+        user's own class, so is whatever is wrong, even where only frames of libraries show it.
     """
     try:
         return function(*arguments, **named)
     except UserError:
         raise
     except Exception as error:
-        place = own_place(error) or _definition(function) or _definition(type(own))
+        place = own_place(error) or _definition(function) or _own_class(own)
         if not place:
             raise
         text = " ".join(str(error).split())
@@ -64,6 +65,14 @@ def named(function: Any) -> str:
     name = getattr(inner, "__qualname__", type(inner).__qualname__)
     place = _definition(function)
     return f"{name}, {place}" if place else name
+
+
+def _own_class(value: Any) -> str:
+    """Where the first class of a user's own begins that a dataclass is of, or consists of."""
+    if place := _definition(type(value)):
+        return place
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    return next(filter(None, (_own_class(getattr(value, field.name)) for field in fields)), "")
 
 
 def _definition(thing: Any) -> str:

@@ -1,6 +1,7 @@
 """Mistakes in an agent of one's own: each is one line, when it is traced."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,8 +13,10 @@ import pytest
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.contract import build_agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
+from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
+from seedrl.networks.network import Network
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StoredStep, TimeStep
 
@@ -58,7 +61,8 @@ class Mine:
 def _steps() -> StoredStep:
     zeros = jnp.zeros((T, B))
     timestep = TimeStep(zeros.astype(jnp.uint8), zeros, zeros, jnp.zeros((T, B, 4)))
-    return StoredStep(timestep, zeros.astype(jnp.int32), zeros.astype(jnp.int32), ())
+    q_values = jnp.zeros((T, B, 2))
+    return StoredStep(timestep, zeros.astype(jnp.int32), zeros.astype(jnp.int32), q_values)
 
 
 def _use(agent: Agent) -> Any:
@@ -157,6 +161,11 @@ def _swapped(*arguments: Any, mean: Any) -> Any:
             _updating(metrics={"loss": jnp.ones(B)}),
             "update (Mine): metric 'loss': expected float32[], got float32[3]; take its mean",
         ),
+        (
+            "update",
+            _updating(metrics={3: 1.0}),
+            "update (Mine): metrics: expected names that are texts, got 3",
+        ),
         ("update", _updating(metrics=[1]), "update (Mine): metrics: expected numbers by name, got"),
         (
             "update",
@@ -236,3 +245,38 @@ def test_what_is_no_agent_is_one_line() -> None:
 
     with pytest.raises(ConfigError, match=r"agent\.build \(Config\): expected a seedrl\.agents\."):
         build_agent(Config(), SPEC)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"window": WINDOW._replace(stride=2)},
+            r"build \(Mine\): expected the config's WindowSpec\(.*stride=5\), got .*stride=2\)",
+        ),
+        (
+            {"evaluation_exploration": np.ones},
+            r"evaluation_exploration \(Mine\): expected float32\[\], got a function; evaluation",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_when_it_is_built(
+    changes: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^agent.{text}"):
+        build_agent(Mine(**changes), SPEC)
+
+
+def test_what_jax_refuses_of_a_network_of_ones_own_is_its_mistake() -> None:
+    @dataclass(frozen=True)
+    class Whole:
+        def build(self, spec: EnvSpec) -> Network:
+            return Network(
+                init=lambda key: jnp.ones((4, 2), jnp.int32),  # has no gradient
+                initial_carry=lambda size: (),
+                unroll=lambda params, carry, inputs: (inputs.observation @ params, carry),
+            )
+
+    agent = build_agent(R2D2Config(network=Whole(), burn_in=0, unroll=5, n_steps=1, stride=5), SPEC)
+    with pytest.raises(ConfigError, match=rf"^agent.update \(R2D2Config\): .*int32.*{__file__}:\d"):
+        _use(agent)

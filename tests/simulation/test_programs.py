@@ -11,7 +11,7 @@ from tests.simulation.sweep import sweep
 
 
 def test_nothing_is_mixed_up_on_the_device_either() -> None:
-    found = sweep(range(12), ProgramLearner)
+    found = sweep(range(8), ProgramLearner)
     assert found.broken == {}
     assert found.seen["updates"] > 10
     assert found.seen["sessions"] > found.seeds

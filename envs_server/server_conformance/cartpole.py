@@ -11,10 +11,9 @@ from envs_server.conformance.findings import Findings
 from envs_server.server_conformance import rules
 from envs_server.server_conformance.dialogues import leased
 from envs_server.server_conformance.lease import random_policy
-from envs_server.server_conformance.session import Session
+from envs_server.server_conformance.session import CARTPOLE, Session
 from seedrl.types import StepType, TimeStep
 
-ID = "CartPole-v1"
 # Observations are float32, and states in between may be: an error of 1e-6 a step. Another
 # integrator is 6e-3 away.
 _TOLERANCE = 1e-4
@@ -49,15 +48,20 @@ def compare(
     group: int, rows: Sequence[TimeStep], acted: Sequence[np.ndarray], findings: Findings
 ) -> None:
     """Adds what is wrong with a group's steps, given the actions between them."""
-    oracle = gymnasium.make(ID).unwrapped
+    oracle = gymnasium.make(CARTPOLE).unwrapped
     assert isinstance(oracle, CartPoleEnv)
     lengths = np.zeros(len(rows[0].step_type), int)
+    starts: dict[int, np.ndarray] = {}
     for number, row in enumerate(rows):
         for env, is_type in enumerate(row.step_type):
             place = f"group {group}, row {env}, step {number}"
             observation, reward = row.observation[env], float(row.reward[env])
             if is_type == StepType.FIRST:
                 lengths[env] = 0
+                if env in starts and np.array_equal(observation, starts[env]):
+                    text = "expected another start than that of the episode before, got it again"
+                    findings.add(rules.ORACLE_SEED, f"{place}: {text}")
+                starts[env] = observation
                 if np.abs(observation).max() > _START:
                     findings.add(
                         rules.ORACLE_START,

@@ -47,13 +47,14 @@ def all_dialogues(plan: Plan) -> list[Dialogue]:
         dialogues.fewer,
         dialogues.metrics,
         dialogues.seeds,
-        *([cartpole.cartpole] if plan.environment.id == cartpole.ID else []),
+        *([cartpole.cartpole] if plan.is_cartpole else []),
         links.links,
         endings.returns,
         endings.returns_after_restart,
         endings.back_off,
         endings.finish,
         dialogues.refusal,
+        dialogues.arguments,
         endings.stays_away,
     ]
 

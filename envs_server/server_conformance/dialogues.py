@@ -1,12 +1,15 @@
 """Dialogues about steps: what an env server does while its stream is open."""
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import numpy as np
 
+from envs_server.conformance.rules import Rule
 from envs_server.server_conformance import rules
 from envs_server.server_conformance.lease import Lease, RefusedError, Terms, random_policy, terms
 from envs_server.server_conformance.played_learner import PlayedStream
@@ -19,7 +22,8 @@ from seedrl.wire.seedrl_pb2 import Environment
 # Field 1000 of Assign, a number: not in this contract, maybe in a later one.
 _UNKNOWN_FIELD = b"\xc0\x3e\x01"
 _UNKNOWN_ENVIRONMENT = "seedrl-no-such-environment-v0"
-_METRICS = ("episode.r", "seedrl.nothing")
+_UNKNOWN_ARGUMENT = "seedrl_no_such_argument"
+_METRIC, _NO_METRIC = "episode.r", "seedrl.nothing"
 _ROUNDS = 20
 # How long to look for what must not arrive; each dialogue that expects nothing waits it once.
 _EARLY_SECONDS = 0.2
@@ -36,7 +40,7 @@ def accepted(session: Session, stream: PlayedStream, wanted: Terms) -> Lease:
     try:
         return Lease(session, stream, wanted)
     except RefusedError as error:
-        text = f"expected Ready for {wanted.environment.id}, got a Refusal: {error}"
+        text = f"expected Ready for {wanted.environments[0].id}, got a Refusal: {error}"
         raise BrokenError(rules.READY, text) from error
 
 
@@ -99,22 +103,32 @@ def waiting(session: Session) -> None:
             lease.play(3, policy)
         except BrokenError as error:
             text = f"after {session.plan.idle_seconds:g} seconds without actions: {error}"
-            raise BrokenError(rules.PATIENCE, text) from error
+            raise session.broken(error, rules.PATIENCE, text) from error
 
 
 def metrics(session: Session) -> None:
-    """Numbers of each episode are asked for, which it may have or not; an environment twice."""
+    """Numbers of each episode are asked for, which it may have or not, differing by environment."""
     stream, hello = session.hello()
-    asked = Environment()
-    asked.CopyFrom(session.plan.environment)
-    asked.metrics.extend(_METRICS)
+    names = ([_METRIC, _NO_METRIC], [_NO_METRIC])
+    asked = tuple(_changed(session.plan.environment, metrics=each) for each in names)
+    wanted = terms(session, hello)._replace(environments=asked)
     try:
-        wanted = terms(session, hello)._replace(environment=asked, times_listed=2)
         lease = accepted(session, stream, wanted)
         lease.play(session.plan.steps, random_policy(lease.spec, session.plan.seed))
     except BrokenError as error:
-        text = f"{error} (Assign asked for metrics {', '.join(_METRICS)} of an environment that it "
-        raise BrokenError(rules.METRICS, text + "listed twice)") from error
+        text = f"{error} (Assign listed two environments, with metrics {names[0]} and {names[1]})"
+        raise session.broken(error, rules.METRICS, text) from error
+    for group in lease.groups:
+        numbers = np.concatenate(lease.metrics[group])
+        for column, name in zip(numbers.T, lease.ready.metrics, strict=True):
+            is_known = name != _NO_METRIC and name in wanted.asked(group)
+            if not is_known and not np.isnan(column).all():
+                why = (
+                    "no environment has" if name == _NO_METRIC else "its environment was not asked"
+                )
+                got = column[~np.isnan(column)][0]
+                text = f"group {group}: expected NaN for {name}, which {why}, got {got:g}"
+                session.findings.add(rules.METRICS, text)
     session.end(stream, grpc.StatusCode.UNAVAILABLE)
 
 
@@ -127,7 +141,7 @@ def fewer(session: Session) -> None:
         lease = accepted(session, stream, one)
     except BrokenError as error:
         both = "Assign had a single environment, and a field 1000 that no version knows"
-        raise BrokenError(rules.FEWER, f"{error} ({both})") from error
+        raise session.broken(error, rules.FEWER, f"{error} ({both})") from error
     lease.play(_ROUNDS, random_policy(lease.spec, session.plan.seed))
     session.end(stream, grpc.StatusCode.UNAVAILABLE)
 
@@ -148,15 +162,30 @@ def seeds(session: Session) -> None:
                     "with the same seeds and actions; got another",
                 )
     if all(map(_is_equal, plays[0][0], plays[2][0])):
-        session.findings.add(rules.SEED_IGNORED, f"{3 * _ROUNDS} steps of group 0 were the same")
+        rule = rules.ORACLE_SEED if session.plan.is_cartpole else rules.SEED_IGNORED
+        text = f"with other seeds {3 * _ROUNDS} steps of group 0 were the same"
+        session.findings.add(rule, text)
 
 
 def refusal(session: Session) -> None:
     """An environment that cannot be built is refused in one line, and that is the end."""
-    stream, hello = session.hello()
     unknown = Environment(id=_UNKNOWN_ENVIRONMENT)
+    _expect_refusal(session, unknown, _UNKNOWN_ENVIRONMENT, rules.REFUSAL)
+
+
+def arguments(session: Session) -> None:
+    """An argument that the environment does not know is no less a reason."""
+    environment = session.plan.environment
+    given = json.loads(environment.arguments or "{}") | {_UNKNOWN_ARGUMENT: 1}
+    unknown = _changed(environment, arguments=json.dumps(given))
+    rule = rules.ARGUMENTS if session.plan.is_cartpole else rules.ARGUMENTS_TAKEN
+    _expect_refusal(session, unknown, f"{environment.id} with {unknown.arguments}", rule)
+
+
+def _expect_refusal(session: Session, unknown: Environment, name: str, rule: Rule) -> None:
+    stream, hello = session.hello()
     try:
-        lease = Lease(session, stream, terms(session, hello)._replace(environment=unknown))
+        lease = Lease(session, stream, terms(session, hello)._replace(environments=(unknown,)))
     except RefusedError as error:
         if not str(error) or "\n" in str(error):
             session.findings.add(
@@ -166,10 +195,17 @@ def refusal(session: Session) -> None:
         session.expect_gone(rules.REFUSAL, "a Refusal")
         return
     except BrokenError as error:
-        raise BrokenError(rules.REFUSAL, f"{_UNKNOWN_ENVIRONMENT}: {error}") from error
-    session.findings.add(rules.REFUSAL, f"expected a Refusal of {_UNKNOWN_ENVIRONMENT}, got Ready")
+        raise session.broken(error, rules.REFUSAL, f"{name}: {error}") from error
+    session.findings.add(rule, f"expected a Refusal of {name}, got Ready")
     session.end(lease.stream, grpc.StatusCode.FAILED_PRECONDITION)
     session.restart()
+
+
+def _changed(environment: Environment, **fields: Any) -> Environment:
+    changed = Environment()
+    changed.CopyFrom(environment)
+    changed.MergeFrom(Environment(**fields))
+    return changed
 
 
 def _is_equal(one: TimeStep, other: TimeStep) -> bool:

@@ -35,18 +35,20 @@ class Terms(NamedTuple):
     """What a lease shall be.
 
     Attributes:
-      environment: what to build.
+      environments: what to build, the first in the first group, the second in the second.
       sizes: environments of each group; the last of several groups is one of evaluation.
       seeds: of all environments, in order.
       unknown: bytes of a field of Assign that nobody knows.
-      times_listed: how often `environment` is listed, for groups to name one of.
     """
 
-    environment: Environment
+    environments: tuple[Environment, ...]
     sizes: tuple[int, ...]
     seeds: tuple[int, ...]
     unknown: bytes = b""
-    times_listed: int = 1
+
+    def asked(self, group: int) -> list[str]:
+        """Metrics that are asked for in a group."""
+        return list(self.environments[group % len(self.environments)].metrics)
 
 
 def terms(session: Session, hello: Hello, *, seed: int = 0) -> Terms:
@@ -55,7 +57,7 @@ def terms(session: Session, hello: Hello, *, seed: int = 0) -> Terms:
     num_groups = min(num_envs, min(max(hello.num_groups, 1), 2) + 1)
     sizes = (num_envs - num_groups + 1, *[1] * (num_groups - 1))
     first = session.plan.seed + 1000 * seed
-    return Terms(session.plan.environment, sizes, tuple(range(first, first + num_envs)))
+    return Terms((session.plan.environment,), sizes, tuple(range(first, first + num_envs)))
 
 
 class Lease:
@@ -65,6 +67,7 @@ class Lease:
       spec: what the env server has built.
       rows: the steps of each group, in order.
       acted: the actions of each group, in order.
+      metrics: the numbers of episodes `[L, M]` of each group, in order.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Lease:
         self.key = secrets.randbits(63) | 1 << 63 | 1
         self.rows: list[list[TimeStep]] = [[] for _ in terms.sizes]
         self.acted: list[list[np.ndarray]] = [[] for _ in terms.sizes]
+        self.metrics: list[list[np.ndarray]] = [[] for _ in terms.sizes]
         self._session = session
         self._sizes = terms.sizes
         self._link = link
@@ -85,7 +89,8 @@ class Lease:
         stream.send_over_grpc(_encode(self._assign(terms), terms.unknown))
         if link is not None:
             stream.use(link)
-        self.ready = self._receive_ready(list(terms.environment.metrics))
+        asked = {name for each in terms.environments for name in each.metrics}
+        self.ready = self._receive_ready(sorted(asked))
         self.spec = self._read_spec(self.ready)
         self._layouts = [
             StepLayout(self.spec, size, len(self.ready.metrics)) for size in terms.sizes
@@ -157,14 +162,14 @@ class Lease:
                 slots=range(start, start + size),
                 seeds=terms.seeds[start : start + size],
                 evaluation=number > 0 and number == len(terms.sizes) - 1,
-                environment=number % terms.times_listed,
+                environment=number % len(terms.environments),
             )
             for number, (start, size) in enumerate(zip(starts, terms.sizes, strict=False))
         ]
         return Assign(
             lease=self.key,
             minor=version.MINOR,
-            environments=[terms.environment] * terms.times_listed,
+            environments=terms.environments,
             groups=groups,
             linked=self._link is not None,
             unlinked_reason=""
@@ -200,7 +205,7 @@ class Lease:
                     text = f"group {group}: expected no step before its actions, got a second one"
                     raise BrokenError(rules.ONE_IN_FLIGHT, text)
                 timestep = self._layouts[group].unpack(data)
-                self._layouts[group].metrics(data)
+                self.metrics[group].append(self._layouts[group].metrics(data).copy())
                 self._check_order(group, sequence_of(data), timestep)
                 # What is kept is no view of the message.
                 self.rows[group].append(_copy(timestep, self.spec))

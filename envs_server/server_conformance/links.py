@@ -46,7 +46,7 @@ def _linked(session: Session) -> Iterator[Lease | None]:
             _expect_closed(stranger, session)
             yield lease
         except BrokenError as error:
-            raise BrokenError(rules.LINK, f"over the link: {error}") from error
+            raise session.broken(error, rules.LINK, f"over the link: {error}") from error
 
 
 def _expect_closed(stranger: Link, session: Session) -> None:

@@ -1,5 +1,6 @@
 """The command line of the checker of env servers."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -56,6 +57,15 @@ class Options:
                 f"--num-envs {self.num_envs} --steps {self.steps} "
                 f"--patience-seconds {self.patience_seconds}"
             )
+        if not _is_object(self.arguments):
+            raise ValueError(f"expected a JSON object as --arguments, got {self.arguments!r}")
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text or "{}"), dict)
+    except ValueError:
+        return False
 
 
 def read_options(words: Sequence[str] | None = None) -> Options:

@@ -123,6 +123,29 @@ class PlayedStream:
         self._incoming.put(Received(None, True))
 
 
+def longest_silence(address: str, seconds: float, enough_seconds: float) -> float:
+    """Drops whoever connects to `address` for that long; the longest time until somebody did.
+
+    Ends as soon as that is `enough_seconds`.
+    """
+    host, _, port = address.rpartition(":")
+    longest = 0.0
+    with socket.create_server((host, int(port))) as listener:
+        last = time.monotonic()
+        end = last + seconds
+        while longest < enough_seconds and (now := time.monotonic()) < end:
+            listener.settimeout(max(min(end, last + enough_seconds) - now, _LOOK_SECONDS))
+            is_there = True
+            try:
+                listener.accept()[0].close()
+            except TimeoutError:
+                is_there = False
+            now = time.monotonic()
+            longest = max(longest, now - last)
+            last = now if is_there else last
+    return longest
+
+
 class PlayedLearner:
     """A gRPC server on a free port of this machine, which may go away and return to it.
 

@@ -26,6 +26,8 @@ SILENCE = Rule("silence", "send Ready after Assign, a step of each group, and on
 READY = Rule("ready", _see("Ready"))
 SPEC = Rule("spec", _see("Ready.spec"))
 SPEC_DIFFERS = Rule("spec-differs", "build what Assign names, or refuse")
+ARGUMENTS = Rule("arguments", _see("Environment.arguments"))
+ARGUMENTS_TAKEN = Rule("arguments-taken", "right only if it takes arguments of any name", False)
 METRICS = Rule("metrics", _see("Environment.metrics and Ready.metrics"))
 PAYLOAD = Rule("payload", _see("STEPS AND ACTIONS"))
 SEQUENCE = Rule("sequence", "count each group's steps from 0, and send each once")
@@ -42,6 +44,10 @@ SEED_IGNORED = Rule(
     "seed-ignored", "with other seeds the episodes were the same; may be meant", False
 )
 RETURN = Rule("return", _see("HOW A STREAM ENDS"))
+RETURN_LATE = Rule(
+    "return-late",
+    f"open a new channel for each stream, or bound its back-off; {_see('TRANSPORT')}",
+)
 NEVER_RETURN = Rule("never-return", _see("HOW A STREAM ENDS"))
 ERROR_CODE = Rule("error-code", "end with an exit code other than 0 after an error", False)
 BACK_OFF = Rule("back-off", "pause at random below a bound that doubles from 0.1 s")
@@ -52,6 +58,9 @@ SENT_MISSING = Rule("sent-missing", "the learner's ledger counts these steps as 
 LINK = Rule("link", _see("LOCAL SOCKET"))
 
 ORACLE_START = Rule("cartpole-start", "begin with four numbers drawn between -0.05 and 0.05")
+ORACLE_SEED = Rule(
+    "cartpole-seed", "draw the start of every episode, from the seed of the environment's slot"
+)
 ORACLE_STEP = Rule(
     "cartpole-step", "step as gymnasium's CartPole-v1 does, with its Euler integrator"
 )

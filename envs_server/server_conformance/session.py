@@ -10,7 +10,12 @@ import grpc
 from envs_server.conformance.findings import Findings
 from envs_server.conformance.rules import Rule
 from envs_server.server_conformance import rules
-from envs_server.server_conformance.played_learner import PlayedLearner, PlayedStream, Status
+from envs_server.server_conformance.played_learner import (
+    PlayedLearner,
+    PlayedStream,
+    Status,
+    longest_silence,
+)
 from envs_server.server_conformance.rules import BrokenError
 from envs_server.server_conformance.subject import Subject
 from seedrl.wire import version
@@ -20,6 +25,9 @@ from seedrl.wire.seedrl_pb2 import Environment, FromEnvServer, Hello
 _LOOK_SECONDS = 0.01
 _LAST_WORDS_SECONDS = 0.5
 _LONGEST_HOST_BYTES = 253
+
+# The environment of which every number is known.
+CARTPOLE = "CartPole-v1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +51,11 @@ class Plan:
     patience_seconds: float = 30.0
     quiet_seconds: float = 6.0
     idle_seconds: float = 3.0
+
+    @property
+    def is_cartpole(self) -> bool:
+        """Whether the environment is the one of which every number is known."""
+        return self.environment.id == CARTPOLE
 
 
 class Counts(NamedTuple):
@@ -131,12 +144,22 @@ class Session:
         stream.end(Status(code, details or f"seedrl check-env-server tries {code.name}"))
         self._expected_after = code.name
 
-    def cut(self, seconds: float) -> None:
-        """Makes the learner vanish without a status, and return after `seconds`."""
+    def cut(self, closed_seconds: float, silent_seconds: float, enough_seconds: float) -> float:
+        """Makes the learner vanish without a status, and return.
+
+        Its port is closed at first, then open for `silent_seconds`, where whoever connects is
+        dropped. Returns how long nobody tried in that time, which ends once that is enough.
+        """
         self.learner.stop()
-        time.sleep(seconds)
+        time.sleep(closed_seconds)
+        longest = longest_silence(self.learner.address, silent_seconds, enough_seconds)
         self.learner.start()
         self._expected_after = "the learner had gone and come back"
+        return longest
+
+    def broken(self, error: BrokenError, rule: Rule, text: str) -> BrokenError:
+        """`error` as a breach of `rule`, unless its own was broken before, elsewhere."""
+        return error if self.findings.has(error.rule) else BrokenError(rule, text)
 
     def expect_gone(self, rule: Rule, after: str) -> int | None:
         """Awaits that the env server stays away; its exit code, if it ends. Adds findings."""

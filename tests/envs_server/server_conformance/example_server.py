@@ -197,7 +197,8 @@ class ExampleServer:
         """Builds what is assigned, and sends the first steps; or refuses."""
         self.lease = assign.lease
         self.sent = [[len(group.slots), 0, 0] for group in assign.groups]
-        if assign.environments[0].id not in self.known():
+        known = {(id, arguments) for id in self.known() for arguments in self.known_arguments()}
+        if any((each.id, each.arguments) not in known for each in assign.environments):
             self.send(FromEnvServer(refusal=Refusal(reason="only CartPole-v1 is known")))
             return
         self.envs = [self.build_group(group) for group in assign.groups]
@@ -211,6 +212,10 @@ class ExampleServer:
     def known(self) -> Sequence[str]:
         """Environments that can be built."""
         return ["CartPole-v1"]
+
+    def known_arguments(self) -> Sequence[str]:
+        """Their arguments."""
+        return ["", "{}"]
 
     def metrics(self, assign: Assign) -> Sequence[str]:
         """Numbers that LAST rows carry."""

@@ -69,6 +69,12 @@ class WideStart(CartPole):
         self.state *= 3
 
 
+class StartsAlike(CartPole):
+    def reset(self) -> None:
+        super().reset()
+        self.state = np.full(4, 0.01)
+
+
 class Doubled(CartPole):
     def end(self) -> None:
         super().end()
@@ -87,6 +93,7 @@ def test_cartpole_as_it_should_be_passes() -> None:
         (NoTimeLimit, "cartpole-end", "after 500 steps at "),
         (FallsForFree, "cartpole-end", "expected LAST with discount 0, got LAST with discount 1"),
         (WideStart, "cartpole-start", "expected numbers within 0.05 of 0, got ["),
+        (StartsAlike, "cartpole-seed", "expected another start than that of the episode before"),
         (Doubled, "cartpole-reward", "group 0, row 0, step 1: expected reward 1, got 2"),
     ],
 )

@@ -1,6 +1,7 @@
 """A sound env server passes, and whatever is broken in one is named by the rule it breaks."""
 
 import contextlib
+import dataclasses
 import os
 import socket
 import struct
@@ -14,7 +15,7 @@ import pytest
 
 from envs_server.server_conformance import cartpole, dialogues, endings, links
 from envs_server.server_conformance.check import Dialogue, all_dialogues, check, known_spec
-from envs_server.server_conformance.session import Plan
+from envs_server.server_conformance.session import CARTPOLE, Plan
 from seedrl.wire.local_link import Link, listen
 from seedrl.wire.seedrl_pb2 import (
     Assign,
@@ -36,7 +37,7 @@ from tests.envs_server.server_conformance.example_server import (
 from tests.patience import SECONDS
 
 PLAN = Plan(
-    environment=Environment(id=cartpole.ID),
+    environment=Environment(id=CARTPOLE),
     steps=30,
     patience_seconds=SECONDS,
     quiet_seconds=SECONDS,
@@ -51,14 +52,15 @@ def _steps(session: Any) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes time only because of pauses takes none."""
-    monkeypatch.setattr(endings, "_AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(endings, "_CLOSED_SECONDS", 0.0)
+    monkeypatch.setattr(endings, "_SILENT_SECONDS", 0.0)
     monkeypatch.setattr(endings, "_REFUSALS", 2)
     monkeypatch.setattr(endings, "_SHORTEST_SUM_SECONDS", 0.0)
 
 
-def broken_rules(server: ExampleServer, *chosen: Dialogue) -> dict[str, str]:
+def broken_rules(server: ExampleServer, *chosen: Dialogue, plan: Plan = PLAN) -> dict[str, str]:
     """The rules that `server` breaks in these dialogues, notes included, and the texts."""
-    found = check(server, PLAN, chosen or all_dialogues(PLAN)).findings
+    found = check(server, plan, chosen or all_dialogues(plan)).findings
     return {finding.rule.name: finding.text for finding in [*found.errors, *found.notes]}
 
 
@@ -66,7 +68,7 @@ def test_a_sound_env_server_passes() -> None:
     server = ExampleServer()
     report = check(server, PLAN)
     assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
-    assert report.num_dialogues == len(all_dialogues(PLAN)) == 14
+    assert report.num_dialogues == len(all_dialogues(PLAN)) == 15
     assert report.num_streams > 25 and report.num_steps > 1000
 
 
@@ -190,6 +192,18 @@ class MissingMetrics(ExampleServer):
         return list(assign.environments[0].metrics)
 
 
+class ZeroMetrics(ExampleServer):
+    """Gives 0 for what is not asked for."""
+
+    def metrics(self, assign: Assign) -> list[str]:
+        return list(assign.environments[0].metrics)
+
+    def payload(self, group: int, sequence: int) -> bytes:
+        num_last = sum(env.step_type == LAST for env in self.envs[group])
+        numbers = [0.0, np.nan] * num_last
+        return super().payload(group, sequence) + np.array(numbers, "<f4").tobytes()
+
+
 class Strict(ExampleServer):
     def build(self, assign: Assign) -> None:
         if b"\xc0\x3e" in assign.SerializeToString():
@@ -260,6 +274,11 @@ class Sad(ExampleServer):
         return 1
 
 
+class TakesAnything(ExampleServer):
+    def known_arguments(self) -> Sequence[str]:
+        return ["", '{"seedrl_no_such_argument": 1}']
+
+
 class BuildsAnything(ExampleServer):
     def known(self) -> Sequence[str]:
         return ["CartPole-v1", "seedrl-no-such-environment-v0"]
@@ -289,9 +308,10 @@ def _with(environment: type[CartPole]) -> type[ExampleServer]:
         (AllThatIsOffered, dialogues.fewer, "fewer-environments", "expected a step of 1 env"),
         (OtherMetrics, dialogues.metrics, "metrics", "each once, got ['speed']"),
         (MissingMetrics, dialogues.metrics, "metrics", "expected a step payload of"),
+        (ZeroMetrics, dialogues.metrics, "metrics", "group 1: expected NaN for episode.r, which"),
         (Strict, dialogues.fewer, "fewer-environments", "expected Ready or Refusal, the env"),
         (_with(Unseeded), dialogues.seeds, "seeds", "group 0, step 0: expected the same as in"),
-        (_with(OneSeed), dialogues.seeds, "seed-ignored", "60 steps of group 0 were the same"),
+        (_with(OneSeed), dialogues.seeds, "cartpole-seed", "with other seeds 60 steps of group"),
         (ForgetsReport, endings.returns, "sent-missing", "Hello reports nothing of the lease"),
         (CountsTwice, endings.returns, "sent", "after OK: group 0: expected steps of answered"),
         (LikeJavaScript, endings.returns, "sent", "after OK: expected a report of lease "),
@@ -302,6 +322,7 @@ def _with(environment: type[CartPole]) -> type[ExampleServer]:
         (Endless, endings.finish, "finish", "expected no stream after Finish, got another"),
         (Sad, endings.finish, "finish", "expected exit code 0 after Finish, got 1"),
         (BuildsAnything, dialogues.refusal, "refusal", "expected a Refusal of seedrl-no-such"),
+        (TakesAnything, dialogues.arguments, "arguments", "a Refusal of CartPole-v1 with {"),
     ],
 )
 def test_what_is_broken_is_named(
@@ -310,6 +331,34 @@ def test_what_is_broken_is_named(
     found = broken_rules(server(), dialogue)
     assert list(found) == [rule]
     assert text in found[rule]
+
+
+def test_what_may_be_meant_in_other_environments_is_a_note() -> None:
+    class Other(TakesAnything):
+        cartpole = OneSeed
+
+        def known(self) -> Sequence[str]:
+            return ["Other-v0"]
+
+    plan = dataclasses.replace(PLAN, environment=Environment(id="Other-v0"))
+    chosen = [dialogues.seeds, dialogues.arguments]
+    assert list(broken_rules(Other(), *chosen, plan=plan)) == ["seed-ignored", "arguments-taken"]
+
+
+def test_what_is_broken_in_every_dialogue_is_said_once() -> None:
+    found = broken_rules(Unpadded(), _steps, dialogues.groups, dialogues.fewer, dialogues.metrics)
+    assert list(found) == ["payload"]
+    assert found["payload"].startswith(
+        "expected a step payload of 72 bytes, got 66: 16 header + 8 step_type + 8 reward + "
+    )
+
+
+def test_who_leaves_the_pace_to_grpc_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "_SILENT_SECONDS", SECONDS)
+    monkeypatch.setattr(endings, "_LONGEST_SILENCE_SECONDS", 0.001)
+    found = broken_rules(ExampleServer(), endings.returns_after_restart)
+    assert list(found) == ["return-late"]
+    assert found["return-late"].startswith("expected attempts to connect less than a second after")
 
 
 def test_who_asks_again_at_once_has_no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:

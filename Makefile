@@ -48,7 +48,7 @@ test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 
 # By name, because `make test` collects test_*.py alone: what is timed wants the machine to itself.
 guards: $(STAMP) ## Hold speed and memory to what the machine itself does (nothing else may run)
-	$(BIN)/python -m pytest -n 0 tests/benchmarks/guard_*.py $(ARGS)
+	$(BIN)/python -m pytest -n 0 tests/benchmarks/guard_*.py tests/benchmarks/peers/guard_*.py $(ARGS)
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)

@@ -11,8 +11,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
-
 PREFIX = "growth: "
 
 
@@ -30,6 +28,9 @@ def figures(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def draw(name: str, rows: list[dict[str, Any]], path: Path) -> None:
     """Writes the plot of one figure."""
+    # Slow to import, and not only for who draws: pytest imports all that it collects.
+    from matplotlib import pyplot as plt
+
     figure, axes = plt.subplots(figsize=(4.5, 3.2), layout="constrained")
     sizes = [row["details"]["size"] for row in rows]
     # The size before that of a row is in its limit; beside a reading both lines begin at 1.
@@ -57,6 +58,8 @@ def _line(axes: Any, sizes: list[float], spreads: list[dict[str, float]], label:
 
 def main() -> None:
     """Draws all figures of a benchmark's JSON into a folder."""
+    from matplotlib import pyplot as plt
+
     source, folder = map(Path, sys.argv[1:])
     plt.switch_backend("Agg")
     plt.rcParams["svg.hashsalt"] = "seedrl"

@@ -18,7 +18,6 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from check_jsonschema.builtin_schemas import get_builtin_schema
 
 from seedrl import config_file
 
@@ -161,6 +160,9 @@ def test_restarts_follow_the_exit_codes(name: str, role: str) -> None:
 
 
 def validate_compose(compose: Document) -> None:
+    # Slow to import, and not only for who validates: pytest imports all that it collects.
+    from check_jsonschema.builtin_schemas import get_builtin_schema
+
     jsonschema.validate(compose, get_builtin_schema("vendor.compose-spec"))
 
 

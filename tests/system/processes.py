@@ -10,6 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import pytest
+
+from learner.cli.learner import main as run_learner
+from tests import own_process
 from tests.patience import SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +103,16 @@ class Program:
         assert len(lines) == 1, self.stderr
         assert "Traceback" not in self.stdout
         return code, lines[0]
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """Like `Program.error`, of a learner in this process: one that ends before it trains."""
+    capsys.readouterr()
+    with own_process.restored():
+        code = run_learner(list(map(str, words)))
+    lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
+    assert len(lines) == 1, lines
+    return code, lines[0]
 
 
 class Programs:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli.learner import main
 from learner.launch.env_servers import socket_address
-from tests import own_process
 from tests.patience import wait_until
 from tests.system import processes
-from tests.system.processes import PROGRESS, TINY, TRAIN, UNHURRIED, Program, Programs
+from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
 
 USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
+OWN = LEARNER[1:]  # of a learner in this process
 
 # R2D2 that hangs in its program once acting goes on after the warm-up.
 HANGING = """
@@ -224,19 +223,12 @@ def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on
     assert first.stderr.count("connected: ") == 1
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
-    """How a learner ends that is started here; its exit code, and its line."""
-    with own_process.restored():
-        code = main(["cartpole_r2d2", *TINY, *map(str, words)])
-    lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
-    assert len(lines) == 1, lines
-    return code, lines[0]
-
-
 def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, line = told(capsys, "--workdir", tmp_path / "run", "--bind", bind)
+        code, line = processes.told(
+            capsys, *LEARNER[1:], "--workdir", tmp_path / "run", "--bind", bind
+        )
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {bind}: the address is in")
 
@@ -246,10 +238,12 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
 ) -> None:
     workdir = tmp_path / "run"
     first = serving(programs(*LEARNER, "--workdir", workdir, "--bind", address))
-    code, line = told(capsys, "--workdir", tmp_path / "other", "--bind", address)
+    code, line = processes.told(
+        capsys, *LEARNER[1:], "--workdir", tmp_path / "other", "--bind", address
+    )
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {address}: another learner")
-    code, line = told(capsys, "--workdir", workdir, "--bind", f"{address}2")
+    code, line = processes.told(capsys, *OWN, "--workdir", workdir, "--bind", f"{address}2")
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
     # The one that was there first did not notice, and a learner without env servers can be stopped.
@@ -260,7 +254,9 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # For one that is unreadable see test_resume.py.
-    code, line = told(capsys, "--workdir", tmp_path / "none", "--resume", "must")
+    code, line = processes.told(
+        capsys, *LEARNER[1:], "--workdir", tmp_path / "none", "--resume", "must"
+    )
     assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")
 

@@ -16,9 +16,11 @@ import gymnasium
 import pytest
 
 import seedrl.policy
+from learner.cli.main import main as run_seedrl
 from learner.launch.env_servers import socket_address
 from seedrl.storage import manifest
 from seedrl.storage.checkpoints import Checkpoint, latest
+from tests import own_process
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
 
@@ -27,8 +29,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
-EVALUATE = ("learner.cli.main", "evaluate")
-USAGE, UNREADABLE_CHECKPOINT = 2, 74  # as documented
+UNREADABLE_CHECKPOINT = 74  # as documented
 SAVING = (*UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", "0.3")
 ACCOUNTS = ("accepted", "answered", "struck", "completed", "partial", "discarded", "evaluation")
 
@@ -174,11 +175,13 @@ def learner_command(workdir: Path, address: str) -> tuple[object, ...]:
     return ("learner", "cartpole_r2d2", "--workdir", workdir, "--bind", address, *TINY, *SAVING)
 
 
-def evaluate(programs: Programs, workdir: Path) -> None:
+def evaluate(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Plays exactly the episodes that were asked for; a program may play the same policy."""
-    done = programs(*EVALUATE, workdir, "--episodes", 10, "--env-servers", 1, "--json")
-    assert done.end() == 0
-    result = json.loads(done.stdout)
+    capsys.readouterr()
+    words = ["evaluate", str(workdir), "--episodes", "10", "--env-servers", "1", "--json"]
+    with own_process.restored():
+        assert run_seedrl(words) == 0
+    result = json.loads(capsys.readouterr().out)
     assert result["episodes"] == len(result["returns"]) == 10
     assert result["mean"] == pytest.approx(sum(result["returns"]) / 10)
     assert result["updates"] == steps(workdir)[-1]
@@ -197,28 +200,16 @@ def evaluate(programs: Programs, workdir: Path) -> None:
     assert 8 <= episode_return <= 500
 
 
-def refuse_other_shapes_and_other_environments(
-    programs: Programs, workdir: Path, address: str
-) -> None:
-    shapes = programs(*learner_command(workdir, address), "--agent.network.core-size", "9")
-    code, line = shapes.error()
+def refuse_other_shapes(workdir: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = learner_command(workdir, address)[1:]
+    code, line = processes.told(capsys, *words, "--agent.network.core-size", "9")
     assert code == UNREADABLE_CHECKPOINT
     assert "does not fit this config: agent.network.core_size: expected 8, got 9; start a" in line
 
-    flags = ("--environment.id", "Acrobot-v1", "--env-servers", 1)
-    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING, *flags)
-    assert run.end() == USAGE
-    # The learner names the env server that it turns away, and would wait for another.
-    (line,) = [line for line in run.stderr.splitlines() if "error: " in line]
-    assert line.startswith("seedrl: error: env server 0 cannot run: the learner at unix:")
-    assert "differs from the checkpoint's: observation: expected float32[4], got float32[6]" in line
-    assert line.endswith("restore the config or start a new workdir")
-    assert "Traceback" not in run.stderr
-    assert "compiling" not in run.stderr  # it is reported before that
-    assert processes.descendants(run.pid) == set()
 
-
-def give_up_if_nothing_is_intact(programs: Programs, workdir: Path, address: str) -> None:
+def give_up_if_nothing_is_intact(
+    programs: Programs, workdir: Path, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = steps(workdir)
     for step in found:
         checkpoint = workdir / "checkpoints" / f"{step:012d}"
@@ -226,7 +217,7 @@ def give_up_if_nothing_is_intact(programs: Programs, workdir: Path, address: str
         if manifest.damage(checkpoint) is None:
             flip_a_byte(checkpoint)
     command = learner_command(workdir, address)
-    code, line = programs(*command).error()
+    code, line = processes.told(capsys, *command[1:])
     assert code == UNREADABLE_CHECKPOINT
     assert line.startswith("python -m learner: error: expected an intact checkpoint in ")
     assert f"got {len(found)} damaged; the newest: " in line
@@ -238,13 +229,13 @@ def give_up_if_nothing_is_intact(programs: Programs, workdir: Path, address: str
 
 
 def test_a_run_through_kills_damage_resume_evaluation_and_refusal(
-    programs: Programs, tmp_path: Path
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workdir = tmp_path / "run"
     start_a_run(programs, workdir)
     with socket_address() as address:
         env_server = resume_from_the_older_checkpoint(programs, workdir, address)
         resume_after_a_kill(programs, workdir, address, env_server)
-        evaluate(programs, workdir)
-        refuse_other_shapes_and_other_environments(programs, workdir, address)
-        give_up_if_nothing_is_intact(programs, workdir, address)
+        evaluate(workdir, capsys)
+        refuse_other_shapes(workdir, address, capsys)
+        give_up_if_nothing_is_intact(programs, workdir, address, capsys)

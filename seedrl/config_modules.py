@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +10,11 @@ from types import ModuleType
 from seedrl.errors import ConfigError
 from seedrl.programs import extras
 
+# Where the code of Python, of what is installed, and of this package lies.
+_LIBRARIES = (
+    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    Path(__file__).parent,
+)
 FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _folders: list[str] = []
 
@@ -48,13 +54,22 @@ def load_module(path: Path) -> ModuleType:
 
 
 def describe(path: Path, error: BaseException) -> str:
-    """One line for what a file has raised: the place in the file, and the error."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{path}:{error.lineno}: {error.msg}"
+    """One line for what a file has raised: the error, and the innermost place of the user's own.
+
+    That may be in a module which the file imports.
+    """
+    if isinstance(error, SyntaxError) and _is_own(error.filename, path):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-    place = f"{path}:{lines[-1]}" if lines else str(path)
+    places = [f"{frame.filename}:{frame.lineno}" for frame in frames if _is_own(frame[0], path)]
+    place = places[-1] if places else str(path)
     if isinstance(error, ImportError) and (missing := extras.describe(error)):
         return f"{place}: {missing}"
     kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
     return f"{place}: {kind}{' '.join(str(error).split())}"
+
+
+def _is_own(file: str | None, path: Path) -> bool:
+    if file is None or file.startswith("<"):
+        return False
+    return file == str(path) or not any(Path(file).is_relative_to(root) for root in _LIBRARIES)

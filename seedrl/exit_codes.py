@@ -20,7 +20,8 @@ class ExitCode(enum.IntEnum):
       UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
       STUCK: a thread made no progress; all stacks are printed.
       ADDRESS_IN_USE: the address to serve on, or the folder of the run, is taken.
-      KILLED: a second SIGTERM or SIGINT, before everything was saved.
+      KILLED: a second SIGTERM or SIGINT, a second or more after the first, before everything was
+        saved.
     """
 
     OK = 0

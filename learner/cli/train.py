@@ -18,6 +18,7 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
+from learner.saving.folder_lock import check_free
 from seedrl import config_json
 from seedrl.config import Config
 from seedrl.config_checks import check
@@ -68,6 +69,7 @@ def run(argv: Sequence[str]) -> int:
     )
     check(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
+    check_free(workdir)
     is_new = not workdir.exists()
     code = _supervised(options, config, planned, workdir, argv)
     if is_new and code in _REFUSED and not (workdir / config_json.FILE_NAME).exists():

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import NamedTuple, Self
 
 from learner.launch.child import Child, Command
+from learner.launch.repeats import is_repeat
 from seedrl.exit_codes import ExitCode
 
 # How the reason of a run's end begins if its env servers are that reason.
@@ -32,6 +33,7 @@ class _Exit(NamedTuple):
 
 class _Signal(NamedTuple):
     number: int
+    seconds: float  # when it arrived, by the clock
 
 
 class _Stop(NamedTuple):
@@ -68,6 +70,7 @@ class Supervisor:
         self._env_servers: list[Child] = []
         self._restarted: dict[str, deque[float]] = {}
         self._is_ending = False  # after the first signal
+        self._first_signal: float | None = None  # when it arrived
         # Set when the run ends for another reason than the learner's end.
         self._outcome: int | None = None
         self._deadline: float | None = None
@@ -86,8 +89,11 @@ class Supervisor:
         self._end_all()
 
     def signal(self, number: int) -> None:
-        """Reports a SIGTERM or SIGINT: the first asks the learner to save, a second kills."""
-        self._events.put(_Signal(number))
+        """Reports a SIGTERM or SIGINT: the first asks the learner to save, a second kills.
+
+        What arrives within a second of the first is the same request; see `is_repeat`.
+        """
+        self._events.put(_Signal(number, self._clock()))
 
     def stop(self) -> None:
         """Lets `wait` return."""
@@ -109,13 +115,8 @@ class Supervisor:
         match event:
             case _Stop():
                 return ExitCode.OK
-            case _Signal(number):
-                if self._is_ending or self._learner is None:
-                    return ExitCode.KILLED
-                self._is_ending, self._deadline = True, None
-                # Not SIGINT itself: while the learner imports, Python answers it with a traceback.
-                self._give_reason(signal.Signals(number).name)
-                self._learner.send(signal.SIGTERM)
+            case _Signal():
+                return self._obey(event)
             case _Exit(child, code) if child is self._learner:
                 if code > _FIRST_SIGNAL and not self._is_ending:
                     self._say_killed(code)
@@ -124,6 +125,17 @@ class Supervisor:
                 self._replace(child, code)
                 if self._learner is None:
                     return self._outcome
+        return None
+
+    def _obey(self, event: _Signal) -> int | None:
+        if is_repeat(self._first_signal, event.seconds):
+            return None
+        if self._is_ending or self._learner is None:
+            return ExitCode.KILLED
+        self._is_ending, self._deadline, self._first_signal = True, None, event.seconds
+        # Not SIGINT itself: while the learner imports, Python answers it with a traceback.
+        self._give_reason(signal.Signals(event.number).name)
+        self._learner.send(signal.SIGTERM)
         return None
 
     def _say_killed(self, code: int) -> None:

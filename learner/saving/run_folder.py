@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from learner.reporting import status
+from learner.saving import folder_lock
 from seedrl import config_json
 from seedrl.config import Config
-from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.storage.checkpoints import Checkpoint, take_over
 from seedrl.storage.chosen import best
 
@@ -37,7 +38,9 @@ class RunFolder:
         self._is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+            self._descriptor = os.open(
+                self.path / folder_lock.FILE_NAME, os.O_CREAT | os.O_RDWR, 0o600
+            )
         except OSError as error:
             raise ConfigError(
                 f"--workdir: cannot write in {path} ({error.strerror}); choose another folder"
@@ -46,9 +49,7 @@ class RunFolder:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.close()
-            raise AddressInUseError(
-                f"another learner is using {self.path}; stop it or choose another --workdir"
-            ) from error
+            raise folder_lock.in_use(self.path) from error
 
     @property
     def checkpoints(self) -> Path:

@@ -5,10 +5,13 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 
+from learner.launch.repeats import is_repeat
 from learner.session.malloc_settings import keep_freed_memory
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
@@ -19,13 +22,19 @@ class StopRequest(threading.Event):
 
     Attributes:
       by: who asked for it first, in words.
+      first_signal: when the first SIGTERM or SIGINT arrived, in seconds of a monotonic clock.
     """
 
     by = ""
+    first_signal: float | None = None
 
 
-def stop_on_signals(reason: Path | None = None) -> StopRequest:
+def stop_on_signals(
+    reason: Path | None = None, *, clock: Callable[[], float] = time.monotonic
+) -> StopRequest:
     """A request that the first SIGTERM or SIGINT sets; the second ends the process, with 143.
+
+    What arrives within a second of the first is the same request; see `is_repeat`.
 
     The kernel sends SIGUSR1 when `seedrl train` has died, once for each of its threads that
     was this process's parent for a moment: it sets the request however often it arrives.
@@ -39,8 +48,12 @@ def stop_on_signals(reason: Path | None = None) -> StopRequest:
         return stop
 
     def handle(number: int, frame: object) -> None:
+        now = clock()
+        if is_repeat(stop.first_signal, now):
+            return
         if stop.is_set():
             os._exit(ExitCode.KILLED)
+        stop.first_signal = now
         stop.by = _text(reason) or signal.Signals(number).name
         stop.set()
 

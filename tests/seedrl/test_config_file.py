@@ -93,6 +93,25 @@ def test_a_file_that_cannot_work_is_one_line_with_its_place(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("\ndef rate(): return missing\nRATE = rate()", "helper_{}.py:2: NameError"),
+        ("x = 1\ndef f(:", "helper_{}.py:2: invalid syntax"),
+        ("\nimport json\njson.loads('[')", "helper_{}.py:3: JSONDecodeError"),
+    ],
+)
+def test_an_error_in_an_imported_module_is_placed_there(
+    tmp_path: Path, source: str, message: str
+) -> None:
+    unique = f"{abs(hash(tmp_path)):x}"
+    (tmp_path / f"helper_{unique}.py").write_text(source)
+    path = write(tmp_path, f"import helper_{unique}\n")
+    with pytest.raises(ConfigError) as caught:
+        config_file.load(path)
+    assert str(caught.value).startswith(f"{tmp_path}/{message.format(unique)}")
+
+
 def test_the_config_that_a_run_has_saved_is_loaded_by_its_path(tmp_path: Path) -> None:
     config = config_file.load("cartpole_r2d2")
     path = tmp_path / "config.json"

@@ -1,5 +1,6 @@
 """`seedrl train` with a learner and env servers that only write down how they were called."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import main
+from learner.saving.run_folder import RunFolder
 from seedrl.config import Config
 from seedrl.config_json import from_json
 
@@ -183,3 +185,15 @@ def test_env_servers_compute_in_one_thread_and_import_what_lies_beside_the_confi
         variables = json.loads(path.read_text())
         assert variables["OMP_NUM_THREADS"] == "1"
         assert str(folder) in variables["PYTHONPATH"].split(":")
+
+
+def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
+    stage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(RunFolder(stage / "w")):
+        assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 98
+    assert capsys.readouterr().err == (
+        f"seedrl: error: another learner is using {stage}/w; stop it or choose another --workdir\n"
+    )
+    assert calls(stage, "envs_server") == calls(stage, "learner") == []
+    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,13 +35,18 @@ class Stage:
         return self._command(name, code, self.folder / f"env_server_{index}.log")
 
     def supervisor(
-        self, *env_servers: str, learner: str | None = None, restarts: int = 10
+        self,
+        *env_servers: str,
+        learner: str | None = None,
+        restarts: int = 10,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Supervisor:
         return Supervisor(
             [self.env_server(code, index) for index, code in enumerate(env_servers)],
             learner=None if learner is None else self.learner(learner),
             restarts=restarts,
             give_reason=self.reasons.append,
+            clock=clock,
             say=self.said.append,
         )
 
@@ -178,11 +185,25 @@ def test_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
 
 def test_a_second_signal_kills(stage: Stage) -> None:
     learner = "signal.signal(signal.SIGTERM, lambda *_: tell()); tell()\nwhile True: signal.pause()"
-    with stage.supervisor(PAUSE, learner=learner) as supervisor:
+    with stage.supervisor(PAUSE, learner=learner, clock=iter([5.0, 6.0]).__next__) as supervisor:
         stage.events.read_text()
         supervisor.signal(signal.SIGTERM)
         supervisor.signal(signal.SIGTERM)
         assert supervisor.wait() == 143
+
+
+def test_a_copy_of_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
+    learner = (
+        "def end(*_): note('saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end); tell(); signal.pause()"
+    )
+    # `timeout` signals its child, and then the group that the child is in.
+    with stage.supervisor(learner=learner, clock=iter([5.0, 5.9]).__next__) as supervisor:
+        stage.events.read_text()
+        supervisor.signal(signal.SIGTERM)
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.wait() == 0
+    assert stage.lines("saved") == ["x"]
 
 
 def test_signals_of_this_process_are_forwarded_and_the_handlers_put_back(stage: Stage) -> None:

@@ -31,6 +31,18 @@ def test_who_sends_a_signal_may_say_why(tmp_path: Path, reason: str | None, by: 
     assert stop.is_set() and stop.by == by
 
 
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_counts_again_a_second_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    stop = stop_on_signals(clock=iter([5.0, 5.9, 6.0]).__next__)
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    assert stop.is_set() and codes == []
+    signal.raise_signal(signal.SIGINT)
+    assert codes == [143]
+
+
 def test_threads_ask_for_the_interpreter_soon_and_programs_are_cached() -> None:
     code = (
         "import jax, sys; from learner.session.process import tune_process; "

@@ -13,6 +13,7 @@ was the compiler's. Guards of speed have a process without these flags, see guar
 The cache of compiled programs is for both. The folder may be deleted at any time.
 """
 
+import gc
 import os
 import sys
 from collections.abc import MutableSequence
@@ -51,6 +52,16 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """Keeps what is loaded by now out of sight of the garbage collector, which looks less often.
+
+    It would go through all modules again and again: about a twentieth of the CPU time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: MutableSequence[pytest.Item]) -> None:

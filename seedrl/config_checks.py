@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import math
+import numbers
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -148,9 +149,10 @@ def _check_agent(config: Config) -> WindowSpec:
     if not isinstance(window, WindowSpec):
         raise ConfigError(f"{what}: expected a seedrl.agents.window.WindowSpec, got {window!r:.80}")
     for name, least in {"burn_in": 0, "unroll": 1, "bootstrap": 0, "stride": 1}.items():
-        if not isinstance(getattr(window, name), int) or getattr(window, name) < least:
+        steps = getattr(window, name)
+        if not isinstance(steps, numbers.Integral) or steps < least:
             raise ConfigError(
-                f"agent.window.{name}: expected at least {least}, got {getattr(window, name)}"
+                f"agent.window.{name}: expected a whole number of at least {least}, got {steps!r}"
             )
     return window
 

@@ -111,8 +111,10 @@ def agent_classes(text: str) -> dict[str, str]:
 
 
 def is_same_class(name: str, other: str) -> bool:
-    """Whether two of `agent_classes` are one; the config file that holds it may have moved."""
-    return Path(name).name == Path(other).name
+    """Whether two of `agent_classes` are one; the config file that holds it may be another one."""
+    (module, _, kind), (other_module, _, other_kind) = name.rpartition(":"), other.rpartition(":")
+    are_files = module.endswith(".py") and other_module.endswith(".py")
+    return kind == other_kind and (are_files or module == other_module)
 
 
 def _classes(path: str, tree: Any) -> Iterator[tuple[str, str]]:

@@ -21,8 +21,11 @@ def check_types(path: str, value: Any) -> None:
       path: where `value` is, for the message, with a dot at its end; "" for the root.
       value: a dataclass.
     """
+    fields = {field.name for field in dataclasses.fields(value)}
     for kind in type(value).__mro__:
-        _check_declared(path.removesuffix("."), kind, {f.name for f in dataclasses.fields(value)})
+        _check_declared(path.removesuffix("."), kind, fields)
+        # What stands behind the class that declares a field changes nothing of it.
+        fields -= set(inspect.get_annotations(kind))
     try:
         hints = typing.get_type_hints(type(value))
     except NameError:  # names that only type checkers know, of a class of a user's own

@@ -127,7 +127,9 @@ def _init(agent: Agent, key: Array) -> LearnerState:
 def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:
     """An agent's own numbers: maxima for names that end in `_max`, else means."""
     return {
-        name: (jax.lax.pmax if name.endswith("_max") else jax.lax.pmean)(value, AXIS)
+        name: (jax.lax.pmax if name.endswith("_max") else jax.lax.pmean)(
+            jnp.asarray(value, jnp.float32), AXIS
+        )
         for name, value in metrics.items()
     }
 

@@ -142,14 +142,14 @@ class Learning:
             )
             insert.lower(replay, pages, self._plan([], [], rows)).compile()
 
-    def trace_update(self) -> Any:
-        """The update, ready to compile; for any thread. ConfigError: a mistake in the agent."""
-        learn: Any = self._programs.learn
-        return learn.lower(*self._shapes, self._example_draw, np.bool_(True))
+    def trace_update(self) -> None:
+        """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
+        jax.eval_shape(self._programs.learn, *self._shapes, self._example_draw, np.bool_(True))
 
     def compile_update(self) -> None:
         """Compiles the update without running it, on any thread."""
-        self.trace_update().compile()
+        learn: Any = self._programs.learn
+        learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
 
     def compile_look(self, num_sequences: int) -> Any:
         """What `looks` is asked with, see `learner.learning.look`; for any thread."""

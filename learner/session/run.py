@@ -136,13 +136,17 @@ def _train(
         try:
             supervision.run()
         finally:
+            folder.has_begun = not session.is_refused
             supervision.end()
         _draw_curve(folder, reports, config)
         return _summary(config, session, supervision, start, folder)
 
 
 def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports) -> None:
-    """Compiles what acting needs, and starts. What is refused until then has never begun."""
+    """Compiles what acting needs, and starts. What is refused until then has never begun.
+
+    Nor has what is refused later, when the update is traced: see `Session.is_refused`.
+    """
     folder.record_config(config)
     reports.metrics.describe(fields_of(config))
     _say_compiling(reports.events, session)

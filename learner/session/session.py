@@ -28,7 +28,7 @@ from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
 from seedrl.config import Config
 from seedrl.config_json import to_json
-from seedrl.errors import UserError
+from seedrl.errors import ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
@@ -137,6 +137,15 @@ class Session:
     def failure(self) -> BaseException | None:
         """What a thread has died of."""
         return next((worker.failure for worker in self._workers if worker.failure), None)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it has died, before the first update, of what the user can put right.
+
+        So it is with what is wrong in an agent: a thread that compiles finds it after the start.
+        """
+        num_learned = self.learning.num_applied + self.learning.num_skipped
+        return isinstance(self.failure, ConfigError) and num_learned == 0
 
     def raise_failure(self) -> None:
         """Raises what a thread has died of: a UserError as it is, all else as a defect of ours."""

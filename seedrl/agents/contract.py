@@ -8,7 +8,9 @@ import numpy as np
 
 from seedrl.agents.agent import ActOutput, Agent, AgentConfig, AgentState, Update, UpdateOutput
 from seedrl.contracts.calls import call
+from seedrl.contracts.results import checked_init, checked_initial_carry, require_pair
 from seedrl.contracts.shapes import (
+    METRICS,
     NUMBERS,
     require_array,
     require_arrays,
@@ -38,8 +40,10 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
     what = _what(config, "evaluation_exploration")
     require_array(what, agent.evaluation_exploration, (), NUMBERS, "evaluation slots share it")
     return agent._replace(
-        init=functools.partial(_init, config, agent.init),
-        initial_carry=functools.partial(_initial_carry, config, agent.initial_carry),
+        init=functools.partial(checked_init, _what(config, "init"), config, agent.init),
+        initial_carry=functools.partial(
+            checked_initial_carry, _what(config, "initial_carry"), config, agent.initial_carry
+        ),
         act=functools.partial(_act, config, agent.act, spec.action.array),
         exploration=functools.partial(_exploration, config, agent.exploration),
         init_state=functools.partial(_init_state, config, agent.init_state),
@@ -51,20 +55,6 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
 
 def _what(config: AgentConfig, field: str) -> str:
     return f"agent.{field} ({type(config).__name__})"
-
-
-def _init(config: AgentConfig, function: Callable[[Array], Tree], key: Array) -> Tree:
-    what = _what(config, "init")
-    params = call(what, function, key, own=config)
-    require_arrays(what, params)
-    return params
-
-
-def _initial_carry(config: AgentConfig, function: Callable[[int], Tree], batch_size: int) -> Tree:
-    what = _what(config, "initial_carry")
-    carry = call(what, function, batch_size, own=config)
-    require_rows(what, carry, batch_size)
-    return carry
 
 
 def _act(
@@ -124,10 +114,7 @@ def _update(
 ) -> tuple[AgentState, UpdateOutput]:
     what = _what(config, "update")
     result = call(what, function, state, sequence, weights, key, mean=mean, own=config)
-    is_pair = isinstance(result, tuple) and len(result) == 2
-    if not (is_pair and isinstance(result[0], AgentState) and isinstance(result[1], UpdateOutput)):
-        got = ", ".join(type(part).__name__ for part in result) if is_pair else shown(result)
-        raise ConfigError(f"{what}: expected (AgentState, UpdateOutput), got {got}")
+    require_pair(what, result, (AgentState, UpdateOutput), "(AgentState, UpdateOutput)")
     new, output = result
     require_same(f"{what}: state", state, new, "an update keeps the shapes of what it learns")
     if not jax.tree.leaves(output.guarded):
@@ -151,7 +138,7 @@ def _require_metrics(what: str, metrics: Mapping[str, Array]) -> None:
         if not isinstance(name, str):
             raise ConfigError(f"{what}: metrics: expected names that are texts, got {name!r}")
         advice = "take its mean, say; a name that ends in _max is a maximum over devices"
-        require_array(f"{what}: metric {name!r}", value, (), NUMBERS, advice)
+        require_array(f"{what}: metric {name!r}", value, (), METRICS, advice)
 
 
 def _initial_priorities(

@@ -10,8 +10,8 @@ import optax
 
 from seedrl.agents.agent import AgentState, UpdateOutput
 from seedrl.contracts.calls import call, named
-from seedrl.contracts.shapes import require_array, shown
-from seedrl.errors import ConfigError
+from seedrl.contracts.results import require_pair
+from seedrl.contracts.shapes import FLOATS, require_array
 from seedrl.types import Array, Sequence, Tree
 
 
@@ -89,9 +89,6 @@ def _checked(loss: Callable[..., Any], *arguments: Any) -> tuple[Array, LossOutp
     """What a loss gives. Raises ConfigError, when it is traced, for anything but what it must."""
     what = f"agent.update.loss ({named(loss)})"
     result = call(what, loss, *arguments)
-    is_pair = isinstance(result, tuple) and len(result) == 2
-    if not (is_pair and isinstance(result[1], LossOutput)):
-        got = ", ".join(type(part).__name__ for part in result) if is_pair else shown(result)
-        raise ConfigError(f"{what}: expected (loss, LossOutput(priorities, metrics)), got {got}")
-    require_array(what, result[0], (), ["float32"], "take the mean over the batch")
+    require_pair(what, result, (object, LossOutput), "(loss, LossOutput(priorities, metrics))")
+    require_array(what, result[0], (), FLOATS, "take the mean over the batch, of floats")
     return result

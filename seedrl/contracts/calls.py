@@ -26,18 +26,18 @@ _LONGEST_TEXT = 300
 
 
 def call(
-    what: str, function: Callable[..., Result], *arguments: Any, own: object = None, **named: Any
+    what: str, function: Callable[..., Result], *arguments: Any, own: object = None, **keywords: Any
 ) -> Result:
     """What `function` gives. Raises ConfigError, in one line, for what code of a user's own raises.
 
     Args:
       what: the field that holds the function, for the message: `agent.act (MyConfig)`.
-      function, arguments, named: what is called, with what.
+      function, arguments, keywords: what is called, with what.
       own: the object that the function is from. If that, or a dataclass that it holds, is of a
         user's own class, so is whatever is wrong, even where only frames of libraries show it.
     """
     try:
-        return function(*arguments, **named)
+        return function(*arguments, **keywords)
     except UserError:
         raise
     except Exception as error:
@@ -71,7 +71,8 @@ def _own_class(value: Any) -> str:
     """Where the first class of a user's own begins that a dataclass is of, or consists of."""
     if place := _definition(type(value)):
         return place
-    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    fields = dataclasses.fields(value) if is_instance else ()
     return next(filter(None, (_own_class(getattr(value, field.name)) for field in fields)), "")
 
 

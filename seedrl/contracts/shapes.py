@@ -10,8 +10,11 @@ import numpy as np
 from seedrl.errors import ConfigError
 from seedrl.types import Tree
 
-# What can be averaged over devices.
-NUMBERS = ("float32", "bfloat16", "float16", "int32", "uint32")
+# The first of each is what a message asks for.
+FLOATS = ("float32", "bfloat16", "float16", "float64")
+NUMBERS = (*FLOATS, "int32", "uint32")
+# They become float32 before they are averaged over devices.
+METRICS = (*NUMBERS, "bool", "int8", "uint8", "int16", "uint16", "int64", "uint64")
 _LONGEST = 120
 
 
@@ -34,11 +37,12 @@ def require_array(
 ) -> None:
     """Raises ConfigError unless `value` is an array of this shape and one of these dtypes.
 
-    Of the dtypes the first is the one that the message asks for.
+    Of the dtypes the first is the one that the message asks for. What is on the host yet is judged
+    by its kind: its width is what jax makes of it, and another one with JAX_ENABLE_X64.
     """
     dtypes = tuple(dtypes)
-    is_fit = _is_array(value) and np.shape(value) == tuple(shape) and _dtype(value) in dtypes
-    if not is_fit:
+    has_shape = _is_array(value) and np.shape(value) == tuple(shape)
+    if not (has_shape and not {_dtype(value), _narrow(value)}.isdisjoint(dtypes)):
         expected = f"{dtypes[0]}{list(shape)}"
         raise ConfigError(f"{what}: expected {expected}, got {shown(value)}; {advice}")
 
@@ -68,11 +72,11 @@ def require_same(what: str, expected: Tree, got: Tree, advice: str) -> None:
         one, other = _of(left, path), _of(right, path)
         if one != other:
             raise ConfigError(f"{what}{path}: expected {one}, got {other}; {advice}")
-    structures = [str(jax.tree.structure(tree)) for tree in (expected, got)]
+    # As jax compares them: the text of a structure may hold addresses of what is equal.
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (expected, got)]
     if structures[0] != structures[1]:
-        raise ConfigError(
-            f"{what}: expected {structures[0][:_LONGEST]}, got {structures[1][:_LONGEST]}; {advice}"
-        )
+        one, other = (str(structure)[:_LONGEST] for structure in structures)
+        raise ConfigError(f"{what}: expected {one}, got {other}; {advice}")
 
 
 def _of(leaves: dict[str, Any], path: str) -> str:
@@ -93,6 +97,13 @@ def _is_array(value: Any) -> bool:
 def _dtype(value: Any) -> str:
     # What jax makes of it: numpy's float64 is float32 here, and so is a Python float.
     return str(value.dtype if isinstance(value, jax.Array) else jnp.result_type(value))
+
+
+def _narrow(value: Any) -> str:
+    if isinstance(value, jax.Array):
+        return str(value.dtype)
+    dtype = str(np.result_type(value))
+    return dtype.replace("64", "32") if dtype in ("float64", "int64", "uint64") else dtype
 
 
 def _array(value: Any) -> str:

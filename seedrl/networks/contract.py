@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from seedrl.contracts.calls import call
-from seedrl.contracts.shapes import require_array, require_arrays, require_rows, require_same, shown
+from seedrl.contracts.results import checked_init, checked_initial_carry
+from seedrl.contracts.shapes import require_array, require_same, shown
 from seedrl.errors import ConfigError
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.specs import EnvSpec
@@ -40,28 +41,16 @@ def build_q_network(config: Any, spec: EnvSpec, num_actions: int) -> Network:
             "return Network(init, initial_carry, unroll)"
         )
     return Network(
-        functools.partial(_init, config, built.init),
-        functools.partial(_initial_carry, config, built.initial_carry),
+        functools.partial(checked_init, _what(config, "init"), config, built.init),
+        functools.partial(
+            checked_initial_carry, _what(config, "initial_carry"), config, built.initial_carry
+        ),
         functools.partial(_unroll, config, built.unroll, num_actions),
     )
 
 
 def _what(config: Any, field: str) -> str:
     return f"agent.network.{field} ({type(config).__name__})"
-
-
-def _init(config: Any, function: Callable[[Array], Tree], key: Array) -> Tree:
-    what = _what(config, "init")
-    params = call(what, function, key, own=config)
-    require_arrays(what, params)
-    return params
-
-
-def _initial_carry(config: Any, function: Callable[[int], Tree], batch_size: int) -> Tree:
-    what = _what(config, "initial_carry")
-    carry = call(what, function, batch_size, own=config)
-    require_rows(what, carry, batch_size)
-    return carry
 
 
 def _unroll(

@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -207,7 +208,10 @@ def test_an_agent_is_a_dataclass(agent: object) -> None:
             lambda self: (0, 1, 0, 1),
             r"agent\.window \(Own\): expected a seedrl\..*WindowSpec, got \(",
         ),
-        (lambda self: WindowSpec(0, 1.5, 0, 1), r"agent\.window\.unroll: expected at least 1, got"),  # type: ignore[arg-type]
+        (
+            lambda self: WindowSpec(0, 1.5, 0, 1),  # type: ignore[arg-type]
+            r"agent\.window\.unroll: expected a whole number of at least 1, got 1\.5",
+        ),
     ],
 )
 def test_a_window_that_cannot_be_one_is_refused_in_one_line(computed: Any, line: str) -> None:
@@ -221,6 +225,11 @@ def test_a_window_that_cannot_be_one_is_refused_in_one_line(computed: Any, line:
         check(changed("agent", Own()))
 
 
+def test_steps_of_a_window_may_be_computed_by_numpy() -> None:
+    window = VALID.agent.window
+    check(changed("agent", OwnAgent(window=window._replace(unroll=np.int64(window.unroll)))))  # type: ignore[arg-type]
+
+
 def test_an_agent_must_be_buildable() -> None:
     with pytest.raises(ConfigError, match=r"agent: expected a config with `window` and `build"):
         check(changed("agent", EnvironmentConfig(id="x")))
@@ -229,7 +238,7 @@ def test_an_agent_must_be_buildable() -> None:
 @pytest.mark.parametrize("name", WindowSpec._fields)
 def test_a_window_has_no_negative_part(name: str) -> None:
     window = VALID.agent.window._replace(**{name: -1})
-    with pytest.raises(ConfigError, match=rf"agent\.window\.{name}: expected at least"):
+    with pytest.raises(ConfigError, match=rf"agent\.window\.{name}: expected a whole number of"):
         check(changed("agent", OwnAgent(window=window)))
 
 

@@ -111,6 +111,7 @@ def test_the_classes_of_an_agent_are_known_without_importing_them() -> None:
     network = "seedrl.networks.q_network:QNetworkConfig"
     expected = {"agent.type": "/gone/config.py:Own", "agent.network.type": network}
     assert config_json.agent_classes(moved) == expected
-    assert config_json.is_same_class("/gone/config.py:Own", "/here/config.py:Own")
+    assert config_json.is_same_class("/gone/v1.py:Own", "/here/v2.py:Own")
+    assert not config_json.is_same_class("/gone/config.py:Own", "config:Own")
     assert not config_json.is_same_class("/gone/config.py:Own", "/gone/config.py:Other")
     assert not config_json.is_same_class("own.agents:Config", "other.agents:Config")

@@ -1,6 +1,7 @@
 """Values of a configuration are of the types that its fields declare."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -94,6 +95,15 @@ class Further(WithoutDataclass):
     more: int = 3
 
 
+class PlainFirst:
+    ratio = 2.0
+
+
+@dataclass(frozen=True)
+class MixedIn(PlainFirst, Inner):
+    """Has the ratio of Inner."""
+
+
 class Constants(Inner):
     """Adds what is no field."""
 
@@ -115,6 +125,7 @@ class Constants(Inner):
             "agent.ratio: expected class WithoutType to give the field a type, got `ratio = 2.0`, "
             "which changes nothing; write `ratio: float = ...`",
         ),
+        (MixedIn(), "agent.ratio: expected class PlainFirst to give the field a type, got `ratio"),
         (DecoratedWithoutType(), "agent.ratio: expected class DecoratedWithoutType to give the fi"),
     ],
 )
@@ -124,6 +135,22 @@ def test_a_field_that_would_be_lost_is_named(value: Any, line: str) -> None:
     assert str(caught.value).startswith(line)
 
 
-@pytest.mark.parametrize("kind", [Decorated, Constants])
+class Plain:
+    """No dataclass, with names that a dataclass after it declares as fields."""
+
+    ratio = 1
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Declared(Plain):
+    ratio: float = 2.0  # type: ignore[assignment]
+    names: tuple[str, ...] = ("a",)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [Decorated, Constants, Declared])
 def test_a_class_that_only_adds_what_is_no_field_passes(kind: type) -> None:
     check_types("", dataclasses.replace(Outer(), agent=kind()))

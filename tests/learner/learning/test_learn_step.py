@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
-from learner.learning.learn_step import LearnerState, build_learn_programs
+from learner.learning.learn_step import AXIS, LearnerState, _over_devices, build_learn_programs
 from learner.learning.loop import fetched
 from seedrl.agents.agent import Agent, Passes
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
@@ -306,6 +306,16 @@ def test_metrics_are_means_over_devices_and_maxima_where_their_names_say_so(toy:
     assert metrics["reward_max"] == B - 1
     per_device = np.arange(B).reshape(toy.num_devices, -1)
     assert metrics["reward_largest"] == per_device.max(axis=1).mean()
+
+
+def test_metrics_of_any_numbers_are_averaged_as_float32() -> None:
+    metrics = {"is_on": np.array([True, False]), "level_max": np.array([200, 100], np.uint8)}
+    averaged = jax.vmap(_over_devices, axis_name=AXIS)(metrics)
+    assert {name: value.tolist() for name, value in averaged.items()} == {
+        "is_on": [0.5, 0.5],
+        "level_max": [200.0, 200.0],
+    }
+    assert {value.dtype.name for value in averaged.values()} == {"float32"}
 
 
 def test_a_loss_that_is_not_finite_on_one_device_is_skipped_on_all() -> None:

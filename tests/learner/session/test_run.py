@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from learner.saving.run_folder import Resume, RunFolder
-from learner.session.reports import _metrics
+from learner.session.reports import Reports, _metrics
 from learner.session.run import _best_return, _draw_curve, train
 from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
-from seedrl.errors import AddressInUseError, CheckpointError, UserError
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_directory
@@ -146,6 +148,39 @@ def test_a_run_that_is_refused_says_why_unless_there_was_one_before(tmp_path: Pa
                 assert written == status
     # What TensorBoard shows of the run before is not hidden.
     assert {path.stat().st_size for path in (tmp_path / "tb").iterdir()} == {0}
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.usefixtures("process")
+def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    class Ends:
+        def run(self) -> None:
+            """Nothing to watch."""
+
+        def end(self) -> None:
+            raise ConfigError("agent.update.loss: expected float32[]")
+
+    session: Any = SimpleNamespace(is_refused=is_refused, replay_bytes=0, start=lambda: None)
+    reports = Reports(*(mock.Mock() for _ in Reports._fields))
+    service = SimpleNamespace(address="127.0.0.1:1")
+    for name, stand_in in {
+        "Session": lambda *arguments: session,
+        "Supervision": lambda *arguments, **named: Ends(),
+        "_served": lambda *arguments: contextlib.nullcontext(service),
+        "wait_for": lambda condition, stop: EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)),
+        "open_reports": lambda *arguments: contextlib.nullcontext(reports),
+    }.items():
+        monkeypatch.setattr(f"learner.session.run.{name}", stand_in)
+    earlier, new = tmp_path / "earlier", tmp_path / "new"
+    earlier.mkdir()
+    (earlier / "config.json").write_text("earlier")
+    for folder in (earlier, new):
+        with pytest.raises(ConfigError, match="agent.update.loss"):
+            train(config_file.load("cartpole_r2d2"), workdir=folder)
+    assert new.exists() != is_refused
+    assert ((earlier / "config.json").read_text() == "earlier") == is_refused
 
 
 class OtherR2D2Config(R2D2Config):

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.monitoring
@@ -21,6 +22,7 @@ from learner.serving.slot_deal import Role
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
 from learner.threads.exchange import FilledPages
+from seedrl.agents import gradient_update
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.errors import ConfigError
@@ -133,11 +135,32 @@ def test_what_compiling_dies_of_ends_the_session(
     assert caught.value is mistake
 
 
+def test_what_is_wrong_in_an_agent_refuses_a_run_that_has_learned_nothing(
+    session: Session,
+) -> None:
+    assert not session.is_refused
+    (worker, *_) = session._workers
+    worker.failure = RuntimeError("a defect of ours")
+    assert not session.is_refused
+    worker.failure = ConfigError("agent.update.loss: expected float32[]")
+    assert session.is_refused
+    session.learning.num_applied = 1
+    assert not session.is_refused
+
+
 @pytest.mark.parametrize("session", [1, 4], indirect=True)
-def test_what_is_compiled_ahead_is_what_runs(session: Session, compiled: list[str]) -> None:
+def test_what_is_compiled_ahead_is_what_runs(
+    session: Session, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = mock.Mock(wraps=gradient_update._checked)
+    monkeypatch.setattr(gradient_update, "_checked", loss)
     learning, parts = session.learning, session._parts
     learning.compile_insertion(parts.page, parts.acting.page_rows)
+    compiled.clear()
+    learning.trace_update()
+    assert [name for name in compiled if "jaxpr_trace" not in name] == []
     learning.compile_update()
+    assert loss.call_count == 1  # what was traced is not traced again
     pages = jax.tree.map(lambda x: np.zeros((SLOTS, *x.shape), x.dtype), parts.page)
     slots = range(SLOTS)
     for _ in range(3):

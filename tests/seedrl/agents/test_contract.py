@@ -93,6 +93,22 @@ def test_an_agent_that_keeps_its_contract_is_what_it_was() -> None:
     assert state.params["w"].shape == (4, 2)
 
 
+def test_r2d2_keeps_its_contract_with_64_bits_too() -> None:
+    with jax.enable_x64(True):
+        agent = build_agent(R2D2Config(), SPEC)
+    assert isinstance(agent.evaluation_exploration, float)
+
+
+def test_a_loss_is_of_any_floats_and_a_metric_of_any_numbers() -> None:
+    def half(loss: Any, output: Any, weights: Any) -> Any:
+        metrics = {"is_on": loss > 0, "level": loss.astype(jnp.uint8)}
+        return loss.astype(jnp.bfloat16), output._replace(metrics=metrics)
+
+    _, _, (_, learned) = _use(build_agent(Mine(update=_losing(half)), SPEC))
+    assert learned.metrics["loss"].dtype == jnp.bfloat16
+    assert learned.metrics["is_on"].dtype == jnp.bool_
+
+
 def _acting(**changes: Any) -> Callable[..., Any]:
     return lambda *arguments: _AGENT.act(*arguments)._replace(**changes)
 
@@ -204,6 +220,10 @@ def test_what_an_agent_of_ones_own_gets_wrong_is_one_line(
     ("change", "text"),
     [
         (lambda loss, output, w: (loss * w, output), "): expected float32[], got float32[3]; take"),
+        (
+            lambda loss, output, w: (loss.astype(int), output),
+            "): expected float32[], got int32[]; take the mean over the batch, of floats",
+        ),
         (
             lambda loss, output, w: loss,
             "): expected (loss, LossOutput(priorities, metrics)), got f",

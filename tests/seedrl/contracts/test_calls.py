@@ -1,5 +1,6 @@
 """Whose mistake an exception is, and where it was made."""
 
+import dataclasses
 import functools
 import inspect
 from typing import Any
@@ -65,6 +66,16 @@ def test_what_an_own_class_has_made_of_our_functions_is_its_mistake() -> None:
 
     with pytest.raises(ConfigError, match=rf"TypeError: .*{_FILE}:{_line_of(Mine, 'class')}\)"):
         call("agent.exploration (Mine)", epsilons, "three", own=Mine())
+
+
+def test_a_field_may_hold_a_class() -> None:
+    @dataclasses.dataclass
+    class Ours:
+        kind: type
+
+    Ours.__module__ = "seedrl.ours"
+    with pytest.raises(TypeError):
+        call("agent.exploration", epsilons, "three", own=Ours(dataclasses.make_dataclass("K", "x")))
 
 
 def test_an_error_that_is_said_in_a_line_already_stays_as_it_is() -> None:

@@ -1,5 +1,6 @@
 """What trees of arrays must be like, and how messages show what they are like instead."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -42,6 +43,40 @@ def test_an_array_of_another_kind_is_refused(value: Any) -> None:
     require_array("x", np.zeros(2), (2,), ["float32"], "do")
     with pytest.raises(ConfigError, match=r"^x: expected float32\[2\], got .*; do$"):
         require_array("x", value, (2,), ["float32", "bfloat16"], "do")
+
+
+@pytest.mark.parametrize("value", [0.5, np.float64(0.5), np.full((), 0.5)])
+def test_numbers_of_the_host_are_judged_by_their_kind(value: Any) -> None:
+    with jax.enable_x64(True):
+        require_array("x", value, (), ["float32"], "do")
+        with pytest.raises(ConfigError, match=r"^x: expected int32\[\], got float64\[\]; do$"):
+            require_array("x", value, (), ["int32"], "do")
+        with pytest.raises(ConfigError, match=r"^x: expected float32\[\], got float64\[\]; do$"):
+            require_array("x", jnp.asarray(value), (), ["float32"], "do")
+
+
+class _Unreadable:
+    """Equal to all of its kind, each of another text."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unreadable)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class _Node:
+    leaf: Any
+    static: Any = dataclasses.field(metadata={"static": True})
+
+
+def test_structures_are_the_same_if_they_are_equal() -> None:
+    one, other = (_Node(np.zeros(2), _Unreadable()) for _ in range(2))
+    require_same("x", one, other, "do")
+    with pytest.raises(ConfigError, match=r"^x: expected PyTreeDef.* got PyTreeDef.*; do$"):
+        require_same("x", one, _Node(np.zeros(2), 3), "do")
 
 
 def test_a_leaf_that_is_no_array_is_named() -> None:

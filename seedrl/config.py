@@ -103,9 +103,11 @@ class EvaluationConfig:
     Attributes:
       interval_seconds: pause between two rounds.
       episodes: episodes of a round.
-      target_return: end the run at this mean return; it must hold over `confirm_episodes` fresh
-        episodes of the same frozen parameters. None never ends the run by score.
-      confirm_episodes: see target_return.
+      target_return: end the run at this mean return. A round that reaches it nominates its
+        parameters, which then play `confirm_episodes` fresh episodes: if they reach it again, the
+        run ends, else training continues, and a later round may nominate others. Nominations are
+        not limited in number. None never ends the run by score.
+      confirm_episodes: episodes of a confirmation; see target_return.
     """
 
     interval_seconds: float = 10.0

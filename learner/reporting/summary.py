@@ -26,7 +26,8 @@ class Summary(NamedTuple):
       updates: applied updates.
       best_return, best_updates: of the best checkpoint; None and 0 if there is none.
       workdir: the run folder.
-      solved: whether a target return was reached and confirmed.
+      confirmed_updates: of the parameters that have reached the target return and confirmed it;
+        None if none have.
       target_return: the configured one, or None.
       command: what the user typed.
     """
@@ -43,7 +44,7 @@ class Summary(NamedTuple):
     policy_lag_updates: float
     updates: int
     workdir: Path
-    solved: bool
+    confirmed_updates: int | None
     target_return: float | None
     best_return: float | None = None
     best_updates: int = 0
@@ -53,7 +54,7 @@ class Summary(NamedTuple):
     def has_missed(self) -> bool:
         """Whether all steps were taken without a confirmed target."""
         all_taken = self.env_steps >= self.total_steps
-        return self.target_return is not None and not self.solved and all_taken
+        return self.target_return is not None and self.confirmed_updates is None and all_taken
 
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -72,7 +73,10 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "wall time", duration(summary.wall_seconds) + whole
     folder = shlex.quote(str(summary.workdir))
     yield "run folder", folder
-    yield "evaluate it", f"seedrl evaluate {folder}"
+    # The newest parameters are later ones: acting and learning went on while others were played.
+    kept = None if summary.best_return is None else summary.best_updates
+    is_best = kept is not None and summary.confirmed_updates == kept != summary.updates
+    yield "evaluate it", f"seedrl evaluate {folder}{' --best' * is_best}"
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"
@@ -82,13 +86,19 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def resume_command(summary: Summary) -> str:
-    """The user's command, with the run's folder, and more steps if all were taken."""
+    """The user's command, with the run's folder, and more steps if all were taken.
+
+    A target that is confirmed is left out: it would end the run at once.
+    """
     more = summary.env_steps >= summary.total_steps
     words = _without(shlex.split(summary.command), ["--workdir", "--resume", "--init-from"])
     words += ["--workdir", str(summary.workdir)]
     if more:
         words = _without(words, ["--learning.total-steps"])
         words += ["--learning.total-steps", str(2 * summary.total_steps)]
+    if summary.confirmed_updates is not None:
+        words = _without(words, ["--evaluation.target-return"])
+        words += ["--evaluation.target-return", "None"]
     return shlex.join(words)
 
 

@@ -1,15 +1,20 @@
 """When a run is over, and why."""
 
 import enum
+import sys
 import threading
+from collections.abc import Iterable
 
 from learner.acting.evaluator import Score
 from learner.launch.supervisor import ENV_SERVERS_FAILED
-from learner.reporting.status import ERROR, STOPPED, THREAD_DIED
+from learner.reporting.status import ERROR, STOPPED, THREAD_DIED, EvaluationStatus
 from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.session import Session
+from seedrl.config import Config
+from seedrl.config_json import from_json
 from seedrl.errors import UserError
+from seedrl.storage.checkpoints import Checkpoint
 
 
 class EndOfRun(enum.Enum):
@@ -50,6 +55,33 @@ def end_of_run(
     if session.acting.training_steps >= total_steps:
         return EndOfRun.ALL_STEPS
     return None
+
+
+def confirmed_earlier(
+    rounds: Iterable[EvaluationStatus], resumed: Checkpoint, config: Config
+) -> bool:
+    """Whether a run has confirmed its target in an earlier session, which is then printed.
+
+    Args:
+      rounds: of evaluation until its newest checkpoint.
+      resumed: that checkpoint. If it was trained with another target, the run is not over.
+      config: of now.
+    """
+    target = config.evaluation.target_return
+    if target is None or from_json(resumed.meta["config"]).evaluation.target_return != target:
+        return False
+    for played in rounds:
+        if played.is_confirmation and played.mean_return >= target:
+            print(
+                f"target {target:g} was confirmed in an earlier session: "
+                f"{score(played.mean_return)} over {played.episodes} episodes, at "
+                f"{played.env_steps:,} environment steps; nothing is left to do "
+                "(--evaluation.target-return None, or a higher one, trains on)",
+                file=sys.stderr,
+                flush=True,
+            )
+            return True
+    return False
 
 
 def why(

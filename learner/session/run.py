@@ -25,7 +25,7 @@ from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
-from learner.session.end_of_run import EndOfRun, why
+from learner.session.end_of_run import EndOfRun, confirmed_earlier, why
 from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
@@ -56,13 +56,11 @@ def train(
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one begins with.
       env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
-      command: what the user typed; by default this process's command line.
-      name: of the configuration, to be shown.
+      command, name: what the user typed, by default this process's words; its configuration's.
       stop_reason: file in which whoever sends SIGTERM may have written why.
 
-    Returns how it went; None if it was stopped before an env server had joined.
-
-    Raises a UserError for what the user can put right, RuntimeError if a thread died.
+    Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
+    a UserError for what the user can put right, RuntimeError if a thread died.
     """
     check(config)
     start = time.monotonic()
@@ -71,6 +69,8 @@ def train(
     with contextlib.closing(RunFolder(workdir)) as folder, folder.unchanged_until_begun():
         geometry = plan_geometry(config)
         checkpoint = same_agent(folder.checkpoint(resume), config)
+        if checkpoint and confirmed_earlier(_earlier(folder, checkpoint), checkpoint, config):
+            return None
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
         session_number = folder.record_command(command := command or shlex.join(sys.argv))
         with open_reports(config, name, folder, checkpoint) as reports:
@@ -88,7 +88,7 @@ def train(
                 start=start,
                 stop=stop,
             )
-            return None if summary is None else summary._replace(command=command)
+            return summary and summary._replace(command=command)
 
 
 def _train(
@@ -278,6 +278,7 @@ def _summary(
     config: Config, session: Session, supervision: Supervision, start: float, folder: RunFolder
 ) -> Summary:
     last, best = supervision.last, folder.best()
+    confirmed = session.evaluator.confirmed
     return Summary(
         reason=supervision.reason,
         last=supervision.announcements.last,
@@ -292,7 +293,7 @@ def _summary(
         policy_lag_updates=last.get("policy_lag_updates", 0.0),
         updates=session.learning.updates,
         workdir=folder.path,
-        solved=session.evaluator.confirmed is not None,
+        confirmed_updates=None if confirmed is None else confirmed.frozen.version,
         best_return=None if best is None else best_return(best),
         best_updates=0 if best is None else best.step,
     )

@@ -22,7 +22,7 @@ SUMMARY = Summary(
     policy_lag_updates=2.5,
     updates=4321,
     workdir=Path("/my/run"),
-    solved=False,
+    confirmed_updates=None,
     target_return=0.95,
     command="seedrl train catch_r2d2 --seed 3",
 )
@@ -57,7 +57,9 @@ def test_the_time_of_earlier_sessions_is_told_where_there_were_some() -> None:
 
 
 def test_a_target_that_was_reached_has_no_exit_code_to_explain() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(solved=True, reason="target 0.95 confirmed")))
+    rows = dict(
+        summary_rows(SUMMARY._replace(confirmed_updates=800, reason="target 0.95 confirmed"))
+    )
     assert rows["ended"] == "target 0.95 confirmed"
 
 
@@ -73,18 +75,46 @@ def test_the_best_checkpoint_is_named_if_there_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "solved", "env_steps", "expected"),
+    ("confirmed", "best", "updates", "command"),
     [
-        (475.0, False, 500_000, True),
-        (475.0, False, 499_999, False),
-        (475.0, True, 500_000, False),
-        (None, False, 500_000, False),
+        (800, 800, 4321, "seedrl evaluate /my/run --best"),
+        (4321, 800, 4321, "seedrl evaluate /my/run"),  # the newest are those that confirmed
+        (800, 800, 800, "seedrl evaluate /my/run"),
+        (900, 800, 4321, "seedrl evaluate /my/run"),
+        (None, 800, 4321, "seedrl evaluate /my/run"),
+    ],
+)
+def test_the_parameters_that_confirmed_the_target_are_evaluated_where_they_are_kept(
+    confirmed: int | None, best: int, updates: int, command: str
+) -> None:
+    summary = SUMMARY._replace(confirmed_updates=confirmed, best_return=0.95, best_updates=best)
+    assert dict(summary_rows(summary._replace(updates=updates)))["evaluate it"] == command
+
+
+def test_a_confirmed_run_trains_on_without_its_target() -> None:
+    summary = SUMMARY._replace(
+        confirmed_updates=800, env_steps=10, command="seedrl train x --evaluation.target_return 3"
+    )
+    assert resume_command(summary) == (
+        "seedrl train x --workdir /my/run --evaluation.target-return None"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "confirmed", "env_steps", "expected"),
+    [
+        (475.0, None, 500_000, True),
+        (475.0, None, 499_999, False),
+        (475.0, 0, 500_000, False),
+        (None, None, 500_000, False),
     ],
 )
 def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps(
-    target: float | None, solved: bool, env_steps: int, expected: bool
+    target: float | None, confirmed: int | None, env_steps: int, expected: bool
 ) -> None:
-    summary = SUMMARY._replace(target_return=target, solved=solved, env_steps=env_steps)
+    summary = SUMMARY._replace(
+        target_return=target, confirmed_updates=confirmed, env_steps=env_steps
+    )
     assert summary.has_missed is expected
 
 

@@ -1,12 +1,17 @@
 """When a run is over, and why."""
 
+import dataclasses
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from learner.session.end_of_run import EndOfRun, end_of_run, why
+from learner.reporting.status import EvaluationStatus
+from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, why
+from seedrl import config_file
+from seedrl.config import Config
+from seedrl.config_json import to_json
 from seedrl.errors import ConfigError
 
 _TOTAL_STEPS = 100
@@ -74,6 +79,44 @@ def test_a_target_that_was_reached_before_anything_was_learned_is_remarked_on() 
         "over 2 episodes by parameters that no update had changed: a higher target would ask for "
         "learning"
     )
+
+
+@pytest.mark.parametrize(
+    ("mean", "is_confirmation", "saved", "now", "expected"),
+    [
+        (0.9, True, 0.9, 0.9, True),
+        (0.9, False, 0.9, 0.9, False),  # a nomination
+        (0.8, True, 0.9, 0.9, False),  # not confirmed
+        (0.9, True, 0.9, 1.0, False),  # a higher target
+        (0.9, True, None, 0.9, False),  # trained on since
+        (0.9, True, None, None, False),
+    ],
+)
+def test_a_run_that_has_confirmed_its_target_is_over(
+    mean: float,
+    is_confirmation: bool,
+    saved: float | None,
+    now: float | None,
+    expected: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    earlier = EvaluationStatus(
+        mean_return=mean, episodes=100, env_steps=7000, updates=30, is_confirmation=is_confirmation
+    )
+    resumed: Any = SimpleNamespace(meta={"config": to_json(_config(saved))})
+    assert confirmed_earlier([earlier], resumed, _config(now)) is expected
+    line = (
+        "target 0.9 was confirmed in an earlier session: 0.900 over 100 episodes, at 7,000 "
+        "environment steps; nothing is left to do (--evaluation.target-return None, or a higher "
+        "one, trains on)\n"
+    )
+    assert capsys.readouterr().err == line * expected
+
+
+def _config(target: float | None) -> Config:
+    config = config_file.load("catch_r2d2")
+    evaluation = dataclasses.replace(config.evaluation, target_return=target)
+    return dataclasses.replace(config, evaluation=evaluation)
 
 
 def _score(updates: int) -> Any:

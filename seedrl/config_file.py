@@ -7,9 +7,10 @@ from pathlib import Path
 import seedrl
 from seedrl import config_modules
 from seedrl.config import Config
-from seedrl.config_json import FILE_NAME, from_json
+from seedrl.config_json import from_json
 from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
+from seedrl.storage.run_files import CONFIG
 
 
 def load(name_or_path: str | Path) -> Config:
@@ -81,7 +82,7 @@ def _resolve(name_or_path: str) -> Path:
     names = bundled_names()
     if name_or_path in names:
         return bundled_folder() / f"{name_or_path}.py"
-    saved = Path(name_or_path) / FILE_NAME
+    saved = Path(name_or_path) / CONFIG
     if saved.is_file():
         raise ConfigError(
             f"expected a config file, got the folder of a run; pass {saved}, with --workdir "

@@ -12,9 +12,8 @@ from seedrl.config import Config
 from seedrl.config_tree import decode, encode
 from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
+from seedrl.storage import run_files
 
-# In the folder of a run, from when it begins to train; the other one is there from its start.
-FILE_NAME, _COMMANDS = "config.json", "command.txt"
 # Fields of earlier versions, and what they are called now.
 _RENAMED = {
     "learning.replay_ratio": "replay.ratio",
@@ -42,22 +41,24 @@ def to_json(config: Config) -> str:
 
 def of_run(folder: Path) -> Config:
     """The configuration of the run in this folder. Raises ConfigError if there is none."""
-    path = folder / FILE_NAME
     try:
-        return from_json(path.read_text())
+        text = (folder / run_files.CONFIG).read_text()
     except OSError as error:
         raise ConfigError(_absent(folder, error)) from error
+    return from_json(text)
 
 
 def _absent(folder: Path, error: OSError) -> str:
     if not folder.exists():
         return f"expected the folder of a run, but there is no {folder}"
-    if (folder / _COMMANDS).exists() and isinstance(error, FileNotFoundError):
+    if (folder / run_files.STATUS).exists() and isinstance(error, FileNotFoundError):
         return (
-            f"the run in {folder} has not begun to train, so nothing is saved yet; its status.json "
-            "says what it waits for"
+            f"the run in {folder} has not begun to train, so nothing is saved yet; its "
+            f"{run_files.STATUS} says how far it came"
         )
-    return f"expected the folder of a run with its {FILE_NAME}, got {folder} ({error.strerror})"
+    return (
+        f"expected the folder of a run with its {run_files.CONFIG}, got {folder} ({error.strerror})"
+    )
 
 
 def from_json(text: str) -> Config:

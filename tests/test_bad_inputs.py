@@ -199,7 +199,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "untrained").mkdir()
     (tmp_path / "waiting").mkdir()
-    (tmp_path / "waiting" / "command.txt").touch()
+    (tmp_path / "waiting" / "status.json").touch()
     for name in ("binary.py", "binary.json"):
         (tmp_path / name).write_bytes(b"\xff\x00\xfe")
     saved = config_json.to_json(config_file.load("cartpole_r2d2"))

@@ -118,6 +118,50 @@ def test_the_env_server_in_node_follows_the_contract() -> None:
     assert report.num_dialogues == len(chosen)
 
 
+# A gRPC that plays a learner: it answers Hello with each Assign, and prints what follows.
+_LEARNER_IN_NODE = """
+const Module = require('module');
+const load = Module._load;
+let handle;
+const write = (message) => {
+  if (message.hello) return setImmediate(() => assigns.forEach((assign) => handle({ assign })));
+  console.log(message.refusal?.reason ?? Object.keys(message)[0]);
+};
+const on = (name, handler) => name === 'data' && (handle = handler);
+class Learner { Connect() { return { on, write }; } }
+const wire = { seedrl: { wire: { Learner } } };
+const credentials = { createInsecure() {} };
+const fakes = {
+  '@grpc/grpc-js': { credentials, loadPackageDefinition: () => wire },
+  '@grpc/proto-loader': { loadSync() {} },
+};
+Module._load = (name, ...rest) => fakes[name] ?? load(name, ...rest);
+const environments = [{ id: 'CartPole-v1', arguments: '', wrappers: [] }];
+const group = (size) =>
+  ({ slots: Array(size).fill(0), seeds: Array(size).fill('1'), environment: 0 });
+const assign = (maxMessageBytes, ...sizes) =>
+  ({ lease: '1', environments, maxMessageBytes, groups: sizes.map(group) });
+const assigns = [assign('0', 2), assign('65536', 2, 2)];
+assigns.push(assign('64', 2), assign('65536', 3, 2), assign('65536'));
+process.argv.push('--learner', 'x', '--num-envs', '4');
+require('./server.js');
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_env_server_in_node_refuses_what_it_cannot_follow() -> None:
+    folder = EXAMPLES / "env_server_node"
+    words = ["node", "-e", _LEARNER_IN_NODE]
+    found = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == [
+        *("ready", "step"),  # 0: no limit
+        *("ready", "step", "step"),
+        "a step of 78 bytes is too long",
+        "more environments than offered",
+        "the Assign contradicts itself",
+    ]
+
+
 def test_the_env_server_in_node_is_short_and_its_packages_are_pinned() -> None:
     folder = EXAMPLES / "env_server_node"
     assert sum(len(path.read_text().splitlines()) for path in folder.glob("*.js")) <= 200

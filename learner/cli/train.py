@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -18,18 +17,19 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
-from learner.saving.folder_lock import check_free
+from learner.saving.folder_lock import check_free, remove_refused
 from seedrl import config_json
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.storage.run_files import LOGS
 
 PROG = "seedrl train"
 
 # How a run ends that could not begin, through a mistake of its user.
-_REFUSED = frozenset({ExitCode.USAGE, ExitCode.UNREADABLE_CHECKPOINT, ExitCode.ADDRESS_IN_USE})
+_REFUSED = frozenset({ExitCode.USAGE, ExitCode.UNREADABLE_CHECKPOINT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,10 @@ def run(argv: Sequence[str]) -> int:
     workdir = options.workdir or _new_workdir(argv[0], config)
     check_free(workdir)
     is_new = not workdir.exists()
-    code = _supervised(options, config, planned, workdir, argv)
-    if is_new and code in _REFUSED and not (workdir / config_json.FILE_NAME).exists():
-        # It has never begun, and the line that says why is on the terminal.
-        shutil.rmtree(workdir, ignore_errors=True)
+    code, has_failed_env_server = _supervised(options, config, planned, workdir, argv)
+    # What a learner has to say is on the terminal; of an env server's log only the last line is.
+    if is_new and code in _REFUSED and not has_failed_env_server:
+        remove_refused(workdir)
     return code
 
 
@@ -84,7 +84,8 @@ def _supervised(
     planned: env_servers.Fleet,
     workdir: Path,
     argv: Sequence[str],
-) -> int:
+) -> tuple[int, bool]:
+    """The exit code of the run, and whether an env server has failed in it."""
     with contextlib.ExitStack() as stack:
         own_folder = stack.enter_context(env_servers.private_folder())
         if _chooses_address(argv):
@@ -94,9 +95,7 @@ def _supervised(
         serving = dataclasses.replace(config.serving, bind=address)
         stop_reason = own_folder / "stop_reason"
         supervisor = Supervisor(
-            env_servers.commands(
-                planned, config.environment, address=address, logs=workdir / "logs"
-            ),
+            env_servers.commands(planned, config.environment, address=address, logs=workdir / LOGS),
             learner=_learner(
                 dataclasses.replace(config, serving=serving),
                 own_folder / "config.json",
@@ -115,7 +114,7 @@ def _supervised(
         stack.enter_context(tolerating_lost_output())
         stack.enter_context(forward_signals(supervisor.signal))
         stack.enter_context(supervisor)
-        return supervisor.wait()
+        return supervisor.wait(), supervisor.has_failed_env_server
 
 
 def _new_workdir(config_name: str, config: Config) -> Path:

@@ -47,6 +47,9 @@ class Supervisor:
     minute each; one that ends with 0 has heard that the run is over; one that ends with 2 refuses
     what it is asked for, which ends the run. Leaving ends whatever still runs. If this process is
     killed, the kernel ends them.
+
+    Attributes:
+      has_failed_env_server: whether one has ended with an error, of which its log says more.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Supervisor:
         self._learner: Child | None = None
         self._env_servers: list[Child] = []
         self._restarted: dict[str, deque[float]] = {}
+        self.has_failed_env_server = False
         self._is_ending = False  # after the first signal
         self._first_signal: float | None = None  # when it arrived
         # Set when the run ends for another reason than the learner's end.
@@ -160,6 +164,7 @@ class Supervisor:
     def _replace(self, child: Child, code: int) -> None:
         if code == ExitCode.OK:
             return
+        self.has_failed_env_server = True
         name, last_line = child.command.name, _LOG_PREFIX.sub("", child.last_line())
         if code == ExitCode.USAGE:
             self._fail(ExitCode.USAGE, f"{name} cannot run: {last_line}")

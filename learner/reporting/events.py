@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 from learner.reporting.event_kinds import PROBLEMS, Kind
 from learner.reporting.json_lines import JsonLines
+from seedrl.storage.run_files import EVENTS
 from seedrl.wire.printable import printable
-
-FILE_NAME = "events.jsonl"
 
 # Parts of it are the words of other machines.
 _LONGEST_TEXT = 500
@@ -97,7 +96,7 @@ class Events:
         self._has_some = threading.Event()
         self._minute, self._counts = 0, collections.Counter[str]()
         self._lock = threading.Lock()  # of those who flush
-        self._file = JsonLines(workdir / FILE_NAME)
+        self._file = JsonLines(workdir / EVENTS)
 
     @property
     def elapsed_seconds(self) -> float:

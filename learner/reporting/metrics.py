@@ -40,8 +40,8 @@ from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_names import DISTRIBUTIONS, EXTREMES, PERCENTILES, group
 from learner.reporting.writers.tensorboard import EventFile
 from learner.reporting.writers.writer import Hyperparameter, Writer
+from seedrl.storage.run_files import METRICS
 
-FILE_NAME = "metrics.jsonl"
 Role = Literal["training", "evaluation"]
 
 _NUM_KEPT = 8192
@@ -116,7 +116,7 @@ class Metrics:
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
         self._undescribed: dict[str, Hyperparameter] = {}
-        self._lines = JsonLines(workdir / FILE_NAME)
+        self._lines = JsonLines(workdir / METRICS)
         self._writers = [EventFile(workdir / "tb", purge_step=purge_step), *mirrors]
 
     def tally(self) -> Tally:
@@ -259,7 +259,7 @@ def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[s
 
 def elapsed_seconds(workdir: Path) -> float:
     """What the processes of a run took so far, by its last whole line of metrics; 0 without one."""
-    path = workdir / FILE_NAME
+    path = workdir / METRICS
     if not path.exists():
         return 0.0
     with path.open("rb") as file:

@@ -22,6 +22,14 @@ class Record(NamedTuple):
 
 RECORDS: tuple[Record, ...] = (
     Record(
+        "session",
+        {
+            "env_steps": "training environment steps of the run at its start; what lines above it "
+            "say of later steps was not saved, and is not part of the run"
+        },
+        "a session begins to train",
+    ),
+    Record(
         "evaluation",
         {
             "mean_return": "of the round's episodes",

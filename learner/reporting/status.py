@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from learner.reporting.json_lines import plain
+from seedrl.storage.run_files import STATUS
 
-FILE_NAME = "status.json"
 # Whoever wants to see sampled sequences creates the first; the learner removes it within a second,
 # and answers with the other, JSON that `learner.saving.sequences` replaces as a whole.
 ASK, SEQUENCES = "ask_sequence", "sequences.json"
@@ -179,7 +179,7 @@ def write_status(workdir: Path, status: Status) -> None:
         text = json.dumps(status, default=vars, allow_nan=False)
     except ValueError:  # not finite: rare, and ten times as slow
         text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
-    new = workdir / f".{FILE_NAME}.new"
+    new = workdir / f".{STATUS}.new"
     with contextlib.suppress(OSError):
         new.write_text(text + "\n")
-        os.replace(new, workdir / FILE_NAME)
+        os.replace(new, workdir / STATUS)

@@ -24,9 +24,9 @@ def score(value: float) -> str:
     return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
 
 
-def untrained(updates: int) -> str:
-    """A remark on a target that was reached before anything was learned."""
-    if updates:
+def untrained(updates: int, *, begins_untrained: bool) -> str:
+    """A remark on a target that was reached before anything was learned, here or elsewhere."""
+    if updates or not begins_untrained:
         return ""
     return " by parameters that no update had changed: a higher target would ask for learning"
 

@@ -1,19 +1,17 @@
 """The folder of a run: who owns it, and what is written there at its start."""
 
 import contextlib
-import fcntl
 import logging
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from learner.reporting import status
-from learner.saving import folder_lock
+from learner.saving.folder_lock import lock, remove_ours
 from seedrl import config_json
 from seedrl.config import Config
-from seedrl.errors import CheckpointError, ConfigError, UserError
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.storage import run_files
 from seedrl.storage.checkpoints import Checkpoint, take_over
 from seedrl.storage.chosen import best
 
@@ -38,18 +36,13 @@ class RunFolder:
         self._is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(
-                self.path / folder_lock.FILE_NAME, os.O_CREAT | os.O_RDWR, 0o600
-            )
+            self._descriptor = lock(self.path)
+        except AddressInUseError:
+            raise
         except OSError as error:
             raise ConfigError(
                 f"--workdir: cannot write in {path} ({error.strerror}); choose another folder"
             ) from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.close()
-            raise folder_lock.in_use(self.path) from error
 
     @property
     def checkpoints(self) -> Path:
@@ -59,7 +52,7 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         """The metrics of all sessions of the run, one JSON object a line."""
-        return self.path / "metrics.jsonl"
+        return self.path / run_files.METRICS
 
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from.
@@ -87,11 +80,12 @@ class RunFolder:
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
-        (self.path / config_json.FILE_NAME).write_text(config_json.to_json(config) + "\n")
+        text = config_json.to_json(config) + "\n"
+        _replace(self.path / run_files.CONFIG, text.encode())
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
-        with (self.path / "command.txt").open("a+") as file:
+        with (self.path / run_files.COMMANDS).open("a+") as file:
             file.write(command.replace("\n", " ") + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -102,24 +96,69 @@ class RunFolder:
     def unchanged_until_begun(self) -> Iterator[None]:
         """What ends inside before it has begun leaves what the folder says of the run as it was.
 
-        A folder that was made for a run which is then refused is removed.
+        That is its configuration, its command lines and with them the number of the next session,
+        and an earlier session's status. A folder that was made for a run which is then refused is
+        removed. Raises ConfigError if what is there cannot be read.
         """
-        saved, said = self.path / config_json.FILE_NAME, self.path / status.FILE_NAME
-        before = {path: path.read_bytes() for path in (saved, said) if path.exists()}
+        before = {
+            name: self._content(name)
+            for name in (run_files.CONFIG, run_files.COMMANDS, run_files.STATUS)
+        }
+        if before[run_files.STATUS] is None:
+            del before[run_files.STATUS]  # the only place that says why a first session has ended
+        is_refused = False
         try:
             yield
         except UserError:
-            if self._is_new and not self.has_begun:
-                shutil.rmtree(self.path, ignore_errors=True)
+            is_refused = True
             raise
         finally:
             if not self.has_begun:
-                for path, content in before.items():
-                    with contextlib.suppress(OSError):  # a full disk is what has ended it, maybe
-                        path.write_bytes(content)
-                if saved not in before:
-                    saved.unlink(missing_ok=True)
+                for name, content in before.items():
+                    _put_back(self.path / name, content)
+                if is_refused and self._is_new:
+                    with contextlib.suppress(OSError):
+                        remove_ours(self.path)
 
     def close(self) -> None:
         """Lets others have the folder."""
         os.close(self._descriptor)
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            return _content(self.path / name)
+        except OSError as error:
+            raise ConfigError(
+                f"--workdir: cannot read {self.path / name} ({error.strerror}); choose another "
+                "folder"
+            ) from error
+
+
+def _content(path: Path) -> bytes | None:
+    """What the file holds; None if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _put_back(path: Path, content: bytes | None) -> None:
+    """Makes the file what it was. An error is logged: what ended the run is the one to raise."""
+    try:
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif content != _content(path):
+            _replace(path, content)
+    except OSError as error:
+        _logger.error("%s could not be put back as it was: %s", path, error.strerror)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes the file whole or not at all: a full disk leaves what was there."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_bytes(content)
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from learner.launch.supervisor import ENV_SERVERS_FAILED
-from learner.reporting import metrics, status
 from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
+from seedrl.storage import run_files
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
@@ -49,7 +49,7 @@ class RunRecord(NamedTuple):
 def find_runs(folder: Path) -> Iterator[Path]:
     """The folders of runs in `folder`, itself included, at any depth, by name."""
     for root, names, files in os.walk(folder):
-        if "command.txt" in files or status.FILE_NAME in files:
+        if run_files.COMMANDS in files or run_files.STATUS in files:
             names.clear()  # no run is within another
             yield Path(root)
         names.sort()
@@ -60,44 +60,49 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
 
     `now`: Unix time, by default the present.
     """
-    said, saved = _json(folder / status.FILE_NAME), _json(folder / "config.json")
+    shown, saved = _json(folder / run_files.STATUS), _json(folder / run_files.CONFIG)
     config = saved.get("config", {})
-    rounds = list(evaluations(folder / metrics.FILE_NAME))
+    rounds = list(evaluations(folder / run_files.METRICS))
     returns = [float(line["mean_return"]) for line in rounds]
-    state, reason = _state(said, time.time() if now is None else now)
+    state, reason = _state(shown, time.time() if now is None else now)
     return RunRecord(
         folder=folder,
-        config=said.get("config") or config.get("environment", {}).get("id", ""),
+        config=shown.get("config") or config.get("environment", {}).get("id", ""),
         seed=config.get("seed"),
         state=state,
         reason=reason,
-        env_steps=int(said.get("env_steps", rounds[-1]["env_steps"] if rounds else 0)),
+        env_steps=int(shown.get("env_steps", rounds[-1]["env_steps"] if rounds else 0)),
         last=returns[-1] if returns else None,
         best=max(returns, default=None),
-        updated_seconds=float(said.get("time_seconds", 0.0)),
+        updated_seconds=float(shown.get("time_seconds", 0.0)),
     )
 
 
 def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
     """The rounds of evaluation that a run has had which resumes at so many environment steps.
 
-    `path`: of its metrics. What was played after the step at which a session resumed is left out.
+    `path`: of its metrics. What was played after the step at which a session resumed is left out:
+    no later session has learned from there.
     """
     rounds: list[EvaluationStatus] = []
-    for line in evaluations(path):
+    for line in _lines(path, b"evaluation", b"session"):
         with contextlib.suppress(KeyError):  # of an earlier version
-            played = EvaluationStatus(**{name: line[name] for name in _ROUND})
-            while rounds and rounds[-1].env_steps > played.env_steps:
-                rounds.pop()
-            rounds.append(played)
+            if line["kind"] == "session":
+                rounds = _until(rounds, line["env_steps"])
+            else:
+                rounds.append(EvaluationStatus(**{name: line[name] for name in _ROUND}))
+    return _until(rounds, env_steps)
+
+
+def _until(rounds: list[EvaluationStatus], env_steps: int) -> list[EvaluationStatus]:
     return [played for played in rounds if played.env_steps <= env_steps]
 
 
-def _state(said: dict[str, Any], now: float) -> tuple[State, str]:
-    reason = str(said.get("reason", ""))
-    if said.get("state") != "finished":
-        if now - float(said.get("time_seconds", 0.0)) < _ALIVE_SECONDS:
-            return "running", str(said.get("state", ""))
+def _state(shown: dict[str, Any], now: float) -> tuple[State, str]:
+    reason = str(shown.get("reason", ""))
+    if shown.get("state") != "finished":
+        if now - float(shown.get("time_seconds", 0.0)) < _ALIVE_SECONDS:
+            return "running", str(shown.get("state", ""))
         return "interrupted", "it ended without a word"
     if reason in FAILED or reason.startswith((f"{ERROR}: ", ENV_SERVERS_FAILED)):
         return "failed", reason
@@ -106,11 +111,17 @@ def _state(said: dict[str, Any], now: float) -> tuple[State, str]:
 
 def evaluations(path: Path) -> Iterator[dict[str, Any]]:
     """The rounds of evaluation in a file of metrics, oldest first; none if it is not there."""
+    return _lines(path, b"evaluation")
+
+
+def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
+    wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)
     try:
         with path.open("rb") as file:
             for text in file:
+                start = text[:200]
                 # Most lines are of intervals, long, and not worth parsing.
-                if b'"kind": "evaluation"' in text[:200] and (line := _object(text)):
+                if any(kind in start for kind in wanted) and (line := _object(text)):
                     yield line
     except OSError:
         return

@@ -41,7 +41,10 @@ def _is_news(record: logging.LogRecord) -> bool:
     If an env server vanishes just before it is answered, gRPC logs its core's error with all of its
     traceback; that the env server has left is an event.
     """
-    return record.exc_info is None or not isinstance(record.exc_info[1], grpc.aio.InternalError)
+    if not record.exc_info:
+        return True
+    # By name: gRPC does not export it, and other errors of its core are defects.
+    return type(record.exc_info[1]).__name__ != "ExecuteBatchError"
 
 
 class LoopOutbox(Generic[Item]):

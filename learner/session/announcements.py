@@ -44,7 +44,7 @@ class Announcements:
         self._clock = clock
         self._began = clock()
         self._is_compiling = True
-        self._has_updated = self._has_failed_to = False
+        self._has_updated = self._has_warned_of_first = False
         self._num_skipped, self._next_warning = 0, -math.inf
         self._looks_for_metrics = True
         self._progress = ConfirmationProgress(listener)
@@ -92,8 +92,8 @@ class Announcements:
                 f"first update, at {steps:,} environment steps",
                 updates=learning.updates,
             )
-        elif learning.num_skipped >= _SKIPPED_AT_FIRST and not self._has_failed_to:
-            self._has_failed_to, number = True, learning.num_skipped
+        elif learning.num_skipped >= _SKIPPED_AT_FIRST and not self._has_warned_of_first:
+            self._has_warned_of_first, number = True, learning.num_skipped
             self._num_skipped, self._next_warning = number, self._clock() + _WARNING_SECONDS
             self._listener.say(
                 "updates_skipped",
@@ -124,9 +124,10 @@ class Announcements:
         text = f"{score(played.mean_return)} over {played.episodes} episodes"
         reaches = self._target is not None and played.mean_return >= self._target
         if reaches and played.is_confirmation:
+            remark = untrained(played.updates, begins_untrained=self._session.begins_untrained)
             self._listener.say(
                 "confirmed",
-                f"target {self._target:g} confirmed: {text}{untrained(played.updates)}",
+                f"target {self._target:g} confirmed: {text}{remark}",
                 mean_return=played.mean_return,
                 episodes=played.episodes,
                 updates=played.updates,
@@ -176,9 +177,11 @@ class ConfirmationProgress:
 
     def _say(self, played: Confirmation) -> None:
         episodes = len(played.returns)
-        mean = float(np.mean(played.returns)) if episodes else math.nan
+        mean = math.nan
         text = f"confirming: {episodes} of {played.episodes} episodes"
-        text += f", mean {score(mean)}" * bool(episodes)
+        if episodes:
+            mean = float(np.mean(played.returns))
+            text += f", mean {score(mean)}"
         if not self._has_advised and played.episodes >= _MANY_EPISODES * played.num_slots:
             self._has_advised = True
             slots = f"{played.num_slots} evaluation slot{'s' * (played.num_slots != 1)}"

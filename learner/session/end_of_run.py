@@ -91,6 +91,7 @@ def why(
     total_steps: int = 0,
     *,
     stopped_by: str = "",
+    begins_untrained: bool = True,
 ) -> str:
     """Why the run is over, in words for its user; `end` is None where an exception ended it."""
     if end is EndOfRun.STOPPED:
@@ -99,7 +100,8 @@ def why(
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         num_episodes = len(confirmed.returns)
         text = f"{score(confirmed.mean)} over {num_episodes} episodes"
-        return f"target {target:g} confirmed: {text}{untrained(confirmed.frozen.version)}"
+        remark = untrained(confirmed.frozen.version, begins_untrained=begins_untrained)
+        return f"target {target:g} confirmed: {text}{remark}"
     if end is EndOfRun.ALL_STEPS:
         missed = "" if target is None else f", target {target:g} not reached"
         return f"all {total_steps:,} steps taken{missed}"

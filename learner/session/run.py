@@ -149,6 +149,7 @@ def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports
     """
     folder.record_config(config)
     reports.metrics.describe(fields_of(config))
+    reports.metrics.record("session", env_steps=session.acting.training_steps)
     _say_compiling(reports.events, session)
     session.start()
     folder.has_begun = True

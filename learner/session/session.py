@@ -71,6 +71,7 @@ class Session:
       evaluator: the evaluation's state.
       replay_bytes: size of one device's replay.
       failed: set when a thread has died.
+      begins_untrained: whether its first parameters are neither resumed nor another run's.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Session:
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()
+        self.begins_untrained = checkpoint is None and initial is None
         self._regime: Regime = (
             LockStep(self._parts, hub, recorder)
             if config.learning.regime == "lock_step"

@@ -54,7 +54,7 @@ class Supervision:
         stop: StopRequest,
         earlier: Iterable[EvaluationStatus] = (),
     ):
-        """Args not named here are what it works with.
+        """Uses what it is given; whoever gave it closes it.
 
         Args:
           stop: the run is to end, as SIGTERM says.
@@ -104,6 +104,7 @@ class Supervision:
             self._session.evaluator.confirmed,
             self._config.learning.total_steps,
             stopped_by=self._stop.by,
+            begins_untrained=self._session.begins_untrained,
         )
         self._reports.end(self.reason)
         if not self._session.stop(_STOP_SECONDS):

@@ -9,17 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.reporting import events, status
 from learner.reporting.status import SEQUENCES
 from learner.watch.history import History
 from learner.watch.tail import Tail
-
-METRICS, EVENTS, STATUS, CONFIG = (
-    "metrics.jsonl",
-    events.FILE_NAME,
-    status.FILE_NAME,
-    "config.json",
-)
+from seedrl.storage.run_files import CONFIG, EVENTS, METRICS, STATUS
 
 _MOST_EVENTS = 1000
 _FILMS = (".mp4", ".webm", ".gif")

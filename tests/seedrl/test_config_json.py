@@ -81,6 +81,18 @@ def test_a_saved_class_must_be_a_dataclass_that_can_be_imported(name: str, messa
         config_json.from_json(change(text, "config", "agent", "type", to=name))
 
 
+def test_a_package_that_misses_a_file_is_not_a_folder_without_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_weights.py").write_text("open('/no/such/weights')")
+    text = config_json.to_json(config_file.load("cartpole_r2d2"))
+    text = change(text, "config", "agent", "type", to="own_weights:Agent")
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(FileNotFoundError, match="/no/such/weights"):
+        config_json.of_run(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"import_from": [], "config": 3}'])
 def test_text_that_is_no_saved_config_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected a saved"):

@@ -4,13 +4,12 @@
 // The contract that it follows are the comments of proto/seedrl/wire/seedrl.proto.
 
 const os = require('os');
-const path = require('path');
 const { parseArgs } = require('util');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
 const { CartPole } = require('./cartpole.js');
 
-const PROTO = path.join(__dirname, '..', '..', '..', 'proto', 'seedrl', 'wire', 'seedrl.proto');
+const PROTO = require('path').join(__dirname, '../../../proto/seedrl/wire/seedrl.proto');
 const SPEC = { action: { discrete: 2 }, observation: { array: { shape: [4], dtype: 'float32' } } };
 const NEVER = ['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'UNAUTHENTICATED'];
 NEVER.push('PERMISSION_DENIED', 'UNIMPLEMENTED');
@@ -99,8 +98,10 @@ function refusal({ environments, groups, maxMessageBytes }) {
   const fits = ({ slots, seeds, environment }) =>
     slots.length > 0 && slots.length === seeds.length && environment < environments.length;
   if (!groups.length || !groups.every(fits)) return 'the Assign contradicts itself';
-  const longest = Math.max(...groups.map(({ slots }) => stepSize(slots.length))) + 6;
-  return longest > maxMessageBytes ? `a step of ${longest} bytes is too long` : '';
+  const sizes = groups.map(({ slots }) => slots.length);
+  if (sizes.reduce((a, b) => a + b) > options['num-envs']) return 'more environments than offered';
+  const longest = stepSize(Math.max(...sizes)) + 6;
+  return longest > (+maxMessageBytes || Infinity) ? `a step of ${longest} bytes is too long` : '';
 }
 
 let [lease, attempts] = [null, 0];
@@ -127,8 +128,7 @@ function connect(Learner, onEnd) {
     client.close();
     onEnd(end, isFinished);
   });
-  const sent = lease ? lease.report() : [];
-  const [host, numEnvs] = [os.hostname(), Number(options['num-envs'])];
+  const [host, numEnvs, sent] = [os.hostname(), Number(options['num-envs']), lease?.report() ?? []];
   send({ hello: { major: 2, minor: 1, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 

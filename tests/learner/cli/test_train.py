@@ -109,12 +109,13 @@ def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("code", "made_before", "has_begun", "is_kept"),
+    ("code", "made_before", "env_server_failed", "is_kept"),
     [
         (2, False, False, False),
-        (98, False, False, False),
+        (74, False, False, False),
+        (98, False, False, True),  # another learner's
         (2, True, False, True),  # the user's own
-        (2, False, True, True),
+        (2, False, True, True),  # its log says why
         (1, False, False, True),
         (70, False, False, True),
     ],
@@ -124,16 +125,14 @@ def test_the_folder_of_a_run_that_is_refused_is_removed_if_it_is_new(
     monkeypatch: pytest.MonkeyPatch,
     code: int,
     made_before: bool,
-    has_begun: bool,
+    env_server_failed: bool,
     is_kept: bool,
 ) -> None:
     workdir = tmp_path / "w"
 
-    def supervised(*_: object) -> int:
+    def supervised(*_: object) -> tuple[int, bool]:
         (workdir / "logs").mkdir(parents=True)
-        if has_begun:
-            (workdir / "config.json").touch()
-        return code
+        return code, env_server_failed
 
     monkeypatch.setattr("learner.cli.train._supervised", supervised)
     if made_before:

@@ -96,6 +96,7 @@ def test_env_servers_are_asked_to_end_before_they_are_killed(stage: Stage) -> No
     with stage.supervisor(env_server, learner="listen()") as supervisor:
         assert supervisor.wait() == 0
     assert stage.lines("ended") == ["x"]
+    assert not supervisor.has_failed_env_server
 
 
 def test_a_dead_env_server_is_started_again(stage: Stage) -> None:
@@ -107,6 +108,7 @@ def test_a_dead_env_server_is_started_again(stage: Stage) -> None:
         assert supervisor.wait() == 0
     (line,) = stage.said
     assert line.startswith("env server 0 ended with 137 and is started again")
+    assert supervisor.has_failed_env_server
 
 
 def test_an_env_server_that_keeps_dying_ends_the_run(stage: Stage) -> None:

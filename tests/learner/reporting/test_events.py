@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from learner.reporting.event_kinds import EVENTS
-from learner.reporting.events import FILE_NAME, Event, Events
+from learner.reporting.events import Event, Events
+from seedrl.storage import run_files
 
 ROOT = Path(__file__).parents[3]
 
 
 def lines(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+    return [json.loads(line) for line in (folder / run_files.EVENTS).read_text().splitlines()]
 
 
 def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: P
 def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / FILE_NAME).symlink_to("/dev/full")
+    (tmp_path / run_files.EVENTS).symlink_to("/dev/full")
     shown: list[Event] = []
     events = Events(tmp_path, shown.append)
     events.say("ended", "one", reason="")

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from learner.reporting.status import FILE_NAME, EnvServerStatus, Slots, Status, write_status
+from learner.reporting.status import EnvServerStatus, Slots, Status, write_status
+from seedrl.storage.run_files import STATUS
 
 
 def status(env_steps: int) -> Status:
@@ -38,11 +39,11 @@ def status(env_steps: int) -> Status:
 def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
     for env_steps in (1, 2):
         write_status(tmp_path, status(env_steps))
-    text = (tmp_path / FILE_NAME).read_text()
+    text = (tmp_path / STATUS).read_text()
     found = json.loads(text, parse_constant=lambda name: 1 / 0)
     assert (found["env_steps"], found["replay_ratio"]) == (2, None)
     assert found["env_servers"][0]["hung_groups"] == []
-    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [STATUS]
 
 
 def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
+import errno
+import fcntl
 import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from learner.saving.folder_lock import remove_refused
 from learner.saving.run_folder import RunFolder
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
@@ -93,6 +96,7 @@ def _refuse(folder: RunFolder) -> None:
     with pytest.raises(UserError), folder.unchanged_until_begun():
         for name in ("config.json", "status.json"):
             (folder.path / name).write_text("mine")
+        folder.record_command("mine")
         raise UserError("no")
     folder.close()
 
@@ -102,11 +106,111 @@ def test_a_folder_that_was_made_for_a_refused_run_is_removed(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_user_put_into_the_folder_of_a_refused_run_stays(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    (folder.path / "notes.txt").touch()
+    _refuse(folder)
+    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
+
+
 def test_a_refused_run_leaves_what_was_said_of_the_one_before(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.record_command("first") == 1
     (tmp_path / "status.json").write_text("finished")
-    _refuse(RunFolder(tmp_path))
+    _refuse(folder)
     assert (tmp_path / "status.json").read_text() == "finished"
     assert not (tmp_path / "config.json").exists()  # it was never a run of that configuration
+    folder = RunFolder(tmp_path)
+    assert folder.record_command("second") == 2  # the seeds of environments depend on it
+    folder.close()
+
+
+def test_what_a_refused_run_did_not_change_is_not_written_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    (tmp_path / "config.json").write_text("as before")
+    before = (tmp_path / "config.json").stat()
+    with folder.unchanged_until_begun():
+        pass
+    assert (tmp_path / "config.json").stat() == before
+    folder.close()
+
+
+def test_a_disk_that_refuses_the_config_keeps_the_one_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        path.open("wb").close()  # the file is there by then, and empty
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    config = Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config())
+    folder = RunFolder(tmp_path)
+    (tmp_path / "config.json").write_text("as before")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"), folder.unchanged_until_begun():
+        (tmp_path / "command.txt").touch()
+        folder.record_config(config)
+    assert (tmp_path / "config.json").read_text() == "as before"
+    (tmp_path / "status.json").write_text("finished")
+    with folder.unchanged_until_begun():
+        (tmp_path / "status.json").write_text("mine")
+    assert "status.json could not be put back as it was: No space left" in caplog.text
+    assert (tmp_path / "status.json").read_text() == "mine"
+    folder.close()
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.json", "status.json"}
+
+
+def test_a_config_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    folder = RunFolder(tmp_path)
+    with pytest.raises(ConfigError, match="cannot read .*config.json .*; choose another folder"):
+        folder.unchanged_until_begun().__enter__()
+    folder.close()
+
+
+def _make_refused(path: Path) -> None:
+    """A folder as `seedrl train` leaves it whose learner was refused."""
+    for name in ("logs", "tb"):
+        (path / name).mkdir(parents=True)
+        (path / name / "file").touch()
+    for name in ("command.txt", "events.jsonl", "status.json", "metrics.jsonl"):
+        (path / name).touch()
+
+
+def test_what_seedrl_train_made_for_a_refused_run_is_removed(tmp_path: Path) -> None:
+    _make_refused(tmp_path / "run")
+    remove_refused(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+    remove_refused(tmp_path / "run")  # another one was faster
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_of_a_run_that_lives_or_has_begun_is_removed(tmp_path: Path) -> None:
+    _make_refused(tmp_path / "run")
+    live = RunFolder(tmp_path / "run")
+    everything = sorted(tmp_path.rglob("*"))
+    remove_refused(tmp_path / "run")
+    assert sorted(tmp_path.rglob("*")) == everything
+    (tmp_path / "run" / "config.json").touch()
+    live.close()
+    remove_refused(tmp_path / "run")
+    assert sorted(tmp_path.rglob("*")) == sorted([*everything, tmp_path / "run" / "config.json"])
+
+
+def test_a_lock_that_is_removed_while_it_is_taken_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = fcntl.flock
+
+    def removed_before(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", take)
+        (tmp_path / ".lock").unlink()
+        take(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_before)
+    first = RunFolder(tmp_path)
+    with pytest.raises(AddressInUseError):
+        RunFolder(tmp_path)
+    first.close()
 
 
 def test_a_run_that_has_begun_keeps_what_it_says(tmp_path: Path) -> None:

@@ -74,10 +74,14 @@ def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path: Path) 
 def test_the_rounds_of_a_run_are_those_before_where_its_sessions_resumed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     round_ = {"kind": "evaluation", "episodes": 20, "is_confirmation": False}
-    # 300 was lost with what had not been saved, and played again; 500 is lost now.
-    steps = (100, 200, 300, 250, 400, 500)
-    lines = [{**round_, "mean_return": n, "updates": n, "env_steps": n} for n in steps]
-    lines.append({"kind": "evaluation", "mean_return": 1.0, "env_steps": 400})  # an old version's
+    # Sessions begin at these steps, and play their rounds at those. 120 and 150 were lost with what
+    # had not been saved, although what followed passed them again.
+    sessions: dict[int, tuple[int, ...]] = {0: (80, 120, 150), 100: (130,), 140: (160, 200)}
+    lines: list[dict[str, Any]] = []
+    for begin, steps in sessions.items():
+        lines.append({"kind": "session", "env_steps": begin})
+        lines += [{**round_, "mean_return": n, "updates": n, "env_steps": n} for n in steps]
+    lines.append({"kind": "evaluation", "mean_return": 1.0, "env_steps": 170})  # an old version's
     path.write_text("\n".join(map(json.dumps, lines)))
-    assert [found.env_steps for found in rounds_until(path, 450)] == [100, 200, 250, 400]
+    assert [found.env_steps for found in rounds_until(path, 180)] == [80, 130, 160]
     assert rounds_until(tmp_path / "none", 450) == []

@@ -196,6 +196,10 @@ def test_an_env_server_that_vanishes_before_its_answer_costs_no_traceback(
     unix_service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As gRPC logs it; it takes a moment that no test can choose.
-    for error in (ExecuteBatchError("a core operation failed"), ValueError("a defect of ours")):
-        logging.getLogger("grpc._cython.cygrpc").error("raised by servicer", exc_info=error)
-    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]
+    logger = logging.getLogger("grpc._cython.cygrpc")
+    defects = (grpc.aio.InternalError("a defect of gRPC"), ValueError("a defect of ours"))
+    for error in (ExecuteBatchError("a core operation failed"), *defects):
+        logger.error("raised by servicer", exc_info=error)
+    logger.error("without one", exc_info=False)
+    shown = [record.exc_info and record.exc_info[1] for record in caplog.records]
+    assert shown == [*defects, False]

@@ -24,6 +24,7 @@ class Watched:
         self.said: list[tuple[str, str]] = []
         self.session: Any = SimpleNamespace(
             is_compiling=True,
+            begins_untrained=True,
             acting=SimpleNamespace(
                 training_steps=100,
                 rounds=collections.deque(),
@@ -200,6 +201,13 @@ def test_a_target_that_is_confirmed_without_an_update_is_remarked_on(watched: Wa
     )
     ((_, text),) = watched.look(1.0)
     assert "by parameters that no update had changed" in text
+
+
+def test_parameters_of_another_run_are_no_reason_for_a_remark(watched: Watched) -> None:
+    watched.session.begins_untrained = False  # --init-from
+    first = dataclasses.replace(played(0.96, is_confirmation=True), updates=0)
+    watched.session.acting.rounds.append(first)
+    assert watched.look(1.0) == [("confirmed", "target 0.95 confirmed: 0.960 over 20 episodes")]
 
 
 def test_rounds_of_earlier_sessions_are_those_of_the_run() -> None:

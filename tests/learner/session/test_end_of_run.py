@@ -79,6 +79,8 @@ def test_a_target_that_was_reached_before_anything_was_learned_is_remarked_on() 
         "over 2 episodes by parameters that no update had changed: a higher target would ask for "
         "learning"
     )
+    resumed_or_given = why(EndOfRun.CONFIRMED, 475.0, _score(0), begins_untrained=False)
+    assert resumed_or_given.endswith("over 2 episodes")
 
 
 @pytest.mark.parametrize(

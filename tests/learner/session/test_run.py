@@ -162,7 +162,10 @@ def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
         def end(self) -> None:
             raise ConfigError("agent.update.loss: expected float32[]")
 
-    session: Any = SimpleNamespace(is_refused=is_refused, replay_bytes=0, start=lambda: None)
+    acting = SimpleNamespace(training_steps=0)
+    session: Any = SimpleNamespace(
+        is_refused=is_refused, acting=acting, replay_bytes=0, start=lambda: None
+    )
     reports = Reports(*(mock.Mock() for _ in Reports._fields))
     service = SimpleNamespace(address="127.0.0.1:1")
     for name, stand_in in {

@@ -110,6 +110,7 @@ class Run:
                 run.learning,
                 run.evaluator,
             )
+            begins_untrained = True
             is_compiling = property(lambda self: run.is_compiling)
 
             def __getattr__(self, name: str) -> Any:

@@ -1,0 +1,11 @@
+"""Names of files in the folder of a run, for whoever writes or reads it.
+
+The configuration is there from when the run begins to train, the others from its start.
+"""
+
+CONFIG = "config.json"
+COMMANDS = "command.txt"  # the command lines of all sessions
+STATUS = "status.json"
+METRICS = "metrics.jsonl"
+EVENTS = "events.jsonl"
+LOGS = "logs"  # a folder: what the env servers of `seedrl train` write

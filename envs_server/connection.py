@@ -182,10 +182,11 @@ class Lease:
             self._send(number, step)
         self.is_serving = True
         _log.info(
-            "connected: %d x %s in %d groups",
+            "connected: %d x %s in %d groups over %s",
             sum(len(group.slots) for group in assign.groups),
             printable(", ".join(environment.id for environment in assign.environments)),
             len(assign.groups),
+            "a socket of the kernel" if assign.linked else "gRPC",
         )
 
     def _build(self, assign: Assign) -> None:

@@ -112,6 +112,11 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
         env = gymnasium.make(recipe.id, disable_env_checker=True, **recipe.arguments)
     else:
         env = recipe.factory(**recipe.arguments)
+        if env is None:
+            raise BuildError(
+                f"expected a gymnasium.Env from {recipe.id}, got None; did the factory forget "
+                "`return`?"
+            )
     for wrapper in recipe.wrappers:
         env = wrapper(env)
     return env

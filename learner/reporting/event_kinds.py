@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 Kind = Literal[
     "started",
     "resumed",
+    "initialized",
     "compiling",
     "compiled",
     "first_update",
@@ -78,6 +79,11 @@ EVENTS: tuple[EventKind, ...] = (
         },
     ),
     EventKind(
+        "initialized",
+        "a new run has taken over the parameters of another one (`--init-from`)",
+        {"updates": "in that run's checkpoint", "path": "its folder"},
+    ),
+    EventKind(
         "compiling",
         "the agent is compiled from now on; acting begins before learning is done",
         {"replay_bytes": "size of the replay on each device"},
@@ -141,7 +147,9 @@ EVENTS: tuple[EventKind, ...] = (
     EventKind("server_joined", "an env server is ready, and steps from now on", _SHARES),
     EventKind(
         "server_returned",
-        "an env server is ready that was there before, or whose predecessor on its machine was",
+        "an env server is ready that has left in this session of the learner, or that reports "
+        "what such a one had sent (`--sent-log`); not after a mere failure of its environment, and "
+        "not when the learner itself was started again: that is `server_joined`",
         {**_SHARES, "seconds": "how long it was away"},
     ),
     EventKind(

@@ -9,6 +9,11 @@ from learner.reporting.panel import evaluation_text
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.wording import duration, score
 
+_NO_UPDATE = (
+    "no update was applied: replay had not filled (replay.min_steps), or no loss and gradient was "
+    "finite (the warnings above say so); nothing has been learned"
+)
+
 
 class Summary(NamedTuple):
     """How a training run went.
@@ -67,7 +72,8 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     rate = f"{summary.env_steps_per_second:,.0f} a second in the end"
     yield "environment steps", f"{summary.env_steps:,} of {summary.total_steps:,}, {rate}"
     lag = f"{summary.policy_lag_updates:.1f} updates of policy lag"
-    yield "updates", f"{summary.updates:,}, replay ratio {summary.replay_ratio:.2f}, {lag}"
+    applied = f"{summary.updates:,}, replay ratio {summary.replay_ratio:.2f}, {lag}"
+    yield "updates", applied if summary.updates else _NO_UPDATE
     earlier = summary.run_seconds - summary.wall_seconds
     whole = f", {duration(summary.run_seconds)} with earlier sessions" if earlier > 1.0 else ""
     yield "wall time", duration(summary.wall_seconds) + whole

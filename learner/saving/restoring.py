@@ -72,7 +72,8 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
         params = checkpoints.restore(checkpoint, {"params": abstract})["params"]
     except CheckpointError as error:
         saved = from_json(checkpoint.meta["config"])
-        fields = [line for line in difference(saved, config) if line.startswith("agent")]
+        # The other way round than for a resume: this run is what they must fit.
+        fields = [line for line in difference(config, saved) if line.startswith("agent")]
         raise ConfigError(
             f"--init-from: the parameters of {checkpoint.path} do not fit this run: "
             f"{'; '.join(fields) or error}"

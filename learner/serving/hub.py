@@ -262,7 +262,7 @@ class Hub:
         """Admits nobody any more, and ends every connection with `error`, or quietly."""
         with self._changed:
             self._is_open = False
-            self._attendance.closing()
+            self._attendance.closing("training is over" if error is None else error.details)
             for lease in self._serving.slots.leases.values():
                 lease.holder.end(error)
             self._changed.notify_all()

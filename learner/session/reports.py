@@ -1,6 +1,7 @@
 """Through what a run says something of itself, opened and closed together."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.reporting.status import ERROR
+from learner.reporting.wording import duration
 from learner.reporting.writers.weights_and_biases import WeightsAndBiases
 from learner.saving.run_folder import RunFolder
 from learner.session.live_status import LiveStatus
@@ -24,6 +26,33 @@ class Reports(NamedTuple):
     metrics: Metrics
     events: Events
     live: LiveStatus
+
+    def resumed(self, checkpoint: Checkpoint | None) -> None:
+        """The run continues from a checkpoint, if there is one."""
+        if checkpoint is None:
+            return
+        age = time.time() - checkpoint.path.stat().st_mtime
+        env_steps = checkpoint.meta["env_steps"]
+        self.events.say(
+            "resumed",
+            f"resumes from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
+            f"{duration(age)} ago in {checkpoint.path}",
+            updates=checkpoint.step,
+            env_steps=env_steps,
+            age_seconds=age,
+            path=str(checkpoint.path),
+        )
+
+    def begins_with(self, initial: Checkpoint | None) -> None:
+        """The run has taken over the parameters of another run's checkpoint, if there is one."""
+        if initial is None:
+            return
+        self.events.say(
+            "initialized",
+            f"begins with the parameters of update {initial.step:,} in {initial.path}",
+            updates=initial.step,
+            path=str(initial.path),
+        )
 
     def end(self, reason: str) -> None:
         """The run ends now; what remains is to save."""

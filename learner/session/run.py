@@ -13,7 +13,6 @@ from learner.reporting.events import Events, Listener
 from learner.reporting.learning_curve import draw
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary
-from learner.reporting.wording import duration
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import initial_checkpoint, restore_streams, same_agent
 from learner.saving.run_folder import Resume, RunFolder
@@ -74,7 +73,7 @@ def train(
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
         session_number = folder.record_command(command := command or shlex.join(sys.argv))
         with open_reports(config, name, folder, checkpoint) as reports:
-            _say_resumed(reports.events, checkpoint)
+            reports.resumed(checkpoint)
             slots = _slots(config, session_number, env_servers)
             hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
             summary = _train(
@@ -117,6 +116,7 @@ def _train(
         if recorder is not None:
             stack.callback(recorder.close)
         session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder, initial)
+        reports.begins_with(initial)
         live.session, events.count_steps = session, lambda: session.acting.training_steps
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.
@@ -173,21 +173,6 @@ def _say_compiling(events: Events, session: Session) -> None:
         "compiling",
         f"replay: {size:.0f} MiB on each device; compiling what acts, then what learns",
         replay_bytes=session.replay_bytes,
-    )
-
-
-def _say_resumed(events: Events, checkpoint: Checkpoint | None) -> None:
-    if checkpoint is None:
-        return
-    age, env_steps = time.time() - checkpoint.path.stat().st_mtime, checkpoint.meta["env_steps"]
-    events.say(
-        "resumed",
-        f"resumes from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
-        f"{duration(age)} ago in {checkpoint.path}",
-        updates=checkpoint.step,
-        env_steps=env_steps,
-        age_seconds=age,
-        path=str(checkpoint.path),
     )
 
 

@@ -56,10 +56,17 @@ def damage(root: Path) -> str | None:
         except OSError as error:
             return f"{path}: expected {size} bytes, got {type(error).__name__}: {error.strerror}"
         if actual != digest:
-            return f"{path}: expected SHA-256 {digest[:16]}…, got {actual[:16]}…"
+            return f"{path}: expected SHA-256 {_part(digest, actual)}, got {_part(actual, digest)}"
     return None
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _part(digest: str, other: str) -> str:
+    """16 digits of a digest, the first in which it differs from another one among them."""
+    pairs = enumerate(zip(digest, other, strict=False))
+    begin = next((place for place, (here, there) in pairs if here != there), 0) // 16 * 16
+    return "…" * (begin > 0) + digest[begin : begin + 16] + "…" * (begin + 16 < len(digest))

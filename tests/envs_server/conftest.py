@@ -70,7 +70,7 @@ class ScriptedLearner:
 
     def __init__(self, address: str, *, takes_link: bool) -> None:
         self.address = address
-        self._takes_link = takes_link
+        self.takes_link = takes_link
         self.seen: list[Answered] = []
         self.errors: list[BaseException] = []
         self._server: grpc.Server | None = None
@@ -83,7 +83,7 @@ class ScriptedLearner:
             script = next(remaining, None)
             if script is None:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "no script is left")
-            if self._takes_link:
+            if self.takes_link:
                 script = _over_link(script)
             try:
                 yield from script(messages, context)

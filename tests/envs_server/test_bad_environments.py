@@ -149,7 +149,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "None": (
         {"id": "nothing"},
-        "expected a gymnasium.Env from {}:nothing and its wrappers, got a ",
+        "expected a gymnasium.Env from {}:nothing, got None; did the factory forget `return`?",
     ),
     "no callable": ({"id": "number"}, "expected a callable number in {} for environment {}:number"),
     "arguments of another type": (

@@ -60,6 +60,7 @@ class Attendance:
         self._has_explained = False
         self._looked: float | None = None
         self._failures = 0
+        self._why_closed = ""
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
 
     def admitted(self, lease: int, arrival: Arrival, now: float) -> None:
@@ -143,7 +144,7 @@ class Attendance:
         with self._lock:
             server = self._present.pop(lease)
             was_building = server.state == "building"
-            server.leave(reason, now)
+            server.leave(self._why_closed or reason, now)
             self._left[server.name] = server
             if len(self._left) > _MOST_LEFT:
                 del self._left[next(iter(self._left))]
@@ -166,10 +167,10 @@ class Attendance:
             server.has_said_why = True
             self.turned_away(server.name, reason)
 
-    def closing(self) -> None:
+    def closing(self, reason: str) -> None:
         """The learner ends, and sends everybody away: nothing of that is worth an event."""
         with self._lock:
-            self._listener = NOBODY
+            self._listener, self._why_closed = NOBODY, reason
 
     def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
         """Takes whose turn it is in every group of every lease."""

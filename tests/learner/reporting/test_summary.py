@@ -63,6 +63,11 @@ def test_a_target_that_was_reached_has_no_exit_code_to_explain() -> None:
     assert rows["ended"] == "target 0.95 confirmed"
 
 
+def test_a_run_in_which_nothing_was_learned_says_so() -> None:
+    rows = dict(summary_rows(SUMMARY._replace(updates=0)))
+    assert rows["updates"].startswith("no update was applied: ")
+
+
 def test_the_best_round_is_named_only_where_it_is_not_the_last() -> None:
     rows = dict(summary_rows(SUMMARY._replace(best=LAST)))
     assert "best evaluation" not in rows

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 
+import grpc
 import numpy as np
 import pytest
 
@@ -173,6 +174,20 @@ def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
         "its connection ended",
     )
     assert found.training.live == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(None, "training is over"), (EndError(grpc.StatusCode.UNAVAILABLE, "later"), "later")],
+)
+def test_who_leaves_when_the_learner_ends_has_its_reason(
+    hub: Hub, error: EndError | None, reason: str
+) -> None:
+    stream = _join(hub, 4)
+    hub.close(error)
+    stream.close()
+    (server,) = hub.env_servers().servers
+    assert (server.state, server.left_because) == ("left", reason)
 
 
 def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:

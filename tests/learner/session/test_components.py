@@ -134,7 +134,7 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
         _fresh_state(dataclasses.replace(CONFIG, agent=agent), initial)
     assert str(caught.value) == (
         f"--init-from: the parameters of {initial.path} do not fit this run: "
-        "agent.network.core_size: expected 4, got 8"
+        "agent.network.core_size: expected 8, got 4"
     )
 
 

@@ -188,6 +188,19 @@ def test_later_steps_are_moved_aside_when_a_run_goes_on_from_an_earlier_one(
     assert rest == ["000000000150", "000000000100"]
 
 
+def test_sums_are_shown_from_where_they_differ(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    manifest.write(tmp_path)
+    listed = tmp_path / manifest.NAME
+    files = json.loads(listed.read_text())["files"]
+    (size, digest) = files["file"]
+    damaged = {"file": [size, digest[:-1] + ("0" if digest[-1] != "0" else "1")]}
+    listed.write_text(json.dumps({"files": damaged}))
+    assert manifest.damage(tmp_path) == (
+        f"{tmp_path}/file: expected SHA-256 …{damaged['file'][1][48:]}, got …{digest[48:]}"
+    )
+
+
 def _flip_a_bit(path: Path, generator: random.Random) -> None:
     content = bytearray(path.read_bytes())
     content[generator.randrange(len(content))] ^= 1 << generator.randrange(8)

@@ -206,7 +206,7 @@ def test_nobody_is_said_to_leave_when_the_learner_ends(
     attendance.admitted(1, arrival(), 0.0)
     attendance.ready(1, 0.0)
     heard.take()
-    attendance.closing()
+    attendance.closing("training is over")
     attendance.left(1, "training is over", 1.0)
     assert heard.take() == []
 

@@ -84,23 +84,20 @@ class System:
     def run(self, seconds: float, *, by_updates: bool = False) -> Interval:
         """Lets the system run, and measures for `seconds` after it has got going: at least a step.
 
-        With `by_updates` the interval begins and ends with an update: acting runs ahead of learning
-        by a few updates, which would count for much of a short interval.
+        With `by_updates` the interval begins and ends with an update, and is at least one: acting
+        runs ahead of learning by a few updates, which would count for much of a short interval. Of
+        a high replay ratio, a step may take minutes.
         """
         with self._running():
-            first, _ = self._counts()
+            goes_on = self._await_update if by_updates else self._await_step
             self._failed.wait(_RAMP_SECONDS)
-            self._await(lambda: self._counts()[0] > first)
-            if by_updates:
-                self._await_update()
+            goes_on()
             self._flush()
             cpu_start = tree_seconds(os.getpid())
             # The clock first and last: a pause between the two never makes the system faster.
             start, before = time.perf_counter(), self._counts()
             self._failed.wait(seconds)
-            self._await(lambda: self._counts()[0] > before[0])
-            if by_updates:
-                self._await_update()
+            goes_on()
             after, end = self._counts(), time.perf_counter()
             cpu_seconds = tree_seconds(os.getpid()) - cpu_start
             metrics = self._flush()
@@ -132,6 +129,10 @@ class System:
             raise RuntimeError("a thread of the learner did not stop")
         # Waits for the update in flight, which would compete with what is measured next.
         learning.finish_update()
+
+    def _await_step(self) -> None:
+        before = self.parts.acting.training_steps
+        self._await(lambda: self.parts.acting.training_steps > before)
 
     def _await_update(self) -> None:
         before = self.parts.learning.updates

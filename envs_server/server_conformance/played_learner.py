@@ -124,7 +124,7 @@ class PlayedStream:
 
 
 def longest_silence(address: str, seconds: float, enough_seconds: float) -> float:
-    """Drops whoever connects to `address` for that long; the longest time until somebody did.
+    """Drops every connection to `address` for that long; returns the longest wait for one.
 
     Ends as soon as that is `enough_seconds`.
     """

@@ -147,8 +147,9 @@ class Session:
     def cut(self, closed_seconds: float, silent_seconds: float, enough_seconds: float) -> float:
         """Makes the learner vanish without a status, and return.
 
-        Its port is closed at first, then open for `silent_seconds`, where whoever connects is
-        dropped. Returns how long nobody tried in that time, which ends once that is enough.
+        Its port is closed for `closed_seconds`, then open for `silent_seconds`, in which every
+        connection is dropped. Returns the longest wait for one, in seconds; a wait of
+        `enough_seconds` ends it at once.
         """
         self.learner.stop()
         time.sleep(closed_seconds)

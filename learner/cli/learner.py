@@ -72,7 +72,7 @@ class LearnerOptions(RunOptions):
         and evaluation; by default each takes what is free, training slots first.
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
-      stop_reason: file in which whoever sends SIGTERM may have written why.
+      stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
     """
 
     workdir: Path

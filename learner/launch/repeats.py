@@ -1,4 +1,4 @@
-"""Which signals are one request: whoever asks a run to end may send its signal twice."""
+"""Which signals are one request to end a run: some programs send theirs twice."""
 
 # `timeout` of the coreutils signals the process that it has started, then that process's group:
 # the second arrives microseconds after the first. A person needs longer to ask again.

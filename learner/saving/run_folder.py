@@ -27,7 +27,7 @@ class RunFolder:
 
     Attributes:
       path: of the folder.
-      has_begun: whether this session trains, or did; set by whoever runs it.
+      has_begun: whether this session trains, or did; the run sets it.
     """
 
     def __init__(self, path: Path):

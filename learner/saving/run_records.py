@@ -79,7 +79,7 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
 
 
 def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
-    """The rounds of evaluation that a run has had which resumes at so many environment steps.
+    """The rounds of evaluation up to the step from which a run is resumed.
 
     `path`: of its metrics. What was played after the step at which a session resumed is left out:
     no later session has learned from there.

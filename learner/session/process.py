@@ -41,7 +41,7 @@ def stop_on_signals(
 
     Nothing sets it outside the main thread, which alone may handle signals.
 
-    `reason`: a file in which whoever sends a signal may have written why.
+    `reason`: a file that may say why a signal was sent; its sender writes it first.
     """
     stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():

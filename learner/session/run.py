@@ -56,7 +56,7 @@ def train(
       init_from: folder of another run, whose parameters a new one begins with.
       env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
       command, name: what the user typed, by default this process's words; its configuration's.
-      stop_reason: file in which whoever sends SIGTERM may have written why.
+      stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
     a UserError for what the user can put right, RuntimeError if a thread died.

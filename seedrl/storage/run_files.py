@@ -1,4 +1,4 @@
-"""Names of files in the folder of a run, for whoever writes or reads it.
+"""Names of files in the folder of a run, for all that write or read them.
 
 The configuration is there from when the run begins to train, the others from its start.
 """

@@ -105,11 +105,15 @@ class Program:
         return code, lines[0]
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+def told(
+    capsys: pytest.CaptureFixture[str],
+    *words: object,
+    main: Callable[[list[str]], int] = run_learner,
+) -> tuple[int, str]:
     """Like `Program.error`, of a learner in this process: one that ends before it trains."""
     capsys.readouterr()
     with own_process.restored():
-        code = run_learner(list(map(str, words)))
+        code = main(list(map(str, words)))
     lines = [line for line in capsys.readouterr().err.splitlines() if not PROGRESS.match(line)]
     assert len(lines) == 1, lines
     return code, lines[0]

@@ -1,31 +1,38 @@
 """What a user gets wrong ends in one clear line and a documented exit code, and everything ends."""
 
 import re
-import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from learner.cli.main import main as run_seedrl
 from learner.launch.env_servers import socket_address
 from tests.patience import wait_until
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
+from tests.system.processes import TINY, TRAIN, Program, Programs
 
 USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
 OWN = LEARNER[1:]  # of a learner in this process
 
-# R2D2 that hangs in its program once acting goes on after the warm-up.
+# An agent that hangs in its program once acting goes on after the warm-up, on the least that acts.
 HANGING = """
-import dataclasses
 import time
 
 import jax
+from seedrl_plugin.dqn import DQNConfig
 
-from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config_file import load
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    LearningConfig,
+    LoggingConfig,
+    ReplayConfig,
+    ServingConfig,
+)
 
 calls = []
 
@@ -37,7 +44,7 @@ def hang(values):
     return values
 
 
-class Hanging(R2D2Config):
+class Hanging(DQNConfig):
     def build(self, spec):
         agent = super().build(spec)
 
@@ -50,9 +57,14 @@ class Hanging(R2D2Config):
 
 
 def config():
-    base = load("cartpole_r2d2")
-    fields = {f.name: getattr(base.agent, f.name) for f in dataclasses.fields(R2D2Config)}
-    return dataclasses.replace(base, agent=Hanging(**fields))
+    return Config(
+        environment=EnvironmentConfig(id="CartPole-v1"),
+        agent=Hanging(),
+        serving=ServingConfig(training_slots=1, evaluation_slots=0),
+        replay=ReplayConfig(capacity_steps=256, min_steps=64),
+        learning=LearningConfig(batch_sequences=4),
+        logging=LoggingConfig(stuck_seconds=5, learning_curve=False),
+    )
 """
 
 # An environment of which two machines have different versions.
@@ -91,10 +103,22 @@ def address() -> Iterator[str]:
         yield own
 
 
-def serving(learner: Program) -> Program:
-    """The learner, once it serves."""
-    processes.wait_for(lambda: ", serving " in learner.stderr, learner)
-    return learner
+class Shared(NamedTuple):
+    """One learner for all tests that must not end it, of the environment `changed:make`."""
+
+    learner: Program
+    workdir: Path
+    address: str
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder = tmp_path_factory.mktemp("shared")
+    with Programs(folder) as programs, socket_address() as address:
+        flags = ("--workdir", folder / "run", "--bind", address)
+        learner = programs(*LEARNER, *flags, "--environment.id", "changed:make")
+        processes.wait_for(lambda: ", serving " in learner.stderr, learner)
+        yield Shared(learner, folder / "run", address)
 
 
 def has_line(program: Program, end: str) -> bool:
@@ -125,10 +149,11 @@ def has_line(program: Program, end: str) -> bool:
     ids=["unknown field", "page", "tolerance", "minimum"],
 )
 def test_a_wrong_config_is_told_before_anything_starts(
-    programs: Programs, tmp_path: Path, flags: tuple[str, ...], expected: str
+    tmp_path: Path, flags: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workdir = tmp_path / "run"
-    code, line = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *flags).error()
+    words = ("train", "cartpole_r2d2", "--workdir", workdir, *TINY, *flags)
+    code, line = processes.told(capsys, *words, main=run_seedrl)
     assert code == USAGE
     assert line.startswith(f"seedrl: error: {expected}")
     assert not workdir.exists()
@@ -138,15 +163,16 @@ def test_a_wrong_config_is_told_before_anything_starts(
     ("flags", "expected"),
     [
         (
-            ("--replay.capacity-steps", "1000000000000"),
-            "python -m learner: error: replay.capacity_steps: the replay needs ",
+            ("--environment.id", "Pendulum-v1"),
+            "python -m learner: error: agent: R2D2 chooses among discrete actions, the environment "
+            "has a box of shape [1]; choose an agent for continuous actions",
         ),
         (
             ("--environment.id", "NoSuch-v0"),
             "seedrl: error: env server 0 cannot run: cannot build NoSuch-v0: NameNotFound",
         ),
     ],
-    ids=["memory", "environment"],
+    ids=["actions", "environment"],
 )
 def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
     programs: Programs, tmp_path: Path, flags: tuple[str, ...], expected: str
@@ -168,59 +194,14 @@ def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
     processes.wait_until_gone(children)
 
 
-def test_an_env_server_that_is_not_ready_is_named_on_both_sides_and_the_learner_waits(
-    programs: Programs, tmp_path: Path, address: str
+def test_a_replay_that_no_device_has_memory_for_is_refused_in_one_line(
+    programs: Programs, tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", "math:sqrt")
-    learner = programs(*LEARNER, *flags)
-    env_server = programs("envs_server", "--learner", address, "--num-envs", 6)
-    expected = (
-        "math:sqrt is not among the factories that this env server may build "
-        "(envs_server.envs.*); start it with --allow-env 'math:sqrt'"
-    )
-    assert env_server.end() == 2
-    processes.wait_for(lambda: expected in learner.stderr, learner)
-    learner.signal(signal.SIGTERM)
-    assert learner.end() == 0
-    assert "Traceback" not in learner.stderr
-    assert has_line(env_server, expected)
-    assert "Traceback" not in env_server.stderr
-
-
-def test_r2d2_refuses_continuous_actions_in_one_line(
-    programs: Programs, tmp_path: Path, address: str
-) -> None:
-    flags = ("--workdir", tmp_path / "run", "--bind", address, "--environment.id", "Pendulum-v1")
-    learner = programs(*LEARNER, *flags)
     programs("envs_server", "--learner", address, "--num-envs", 6)
-    code, line = learner.error()
+    flags = ("--bind", address, "--replay.capacity-steps", 10**12)
+    code, line = processes.told(capsys, *OWN, "--workdir", tmp_path / "run", *flags)
     assert code == USAGE
-    assert line == (
-        "python -m learner: error: agent: R2D2 chooses among discrete actions, the environment has "
-        "a box of shape [1]; choose an agent for continuous actions"
-    )
-
-
-def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on(
-    programs: Programs, tmp_path: Path, address: str
-) -> None:
-    (tmp_path / "changed.py").write_text(CHANGED)
-    workdir = tmp_path / "run"
-    flags = ("--workdir", workdir, "--bind", address, "--environment.id", "changed:make")
-    learner = programs(*LEARNER, *flags)
-    command = ("envs_server", "--learner", address, "--num-envs", 3, "--allow-env", "changed:*")
-    first = programs(*command, SIZE="4")
-    processes.wait_for(lambda: "connected: " in first.stderr, first)
-    second = programs(*command, SIZE="5", PYTHONWARNINGS="error")
-    assert second.end() == 2
-    difference = "observation: expected float32[4], got float32[5]"
-    assert has_line(second, difference)
-    assert "Traceback" not in second.stderr
-    # It was a server among others: the run continues, and says who was turned away.
-    processes.wait_for(lambda: ": this environment differs from " in learner.stderr, learner)
-    assert difference in learner.stderr
-    assert first.process.poll() is None
-    assert first.stderr.count("connected: ") == 1
+    assert line.startswith("python -m learner: error: replay.capacity_steps: the replay needs ")
 
 
 def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,22 +215,33 @@ def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_socket_or_a_folder_that_another_learner_uses(
-    programs: Programs, tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
+    shared: Shared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    workdir = tmp_path / "run"
-    first = serving(programs(*LEARNER, "--workdir", workdir, "--bind", address))
-    code, line = processes.told(
-        capsys, *LEARNER[1:], "--workdir", tmp_path / "other", "--bind", address
-    )
+    address = shared.address
+    code, line = processes.told(capsys, *OWN, "--workdir", tmp_path / "other", "--bind", address)
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {address}: another learner")
+    workdir = shared.workdir
     code, line = processes.told(capsys, *OWN, "--workdir", workdir, "--bind", f"{address}2")
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
-    # The one that was there first did not notice, and a learner without env servers can be stopped.
-    assert first.process.poll() is None
-    first.signal(signal.SIGTERM)
-    assert first.end() == 0
+    # The one that was there first did not notice.
+    assert not shared.learner.has_ended
+
+
+def test_an_env_server_that_is_not_ready_is_named_on_both_sides_and_the_learner_waits(
+    programs: Programs, shared: Shared
+) -> None:
+    env_server = programs("envs_server", "--learner", shared.address, "--num-envs", 6)
+    expected = (
+        "changed:make is not among the factories that this env server may build "
+        "(envs_server.envs.*); start it with --allow-env 'changed:make'"
+    )
+    assert env_server.end() == 2
+    processes.wait_for(lambda: expected in shared.learner.stderr, shared.learner)
+    assert "Traceback" not in shared.learner.stderr
+    assert has_line(env_server, expected)
+    assert "Traceback" not in env_server.stderr
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,15 +253,35 @@ def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixt
     assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")
 
 
-def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path) -> None:
+def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path, address: str) -> None:
     path = tmp_path / "hanging.py"
     path.write_text(HANGING)
-    # The least that acts.
-    few = ("--serving.training-slots=1", "--serving.evaluation-slots=0", "--groups=1")
-    flags = (*TINY, *UNHURRIED, *few, "--env-servers=1", "--logging.stuck-seconds=5")
-    run = programs(*TRAIN, path, "--workdir", tmp_path / "run", *flags)
-    assert run.end() == STUCK
+    programs("envs_server", "--learner", address, "--num-envs", 1, "--groups", 1)
+    learner = programs("learner", path, "--workdir", tmp_path / "run", "--bind", address)
+    assert learner.end() == STUCK
     # On few cores learning waits behind it.
     expected = r"acting (and learning )?finished nothing for 5 seconds \(logging.stuck_seconds\)"
-    assert re.search(expected, run.stderr)
-    assert "in hang" in run.stderr  # the stacks
+    assert re.search(expected, learner.stderr)
+    assert "in hang" in learner.stderr  # the stacks
+
+
+# Last: from here on the learner compiles what it will train with, until it is killed.
+def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on(
+    programs: Programs, tmp_path: Path, shared: Shared
+) -> None:
+    (tmp_path / "changed.py").write_text(CHANGED)
+    learner = shared.learner
+    command = ("envs_server", "--learner", shared.address, "--num-envs", 3)
+    command = (*command, "--allow-env", "changed:*")
+    first = programs(*command, SIZE="4")
+    processes.wait_for(lambda: "connected: " in first.stderr, first)
+    second = programs(*command, SIZE="5", PYTHONWARNINGS="error")
+    assert second.end() == 2
+    difference = "observation: expected float32[4], got float32[5]"
+    assert has_line(second, difference)
+    assert "Traceback" not in second.stderr
+    # It was a server among others: the run continues, and says who was turned away.
+    processes.wait_for(lambda: ": this environment differs from " in learner.stderr, learner)
+    assert difference in learner.stderr
+    assert first.process.poll() is None
+    assert first.stderr.count("connected: ") == 1

@@ -39,31 +39,37 @@ def test_wrong_input_is_one_line_and_exit_code_2(
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        ("--help", 0),
-        ("train --help", 0),
-        ("train cartpole_r2d2 --help", 0),
-        ("train carpole_r2d2", 2),
-        ("train cartpole_r2d2 --agent.unrol 3", 2),
-        ("train cartpole_r2d2 --agent.unroll many", 2),
-        ("train cartpole_r2d2 --replay.capacity-steps 1", 2),
-        ("evaluate no/such/run", 2),
-        ("--version", 0),
-    ],
-)
-def test_help_and_mistakes_import_neither_jax_nor_numpy(command: str, code: int) -> None:
-    script = (
-        "import sys\n"
-        "from learner.cli.main import main\n"
-        "try: code = main(sys.argv[1:])\n"
-        "except SystemExit as end: code = end.code or 0\n"
-        "print(f'ended with {code}', *({'jax', 'numpy', 'grpc'} & sys.modules.keys()))\n"
-    )
-    done, out, error = run("-c", script, *command.split())
+HELP_AND_MISTAKES = {
+    "--help": 0,
+    "train --help": 0,
+    "train cartpole_r2d2 --help": 0,
+    "train carpole_r2d2": 2,
+    "train cartpole_r2d2 --agent.unrol 3": 2,
+    "train cartpole_r2d2 --agent.unroll many": 2,
+    "train cartpole_r2d2 --replay.capacity-steps 1": 2,
+    "evaluate no/such/run": 2,
+    "--version": 0,
+}
+# In one process, one after the other: what one has imported stays and is found after each.
+IMPORTED = """
+import sys
+from learner.cli.main import main
+
+for command in sys.argv[1:]:
+    try:
+        code = main(command.split())
+    except SystemExit as end:
+        code = end.code or 0
+    heavy = sorted({"jax", "numpy", "grpc"} & sys.modules.keys())
+    print(f"after {command}: {code} {heavy}")
+"""
+
+
+def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
+    done, out, error = run("-c", IMPORTED, *HELP_AND_MISTAKES)
     assert done == 0, error
-    assert out.splitlines()[-1] == f"ended with {code}"
+    found = [line for line in out.splitlines() if line.startswith("after ")]
+    assert found == [f"after {command}: {code} []" for command, code in HELP_AND_MISTAKES.items()]
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

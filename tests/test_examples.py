@@ -25,7 +25,12 @@ from tests.patience import SECONDS, wait_until
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
 _ROWS, _STREAMS = 2, 4
-_SHORT = "--learning.total-steps 1500 --evaluation.target-return None --logging.no-learning-curve"
+# Few steps, and few batch shapes to compile.
+_SHORT = (
+    "--serving.training-slots 1 --serving.evaluation-slots 0 --replay.min-steps 100 "
+    "--learning.batch-sequences 4 --learning.total-steps 300 "
+    "--evaluation.target-return None --logging.no-learning-curve"
+)
 
 
 @pytest.mark.parametrize("name", ["own_environment", "own_network", "own_agent"])

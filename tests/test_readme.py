@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from envs_server.conformance.__main__ import main as check_env
+from tests import own_process
 from tests.documented.commands import ROOT, files_of, write_files
 
 README_FILE = ROOT / "README.md"
@@ -29,9 +31,9 @@ def test_the_snippets_train_together_and_act_in_a_script(
 ) -> None:
     write_files(README_FILE, tmp_path)
     flags = (
-        "--workdir run --serving.training-slots 4 --serving.evaluation-slots 2 "
-        "--replay.min-steps 100 --learning.total-steps 600 --env-servers 1 "
-        "--evaluation.target-return None"
+        "--workdir run --serving.training-slots 1 --serving.evaluation-slots 1 "
+        "--replay.min-steps 100 --learning.batch-sequences 4 --learning.total-steps 300 "
+        "--env-servers 1 --evaluation.target-return None"
     )
     done = subprocess.run(
         [sys.executable, "-m", "learner.cli.main", "train", "my_config.py", *shlex.split(flags)],
@@ -49,17 +51,6 @@ def test_the_snippets_train_together_and_act_in_a_script(
     assert names["action"] in range(4)
 
 
-def _check_env(folder: Path, *arguments: str) -> tuple[int, list[str]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "learner.cli.main", "check-env", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stdout.splitlines()
-
-
 def _pattern(line: str) -> str:
     """What a line of the README stands for: an ellipsis is any text, a speed any number."""
     pattern = re.escape(line).replace("…", ".*")
@@ -70,21 +61,30 @@ def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
     write_files(README_FILE, tmp_path)
     blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", README)
     ((arguments, shown),) = blocks
-    code, lines = _check_env(tmp_path, *shlex.split(arguments))
-    assert code == 0
-    for line, expected in zip(lines, shown.splitlines(), strict=True):
+    done = subprocess.run(
+        [sys.executable, "-m", "learner.cli.main", "check-env", *shlex.split(arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    for line, expected in zip(done.stdout.splitlines(), shown.splitlines(), strict=True):
         assert re.fullmatch(_pattern(expected), line)
 
 
-def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(tmp_path: Path) -> None:
+def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_files(README_FILE, tmp_path)
     path = tmp_path / "my_package" / "recall.py"
     changed = path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]")
     path.write_text(changed)
-    code, lines = _check_env(tmp_path, "my_package.recall:make")
+    monkeypatch.syspath_prepend(tmp_path)
+    with own_process.imported_anew("my_package"):
+        assert check_env(["my_package.recall:make"]) == 3
     (shown,) = re.findall(r"^error .*", README, re.MULTILINE)
-    assert code == 3
-    assert re.fullmatch(_pattern(shown), lines[0])
+    assert re.fullmatch(_pattern(shown), capsys.readouterr().out.splitlines()[0])
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^make (\w+)", README, re.MULTILINE))))

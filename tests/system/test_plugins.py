@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from learner.launch.env_servers import socket_address
 from learner.saving.run_records import read_run
 from seedrl.storage import checkpoints, chosen
 from tests.system import processes
@@ -28,9 +29,9 @@ from seedrl_plugin.dqn import DQNConfig
 
 def config() -> Config:
     return Config(
-        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 5}'),
+        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 4}'),
         agent=DQNConfig(),
-        serving=ServingConfig(training_slots=4, evaluation_slots=2),
+        serving=ServingConfig(training_slots=2, evaluation_slots=2),
         replay=ReplayConfig(capacity_steps=2_000, min_steps=64),
         learning=LearningConfig(batch_sequences=16, total_steps=20_000),
         evaluation=EvaluationConfig(
@@ -58,7 +59,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 5}'),
         agent=ReinforceConfig(),
-        serving=ServingConfig(training_slots=4, evaluation_slots=2),
+        serving=ServingConfig(training_slots=2, evaluation_slots=2),
         replay=QueueConfig(),
         learning=LearningConfig(batch_sequences=8, num_devices=1, total_steps=200_000),
         evaluation=EvaluationConfig(
@@ -100,8 +101,11 @@ def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
 ) -> None:
     (tmp_path / "on_policy.py").write_text(ON_POLICY)
     workdir = tmp_path / "run"
-    run = programs(*TRAIN, "on_policy.py", "--workdir", workdir, "--env-servers", 1)
-    assert run.end() == 0, run.stderr
+    with socket_address() as address:
+        allowed = ("--allow-env", "seedrl_plugin.env:*")
+        programs("envs_server", "--learner", address, "--num-envs", 4, *allowed)
+        learner = programs("learner", "on_policy.py", "--workdir", workdir, "--bind", address)
+        assert learner.end() == 0, learner.stderr
     last = processes.records(workdir, "evaluation")[-1]
     assert last["is_confirmation"]
     assert last["mean_return"] == 1.0

@@ -1,13 +1,20 @@
-"""`seedrl check-env` as a process, on an environment in the folder that it is called in."""
+"""`seedrl check-env`, on an environment in the folder that it is called in.
+
+The command becomes the checker (`envs_server.conformance`). That what passes is said to pass is
+tried in a process by `tests/test_readme.py`.
+"""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from envs_server.conformance.__main__ import main
 from seedrl.exit_codes import ExitCode
+from tests import own_process
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,11 +59,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sound_environment_passes(folder: Path) -> None:
-    done = check_env(folder, "own_envs:Sound", "--steps", "50")
-    assert (done.returncode, done.stderr) == (ExitCode.OK, "")
-    assert done.stdout.startswith("own_envs:Sound passes\n")
-    assert "4 x 50 steps on the sync back end" in done.stdout
+@pytest.fixture
+def checked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    """The checker in this process: its exit code and what it writes."""
+    monkeypatch.syspath_prepend(folder)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        return code, *capsys.readouterr()
+
+    with own_process.imported_anew("own_envs"):
+        yield run
+
+
+def test_a_sound_environment_passes(checked: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, error = checked("own_envs:Sound", "--steps", "50")
+    assert (code, error) == (ExitCode.OK, "")
+    assert out.startswith("own_envs:Sound passes\n")
+    assert "4 x 50 steps on the sync back end" in out
 
 
 def test_a_broken_environment_is_told_and_has_its_exit_code(folder: Path) -> None:
@@ -65,10 +87,10 @@ def test_a_broken_environment_is_told_and_has_its_exit_code(folder: Path) -> Non
     assert done.stdout.startswith("error  observation-finite: step 1: expected finite numbers")
 
 
-def test_bad_usage_has_its_exit_code(folder: Path) -> None:
-    done = check_env(folder, "own_envs:Nothing")
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert done.stderr.startswith("seedrl check-env: error: expected a callable Nothing")
+def test_bad_usage_has_its_exit_code(checked: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, error = checked("own_envs:Nothing")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert error.startswith("seedrl check-env: error: expected a callable Nothing")
 
 
 def test_env_servers_have_a_checker_too() -> None:

@@ -43,8 +43,9 @@ $(VENV): $(STAMP)
 train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are passed on)
 	$(BIN)/seedrl train cartpole_r2d2 $(ARGS)
 
+# Bytecode is kept whatever the environment says: some hundred processes import the same modules.
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # By name, because `make test` collects test_*.py alone: what is timed wants the machine to itself.
 guards: $(STAMP) ## Hold speed and memory to what the machine itself does (nothing else may run)

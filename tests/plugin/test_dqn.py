@@ -21,7 +21,11 @@ SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
 KEY = jax.random.key(0)
 
 # Q(s, a) = relu(s) @ output, with s of non-negative numbers.
-ONLINE = {"hidden": jnp.eye(2), "bias": jnp.zeros((1, 2)), "output": jnp.array([[1.0, 2], [3, 4]])}
+ONLINE = {
+    "hidden": np.eye(2, dtype=np.float32),
+    "bias": np.zeros((1, 2), np.float32),
+    "output": np.array([[1, 2], [3, 4]], np.float32),
+}
 TARGET = {**ONLINE, "output": 10 * ONLINE["output"]}
 
 
@@ -46,7 +50,7 @@ def gradient_update(agent: Agent) -> GradientUpdate:
 def test_the_loss_by_hand() -> None:
     agent = DQNConfig(gamma=0.5).build(SPEC)
     weights = jnp.array([1.0, 0.5, 1.0, 1.0])
-    loss, output = gradient_update(agent).loss(
+    loss, output = jax.jit(gradient_update(agent).loss)(
         ONLINE, TARGET, Sequence(transitions(), ()), weights, KEY
     )
     # Targets: 1 + 0.5 * 40; 1; 1 + 0.5 * 40. Predictions: 1, 2, 1. The last row is not trained.
@@ -57,7 +61,8 @@ def test_the_loss_by_hand() -> None:
 def test_initial_priorities_come_from_the_stored_q_values() -> None:
     agent = DQNConfig(gamma=0.5).build(SPEC)
     # With the online network as target: 1 + 0.5 * 4 - 1, |1 - 2|, 1 + 0.5 * 4 - 1.
-    np.testing.assert_allclose(agent.initial_priorities(transitions()), [2, 1, 2, 0])
+    priorities = jax.jit(agent.initial_priorities)(transitions())
+    np.testing.assert_allclose(priorities, [2, 1, 2, 0])
 
 
 def test_the_agent_has_no_carry_and_trains_single_transitions() -> None:
@@ -111,8 +116,8 @@ def test_the_loss_leads_to_walking_right() -> None:
         return jax.lax.scan(one_update, state, length=800)[0]
 
     sequence = Sequence(steps, ())
-    params = train(agent.init_state(agent.init(KEY))).params
+    params = train(jax.jit(lambda key: agent.init_state(agent.init(key)))(KEY)).params
     timestep = TimeStep((), (), (), jnp.eye(length)[: length - 1])
-    output = agent.act(params, (), timestep, jnp.zeros(length - 1), KEY)
+    output = jax.jit(agent.act)(params, (), timestep, jnp.zeros(length - 1), KEY)
     np.testing.assert_array_equal(output.action, np.full(length - 1, RIGHT))
     np.testing.assert_allclose(output.extras[:, RIGHT], [0.512, 0.64, 0.8, 1.0], atol=0.02)

@@ -51,9 +51,8 @@ def test_what_was_inserted_is_in_the_replay(
     # Each page completes a sequence, and all of the pool but the youngest pages start one.
     mass = np.asarray(learner.memory.mass[0])
     assert int((mass > 0).sum()) == learner.replay.capacity_pages - 3 * PAGES
-    last = jax.tree.map(
-        lambda leaf: leaf[0, before % learner.replay.capacity_pages], learner.memory
-    )
+    place = before % learner.replay.capacity_pages
+    last = jax.tree.map(lambda leaf: np.asarray(leaf)[0, place], learner.memory)
     np.testing.assert_array_equal(
         last.pages.steps.timestep.observation, learner.pages.steps.timestep.observation[0]
     )

@@ -96,12 +96,12 @@ def _pages(marks: list[float]) -> Page:
     size = len(marks)
     observation = np.broadcast_to(np.array(marks, np.float32)[:, None, None], (size, K, 64))
     timestep = TimeStep(
-        jnp.ones((size, K), jnp.uint8),
-        jnp.zeros((size, K)),
-        jnp.ones((size, K)),
-        jnp.asarray(observation),
+        np.ones((size, K), np.uint8),
+        np.zeros((size, K), np.float32),
+        np.ones((size, K), np.float32),
+        np.ascontiguousarray(observation),
     )
-    numbers = jnp.zeros((size, K), jnp.int32)
+    numbers = np.zeros((size, K), np.int32)
     return Page(StoredStep(timestep, numbers, numbers, ()), ())
 
 
@@ -170,9 +170,9 @@ def test_no_shape_of_a_step_makes_insertion_copy_the_replay(
         replay, batch_per_device=2, num_devices=1, importance_exponent=0.5
     )
     per_device = build_learn_programs(agent, weighted, batch_per_device=2)
-    scalars = [jnp.zeros((8, page_steps), dtype) for dtype in ("uint8", "float32", "float32")]
-    timestep = TimeStep(*scalars, jnp.zeros((8, page_steps, *shape)))
-    numbers = jnp.zeros((8, page_steps), jnp.int32)
+    scalars = [np.zeros((8, page_steps), dtype) for dtype in ("uint8", "float32", "float32")]
+    timestep = TimeStep(*scalars, np.zeros((8, page_steps, *shape), np.float32))
+    numbers = np.zeros((8, page_steps), np.int32)
     pages = Page(StoredStep(timestep, numbers, numbers, ()), ())
     memory = stack_shards(lambda: replay.init(jax.tree.map(lambda leaf: leaf[0], pages)), device)
     index = PageIndex(capacity_pages=1024, window=agent.window, page_steps=page_steps)

@@ -408,7 +408,7 @@ def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> Non
     assert state.updates == 0
     assert state.updates.dtype == np.int32
     _assert_same(state.target, state.params)
-    _assert_same(state.optimizer, _on_host(R2D2.init_state(state.params).optimizer))
+    _assert_same(state.optimizer, _on_host(jax.jit(R2D2.init_state)(state.params).optimizer))
 
 
 def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:
@@ -440,7 +440,7 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     pages = Page(jax.tree.map(lambda x: x.reshape(-1, page_steps, *x.shape[1:]), steps), carry)
     index = PageIndex(capacity_pages=memory.capacity_pages, window=window, page_steps=page_steps)
     plan = jax.tree.map(lambda x: x[None], index.plan([0] * len(carry.previous_action)))
-    empty = memory.init(jax.tree.map(lambda leaf: leaf[0], pages))
+    empty = _on_host(jax.jit(memory.init)(jax.tree.map(lambda leaf: leaf[0], pages)))
     stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
     state, skipped = jax.jit(programs.init)(jax.random.PRNGKey(1)), []
     for _ in range(12):

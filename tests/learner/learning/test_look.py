@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -48,12 +47,12 @@ def parts() -> tuple[Any, Any, PageIndex]:
     memory = prioritized_memory(replay, batch_per_device=8, num_devices=1, importance_exponent=0.6)
     index = PageIndex(capacity_pages=4, window=WINDOW, page_steps=2)
     example = jax.tree.map(lambda leaf: leaf[0], pages())
-    state = replay.insert(replay.init(example), pages(), index.plan([6, 9]))
+    state = jax.jit(replay.insert)(jax.jit(replay.init)(example), pages(), index.plan([6, 9]))
     programs = map_programs(
         build_learn_programs(AGENT, memory, batch_per_device=8), jax.devices()[:1]
     )
     # As learning keeps it: a shard on each device.
-    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, jnp.zeros_like(leaf)]), state)
+    stacked = jax.tree.map(lambda leaf: np.stack([leaf, np.zeros_like(leaf)]), state)
     return programs, jax.pmap(lambda shard: shard, devices=jax.devices()[:2])(stacked), index
 
 

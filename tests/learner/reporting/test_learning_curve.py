@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 from learner.reporting import learning_curve
 from learner.reporting.learning_curve import columns, draw
@@ -56,6 +55,9 @@ def test_what_is_damaged_or_missing_is_skipped(tmp_path: Path) -> None:
 def test_a_picture_shows_episodes_rounds_and_the_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Here, so that only the process that runs this test imports matplotlib.
+    from matplotlib.figure import Figure
+
     figures: list[Figure] = []
 
     def save(figure: Figure, path: Path, **_: object) -> None:

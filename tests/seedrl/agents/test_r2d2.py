@@ -327,9 +327,10 @@ def test_the_target_is_a_copy_that_follows_every_interval() -> None:
     for copied, original in zip(jax.tree.leaves(target), jax.tree.leaves(params), strict=True):
         assert copied is not original
         np.testing.assert_array_equal(copied, original)
+    update_target = jax.jit(agent.update.update_target)
     interval = CONFIG.target_update_interval
     for updates, expected in ((1, other), (interval - 1, other), (interval, params)):
-        found = agent.update.update_target(params, other, jnp.int32(updates))
+        found = update_target(params, other, jnp.int32(updates))
         jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 

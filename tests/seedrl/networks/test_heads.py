@@ -10,8 +10,8 @@ FEATURES = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 
 def test_dueling_adds_the_value_to_centred_advantages() -> None:
     head = DuelingHead(num_actions=3, hidden_sizes=())
-    params = head.init(jax.random.key(0), FEATURES)
-    q_values = head.apply(params, FEATURES)
+    params = jax.jit(head.init)(jax.random.key(0), FEATURES)
+    q_values = jax.jit(head.apply)(params, FEATURES)
     weights = params["params"]
     value = FEATURES @ weights["value"]["kernel"] + weights["value"]["bias"][None, None]
     advantage = FEATURES @ weights["advantage"]["kernel"]

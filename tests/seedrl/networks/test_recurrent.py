@@ -59,7 +59,7 @@ def random_case(name: str) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     is_first = np.zeros((T, B), bool)
     is_first[[0, 3, 4], [0, 1, 1]] = True
     carry = CORES[name].initial_carry(H, B)
-    params = CORES[name].init(jax.random.key(0), carry, inputs, is_first)
+    params = jax.jit(CORES[name].init)(jax.random.key(0), carry, inputs, is_first)
     # Every parameter random: biases that start at zero would hide a mistake.
     params = jax.tree.map(lambda p: random.normal(size=p.shape).astype(np.float32), params)
     carry = jax.tree.map(lambda c: random.normal(size=c.shape).astype(np.float32), carry)
@@ -91,6 +91,6 @@ def test_a_reset_forgets_even_what_is_not_finite(name: str) -> None:
 def test_the_forget_gate_starts_open() -> None:
     carry = LSTM.initial_carry(H, 1)
     inputs, is_first = jnp.zeros((1, 1, D)), jnp.zeros((1, 1), bool)
-    params = LSTM(H).init(jax.random.key(0), carry, inputs, is_first)["params"]
+    params = jax.jit(LSTM(H).init)(jax.random.key(0), carry, inputs, is_first)["params"]
     expected = np.repeat([0.0, 1.0, 0.0, 0.0], H)
     np.testing.assert_array_equal(params["input"]["bias"], expected)

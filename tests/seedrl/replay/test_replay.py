@@ -8,7 +8,6 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import chdtri as chi2_isf
 
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex, replay_bytes
@@ -16,6 +15,7 @@ from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.rl.priorities import MIN_MASS
 from seedrl.types import Array, Page, StoredStep, TimeStep
+from tests.chi_squared import exceeded_with
 
 WINDOW = WindowSpec(burn_in=1, unroll=4, bootstrap=1, stride=2)
 
@@ -226,8 +226,8 @@ def test_sampling_frequencies_pass_a_chi_squared_test(batch_size: int) -> None:
     expected = share[starts] * len(found)
     statistic = np.sum((counts[starts] - expected) ** 2 / expected)
     assert expected.min() > 5
-    assert statistic < chi2_isf(len(starts) - 1, 1e-3)
-    assert batch_size > 1 or statistic > chi2_isf(len(starts) - 1, 1 - 1e-3)
+    assert statistic < exceeded_with(1e-3, len(starts) - 1)
+    assert batch_size > 1 or statistic > exceeded_with(1 - 1e-3, len(starts) - 1)
 
 
 @pytest.mark.parametrize("num_shards", [1, 4])

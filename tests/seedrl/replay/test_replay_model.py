@@ -52,8 +52,8 @@ def make_page(life: int, number: int, page_steps: int, rng: np.random.Generator)
 def poison(state: ReplayState) -> ReplayState:
     """Fills what was never written with values that show wherever they are read."""
 
-    def fill(leaf: Array) -> Array:
-        return jnp.full_like(leaf, jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else 99)
+    def fill(leaf: Array) -> np.ndarray:
+        return np.full(leaf.shape, np.nan if leaf.dtype.kind == "f" else 99, leaf.dtype)
 
     return state._replace(pages=jax.tree.map(fill, state.pages))
 

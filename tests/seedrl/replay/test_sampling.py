@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import chdtri as chi2_isf
 
 from seedrl.replay.sampling import Draw, stratified_draw
 from seedrl.types import Array
+from tests.chi_squared import exceeded_with
 
 _draw = jax.jit(stratified_draw, static_argnums=2)
 
@@ -17,7 +17,7 @@ _draw = jax.jit(stratified_draw, static_argnums=2)
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _draw_batches(mass: Array, batch_size: int, num_batches: int) -> Draw:
     keys = jax.random.split(jax.random.key(3), num_batches)
-    return jax.lax.map(lambda key: stratified_draw(mass, key, batch_size), keys)
+    return jax.vmap(lambda key: stratified_draw(mass, key, batch_size))(keys)
 
 
 def draw_many(mass: np.ndarray, batch_size: int, num_batches: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +51,8 @@ def test_independent_draws_pass_a_chi_squared_test_from_both_sides(seed: int) ->
     expected = mass.astype(np.float64) / mass.sum(dtype=np.float64) * index.size
     counts = np.bincount(index.reshape(-1), minlength=mass.size)
     statistic = np.sum((counts - expected) ** 2 / expected)
-    assert chi2_isf(mass.size - 1, 0.999) < statistic < chi2_isf(mass.size - 1, 0.001)
+    low, high = (exceeded_with(share, mass.size - 1) for share in (0.999, 0.001))
+    assert low < statistic < high
 
 
 def test_every_stratum_is_drawn_from_once() -> None:
@@ -130,10 +131,8 @@ def test_each_of_a_million_masses_has_its_exact_share(monkeypatch: pytest.Monkey
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape: jnp.full(shape, key))
     mass = np.random.default_rng(2).uniform(0.2, 2.0, size=2**20).astype(np.float32)
     sweep = np.float32(0.5) + np.arange(256, dtype=np.float32) * np.float32(2.0**-20)
-    draw = jax.jit(
-        lambda uniforms: jax.lax.map(lambda u: stratified_draw(jnp.asarray(mass), u, 64), uniforms)
-    )
-    index = np.asarray(draw(sweep).index)
+    draw = jax.jit(jax.vmap(lambda mass, u: stratified_draw(mass, u, 64), in_axes=(None, 0)))
+    index = np.asarray(draw(mass, sweep).index)
     for stratum in range(64):
         items, counts = np.unique(index[:, stratum], return_counts=True)
         np.testing.assert_array_equal(np.diff(items), 1)

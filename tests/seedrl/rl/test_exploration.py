@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import chdtri as chi2_isf
 
 from seedrl.rl.exploration import epsilon_greedy, epsilons
+from tests.chi_squared import exceeded_with
+
+_act = jax.jit(epsilon_greedy)
 
 
 def test_the_epsilons_of_ten_slots_are_those_of_seed_rl() -> None:
@@ -44,7 +46,7 @@ def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: fl
 def test_epsilon_zero_is_greedy_and_takes_the_first_of_equals() -> None:
     q_values = jnp.array([[1.0, 3.0, 3.0], [5.0, 0.0, 2.0]])
     for seed in range(5):
-        actions = epsilon_greedy(jax.random.key(seed), q_values, jnp.zeros(2))
+        actions = _act(jax.random.key(seed), q_values, jnp.zeros(2))
         assert actions.dtype == jnp.int32
         np.testing.assert_array_equal(actions, [1, 0])
 
@@ -53,7 +55,7 @@ def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
     num_rows, num_actions = 30_000, 3
     q_values = jnp.tile(jnp.array([[0.0, 1.0, 0.0]]), (num_rows, 1))
     epsilon = jnp.where(jnp.arange(num_rows) < num_rows // 2, 0.9, 0.3)
-    actions = np.asarray(epsilon_greedy(jax.random.key(3), q_values, epsilon))
+    actions = np.asarray(_act(jax.random.key(3), q_values, epsilon))
     for rows, expected in ((actions[: num_rows // 2], 0.9), (actions[num_rows // 2 :], 0.3)):
         shares = np.bincount(rows, minlength=num_actions) / len(rows)
         # Half of the explored third each; 0.015 is four standard deviations.
@@ -65,9 +67,9 @@ def test_actions_pass_a_chi_squared_test_against_epsilon_greedy() -> None:
     num_rows, num_actions = 20_000, 5
     q_values = jnp.tile(jnp.array([[0.0, 1.0, 7.0, 3.0, 2.0]]), (num_rows, 1))
     for epsilon in (0.4, 0.05, 1.0):
-        actions = epsilon_greedy(jax.random.key(11), q_values, jnp.full(num_rows, epsilon))
+        actions = _act(jax.random.key(11), q_values, jnp.full(num_rows, epsilon))
         share = np.full(num_actions, epsilon / num_actions)
         share[2] += 1 - epsilon
         counts = np.bincount(actions, minlength=num_actions)
         statistic = np.sum((counts - share * num_rows) ** 2 / (share * num_rows))
-        assert statistic < chi2_isf(num_actions - 1, 1e-3)
+        assert statistic < exceeded_with(1e-3, num_actions - 1)

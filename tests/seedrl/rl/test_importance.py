@@ -14,6 +14,7 @@ from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.types import Array
 
 BATCH = 8
+_weights = jax.jit(importance_weights, static_argnums=2)
 
 
 def largest(axis_name: str) -> Callable[[Array], Array]:
@@ -22,33 +23,33 @@ def largest(axis_name: str) -> Callable[[Array], Array]:
 
 def test_weights_of_a_worked_example() -> None:
     # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
-    weights = importance_weights(jnp.asarray([0.1, 0.2, 0.4], jnp.float32), 0.5)
+    weights = _weights(jnp.asarray([0.1, 0.2, 0.4], jnp.float32), 0.5)
     np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
 
 
 def test_exponent_zero_weighs_everything_alike() -> None:
-    weights = importance_weights(jnp.asarray([0.1, 0.9], jnp.float32), 0.0)
+    weights = _weights(jnp.asarray([0.1, 0.9], jnp.float32), 0.0)
     np.testing.assert_array_equal(weights, [1.0, 1.0])
 
 
 def test_exponent_one_cancels_the_probability() -> None:
     probability = jnp.asarray([1e-30, 1e-3, 0.5], jnp.float32)
-    weights = importance_weights(probability, 1.0)
+    weights = _weights(probability, 1.0)
     np.testing.assert_allclose(weights * probability, np.full(3, 1e-30), rtol=1e-4)
 
 
 def test_draws_of_an_empty_shard_weigh_nothing() -> None:
-    weights = importance_weights(jnp.asarray([0.0, 0.5], jnp.float32), 0.6)
+    weights = _weights(jnp.asarray([0.0, 0.5], jnp.float32), 0.6)
     np.testing.assert_array_equal(weights, [0.0, 1.0])
-    np.testing.assert_array_equal(importance_weights(jnp.zeros(2), 0.6), [0.0, 0.0])
+    np.testing.assert_array_equal(_weights(jnp.zeros(2), 0.6), [0.0, 0.0])
 
 
 def test_the_maximum_is_taken_over_all_shards() -> None:
     probability = jnp.asarray([[0.1, 0.2], [0.4, 0.8]], jnp.float32)
-    sharded = jax.vmap(lambda p: importance_weights(p, 1.0, largest("core")), axis_name="core")(
-        probability
-    )
-    whole = importance_weights(probability.reshape(-1), 1.0)
+    sharded = jax.jit(
+        jax.vmap(lambda p: importance_weights(p, 1.0, largest("core")), axis_name="core")
+    )(probability)
+    whole = _weights(probability.reshape(-1), 1.0)
     np.testing.assert_allclose(sharded.reshape(-1), whole, rtol=1e-6)
     np.testing.assert_allclose(whole, [1.0, 0.5, 0.25, 0.125], rtol=1e-6)
 

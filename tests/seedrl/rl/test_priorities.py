@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from hypothesis import strategies as st
 
 from seedrl.rl.priorities import MAX_MASS, MIN_MASS, sequence_priority, stored_mass
 
+_priority, _mass = jax.jit(sequence_priority), jax.jit(stored_mass)
+
 
 def test_a_worked_example() -> None:
     errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
-    priority = sequence_priority(errors, np.ones((3, 1), bool))
+    priority = _priority(errors, np.ones((3, 1), bool))
     np.testing.assert_allclose(priority, [0.9 * 4 + 0.1 * 2], rtol=1e-6)
 
 
@@ -21,7 +24,7 @@ def test_a_worked_example() -> None:
 def test_the_mix_goes_from_mean_to_maximum(mix: float, expected: float) -> None:
     errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
     np.testing.assert_allclose(
-        sequence_priority(errors, np.ones((3, 1), bool), mix=mix), [expected], rtol=1e-6
+        _priority(errors, np.ones((3, 1), bool), mix=mix), [expected], rtol=1e-6
     )
 
 
@@ -29,11 +32,11 @@ def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
     errors = np.array([[2.0, 1e9], [1e9, 3.0], [4.0, 1e9]], np.float32)
     is_trained = np.array([[True, False], [False, True], [True, False]])
     expected = [0.9 * 4 + 0.1 * 3, 3.0]
-    np.testing.assert_allclose(sequence_priority(errors, is_trained), expected, rtol=1e-6)
+    np.testing.assert_allclose(_priority(errors, is_trained), expected, rtol=1e-6)
 
 
 def test_a_sequence_without_a_trained_row_has_priority_zero() -> None:
-    priority = sequence_priority(np.full((2, 1), 1e9, np.float32), np.zeros((2, 1), bool))
+    priority = _priority(np.full((2, 1), 1e9, np.float32), np.zeros((2, 1), bool))
     np.testing.assert_array_equal(priority, [0.0])
 
 
@@ -49,35 +52,35 @@ def test_any_priority_is_the_mixture_of_maximum_and_mean(
     is_trained = np.array([[flag] for _, flag in rows])
     sizes = [abs(error) for error, flag in rows if flag]
     expected = mix * max(sizes) + (1 - mix) * math.fsum(sizes) / len(sizes) if sizes else 0.0
-    found = sequence_priority(errors, is_trained, mix=mix)
+    found = _priority(errors, is_trained, mix=mix)
     np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 
 def test_mass_is_the_priority_to_the_exponent() -> None:
-    mass = stored_mass(jnp.asarray([1.0, 4.0, 0.25], jnp.float32), 0.5)
+    mass = _mass(jnp.asarray([1.0, 4.0, 0.25], jnp.float32), 0.5)
     np.testing.assert_allclose(mass, [1.0, 2.0, 0.5], rtol=1e-6)
 
 
 def test_exponent_zero_samples_uniformly() -> None:
-    mass = stored_mass(jnp.asarray([1e-3, 1.0, 1e3], jnp.float32), 0.0)
+    mass = _mass(jnp.asarray([1e-3, 1.0, 1e3], jnp.float32), 0.0)
     np.testing.assert_array_equal(mass, [1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
 def test_priorities_that_are_not_finite_or_are_negative_are_refused(exponent: float) -> None:
     refused = jnp.asarray([np.nan, np.inf, -np.inf, -1.0], jnp.float32)
-    np.testing.assert_array_equal(stored_mass(refused, exponent), np.zeros(4))
+    np.testing.assert_array_equal(_mass(refused, exponent), np.zeros(4))
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
 def test_priority_zero_has_the_smallest_mass_there_is(exponent: float) -> None:
-    mass = stored_mass(jnp.asarray([0.0, -0.0, 1e-38], jnp.float32), exponent)
+    mass = _mass(jnp.asarray([0.0, -0.0, 1e-38], jnp.float32), exponent)
     np.testing.assert_array_equal(mass[:2], np.full(2, MIN_MASS, np.float32))
     assert mass[2] >= mass[0]
 
 
 def test_extreme_priorities_keep_a_positive_mass_with_a_finite_sum() -> None:
-    mass = np.asarray(stored_mass(jnp.asarray([1e-37, 3e38], jnp.float32), 2.0))
+    mass = np.asarray(_mass(jnp.asarray([1e-37, 3e38], jnp.float32), 2.0))
     assert mass[0] > 0
     assert mass[1] == np.float32(MAX_MASS)
     assert np.isfinite(np.float32(mass[1] * 2.0**20))
@@ -90,5 +93,5 @@ def test_extreme_priorities_keep_a_positive_mass_with_a_finite_sum() -> None:
 )
 def test_any_mass_is_the_power(priority: float, exponent: float) -> None:
     expected = min(max(priority**exponent, 1e-30), 1e30)
-    mass = stored_mass(jnp.asarray([priority], jnp.float32), exponent)
+    mass = _mass(jnp.asarray([priority], jnp.float32), exponent)
     np.testing.assert_allclose(mass, [expected], rtol=2e-5)

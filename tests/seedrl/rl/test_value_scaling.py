@@ -110,7 +110,8 @@ def test_h_and_its_inverse_are_accurate_to_a_few_units_in_the_last_place(
     assert error(apply(values), in_80_digits(textbook, values, epsilon)) <= MAX_ERROR
     both = compiled(lambda x: scaling.invert(scaling.apply(x)))(values)
     assert error(both, values.astype(np.float64)) <= MAX_ERROR_OF_BOTH
-    values = values[np.abs(values) <= LARGEST_SCALED]
+    # As many as before: operations of one shape are compiled once.
+    values = np.where(np.abs(values) <= LARGEST_SCALED, values, np.float32(0))
     expected = in_80_digits(textbook_inverse, values, epsilon)
     assert error(invert(values), expected) <= MAX_ERROR_OF_INVERSE
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib import image
 
 from learner.cli.main import main
 from seedrl.config_file import load
@@ -36,6 +35,9 @@ def test_each_row_is_a_sequence_that_was_drawn_by_its_priority(
     flags = ["--out", str(out), "--sequences", "2", "--frames", "12"]
     assert main(["replay-images", str(workdir), *flags]) == 0
     assert capsys.readouterr().out == f"{out}: 2 sequences of 12 frames\n"
+    # Here, so that only the process that runs this test imports matplotlib.
+    from matplotlib import image
+
     picture = np.round(image.imread(out)[..., 0] * 255).astype(int)
     assert picture.shape == (2 * 3, 12 * 4)
     # Page 2 and then page 5, which follows it.

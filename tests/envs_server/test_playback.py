@@ -196,6 +196,7 @@ def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Pat
     assert stderr.count("the recording ends after 6 batches; waiting") == 2
 
 
+@pytest.mark.parametrize("learner", ["link"], indirect=True)  # what carries it is of no matter
 def test_the_process_ends_with_an_error_when_the_run_is_not_repeated(
     learner: Any, tmp_path: Path
 ) -> None:

@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "tests" / "plugin"
 TRAIN = ("learner.cli.main", "train")
 
-# A network and a replay that compile and learn in no time. Learning needs 64 steps; pages have 16
-# rows, so that hardly any stream ends with a full one. All tests take the same shapes, which are
-# compiled once.
+# A network and a replay that compile and learn in no time. Learning needs 64 steps; pages have 8
+# rows, so that hardly any stream ends with a full one; sequences reach over two pages; the replay
+# wraps around soon. All tests take the same shapes, which are compiled once.
 _TINY = {
     "serving.training-slots": 4,
     "serving.evaluation-slots": 2,
@@ -32,9 +32,10 @@ _TINY = {
     "agent.burn-in": 2,
     "agent.unroll": 12,
     "agent.n-steps": 2,
-    "agent.stride": 16,
+    "agent.stride": 8,
+    "agent.target-update-interval": 7,
     "replay.min-steps": 64,
-    "replay.capacity-steps": 2048,
+    "replay.capacity-steps": 256,
     "learning.batch-sequences": 4,
     "evaluation.target-return": None,
     "evaluation.interval-seconds": 1,

@@ -135,7 +135,7 @@ def has_line(program: Program, end: str) -> bool:
         ),
         (
             ("--replay.page-steps", "3"),
-            "replay.page_steps: a stride of 16 steps is not a whole number of pages of 3",
+            "replay.page_steps: a stride of 8 steps is not a whole number of pages of 3",
         ),
         (
             ("--replay.tolerance-updates", "0.5"),
@@ -143,7 +143,7 @@ def has_line(program: Program, end: str) -> bool:
         ),
         (
             ("--replay.min-steps", "4096"),
-            "replay.min_steps: expected at most replay.capacity_steps (2048)",
+            "replay.min_steps: expected at most replay.capacity_steps (256)",
         ),
     ],
     ids=["unknown field", "page", "tolerance", "minimum"],

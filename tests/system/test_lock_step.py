@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
-PAGE_STEPS, NUM_SLOTS, TOTAL_STEPS = 8, 4, 400
+PAGE_STEPS, NUM_SLOTS, TOTAL_STEPS = 8, 4, 400  # the first two as in TINY
 LOCK_STEP = (
     *TINY,
     "--learning.regime=lock_step",
@@ -41,9 +41,6 @@ LOCK_STEP = (
     # Each environment with random numbers of its own, so that it does not matter who its
     # neighbours are.
     "--environment.vectorization=sync",
-    f"--agent.stride={PAGE_STEPS}",
-    "--agent.target-update-interval=7",
-    "--replay.capacity-steps=256",
     "--learning.publish-every-updates=3",
     f"--learning.total-steps={TOTAL_STEPS}",
 )

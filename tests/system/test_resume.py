@@ -69,7 +69,7 @@ def check_ledger(line: dict[str, Any]) -> None:
     kept = account["completed"] + account["partial"] + account["evaluation"]
     assert account["answered"] == kept + account["discarded"], account
     # No slot has more than a page that is not full.
-    assert 0 <= account["partial"] <= 4 * 15, account
+    assert 0 <= account["partial"] <= 4 * 7, account
     assert line.get("ledger/rejected", 0) == line.get("ledger/duplicate", 0) == 0, line
 
 

@@ -140,11 +140,11 @@ def test_a_run_that_is_killed_and_played_its_input_equals_the_uninterrupted_one(
     workdir, played = tmp_path / "run", tmp_path / "played"
     address = f"unix:{tmp_path}/socket"
     flags = ("--workdir", workdir, "--bind", address, *LOCK_STEP, "--learning.record")
-    flags = (*flags, "--checkpoint.interval-seconds", 0.05)
     players: list[Program] = []
     for number, kill in enumerate(kills):
         hand_over(reference.recording, played, kill.saved + kill.ahead)
-        learner = programs("learner", "cartpole_r2d2", *flags)
+        saving = ("--checkpoint.interval-seconds", 0.05)
+        learner = programs("learner", "cartpole_r2d2", *flags, *saving)
         players = players or [
             programs("envs_server", "--learner", address, "--play", played, "--num-envs", *some)
             for some in ((1, "--groups", 1), (3, "--groups", 2))

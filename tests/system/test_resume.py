@@ -30,7 +30,9 @@ pytestmark = [
 ]
 
 UNREADABLE_CHECKPOINT = 74  # as documented
-SAVING = (*UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", "0.3")
+FLAGS = (*TINY, *UNHURRIED, "--checkpoint-replay")
+# Until a checkpoint is there; each takes a tenth of a second of CPU time.
+SAVING = ("--checkpoint.interval-seconds", 1.0)
 ACCOUNTS = ("accepted", "answered", "struck", "completed", "partial", "discarded", "evaluation")
 
 
@@ -93,7 +95,7 @@ def kill_an_env_server(run: Program, workdir: Path) -> dict[str, Any]:
 
 def start_a_run(programs: Programs, workdir: Path) -> None:
     """Trains until two checkpoints are there; an env server is killed, then the supervisor."""
-    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *SAVING)
+    run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *FLAGS, *SAVING)
     processes.wait_for(
         lambda: sum(line["updates"] > 0 for line in processes.records(workdir, "checkpoint")) > 1,
         run,
@@ -130,7 +132,7 @@ def resume_from_the_older_checkpoint(programs: Programs, workdir: Path, address:
     assert saved(workdir).step == older
     earlier = len(processes.records(workdir))
     before = processes.records(workdir)[-1]["elapsed_seconds"]
-    learner = programs(*learner_command(workdir, address), "--resume", "must")
+    learner = programs(*learner_command(workdir, address), *SAVING, "--resume", "must")
     env_server = programs(
         *("envs_server", "--learner", address, "--num-envs", 6, "--allow-env", "tests.*")
     )
@@ -172,7 +174,7 @@ def resume_after_a_kill(
 
 
 def learner_command(workdir: Path, address: str) -> tuple[object, ...]:
-    return ("learner", "cartpole_r2d2", "--workdir", workdir, "--bind", address, *TINY, *SAVING)
+    return ("learner", "cartpole_r2d2", "--workdir", workdir, "--bind", address, *FLAGS)
 
 
 def evaluate(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:

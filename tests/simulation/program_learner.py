@@ -95,7 +95,10 @@ def _programs(action: ActionSpec, store: Store) -> _Programs:
     learn = build_learn_programs(agent, experience.memory, batch_per_device=BATCH)
     return _Programs(
         experience=experience,
-        shapes=BatchShapes(spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS),
+        # Three sizes of batches and two of pages: each is compiled for every store and action.
+        shapes=BatchShapes(
+            spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS, rungs=2
+        ),
         act=act,
         learn=learn,
         mapped=map_programs(learn, _devices()),

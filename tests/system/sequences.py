@@ -22,14 +22,14 @@ def sequence_reader(replay: Replay) -> Callable[[ReplayState, np.ndarray], Seque
         only = state.mass.at[:].set(0.0).at[start].set(1.0)
         return replay.sample(state._replace(mass=only), jax.random.PRNGKey(0), 1)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
     def sample_all(state: ReplayState, starts: Any) -> Any:
         return jax.lax.map(functools.partial(sample, state), starts)
 
     def read(state: ReplayState, starts: np.ndarray) -> Sequence:
         padded = np.zeros(replay.capacity_pages, np.int32)
         padded[: len(starts)] = starts
-        samples = sample_all(jax.tree.map(jax.numpy.asarray, state), padded)
+        samples = sample_all(state, padded)
         samples = jax.tree.map(lambda leaf: np.asarray(leaf)[: len(starts)], samples)
         np.testing.assert_array_equal(samples.index[:, 0], starts)
         steps, carry = samples.sequence

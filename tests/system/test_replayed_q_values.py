@@ -159,7 +159,9 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network = CONFIG.agent.r2d2.network.build(spec)
-    return Replayed(outcome, jax.jit(network.unroll), outcome.shards[0].sequences)
+    # Millions of pixels: what the suite saves by compiling in a hurry would be lost many times.
+    unroll = jax.jit(network.unroll, compiler_options={"xla_backend_optimization_level": 1})
+    return Replayed(outcome, unroll, outcome.shards[0].sequences)
 
 
 def test_every_row_of_every_sequence_gives_the_stored_q_values(replayed: Replayed) -> None:

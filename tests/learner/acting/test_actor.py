@@ -1,11 +1,13 @@
 """An actor pads batches, cuts the padding off again, and knows its slots by numbers of its own."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.acting.act_step import build_act_programs, example_page
+from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch
@@ -42,15 +44,23 @@ AGENT = Agent(
 )
 
 
-def _actor(slots: list[int] | None) -> Actor:
-    """An actor of three training slots and one for evaluation, which are called `slots`."""
-    programs = build_act_programs(
+def _programs() -> ActPrograms:
+    return build_act_programs(
         AGENT,
         example_page(AGENT, SPEC, PAGE_STEPS),
         num_training=3,
         num_slots=4,
         exploration=EXPLORATION,
     )
+
+
+# Compiled by the first test that uses them; who counts compilations builds some of its own.
+_shared_programs = functools.cache(_programs)
+
+
+def _actor(slots: list[int] | None, programs: ActPrograms | None = None) -> Actor:
+    """An actor of three training slots and one for evaluation, which are called `slots`."""
+    programs = programs or _shared_programs()
     shapes = BatchShapes(SPEC, num_training=3, num_evaluation=1)
     state = programs.init(jax.random.PRNGKey(0))
     return Actor(programs, shapes, state, None if slots is None else np.array(slots, np.int32))
@@ -112,7 +122,7 @@ def test_a_restored_actor_continues_where_the_copy_was_taken() -> None:
 
 
 def test_after_warming_up_nothing_is_compiled() -> None:
-    actor = _actor(None)
+    actor = _actor(None, _programs())
     actor.warm_up(FROZEN)
     with compilations() as names:
         for rows in ([0], [0, 1], [2, 1, 0], [3]):
@@ -122,7 +132,7 @@ def test_after_warming_up_nothing_is_compiled() -> None:
 
 
 def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -> None:
-    actor = _actor(None)
+    actor = _actor(None, _programs())
     actor.warm_up_largest(FROZEN)
     with compilations() as names:
         rows = [_rows(actor, slots) for slots in ([0], [0, 1], [2, 1, 0], [3])]

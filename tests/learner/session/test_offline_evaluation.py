@@ -30,7 +30,13 @@ CONFIG = Config(
     seed=5,
     agent=R2D2Config(
         network=QNetworkConfig(
-            torso="mlp", torso_sizes=(8,), core_size=8, head_sizes=(8,), frame_stack=1
+            torso="mlp",
+            torso_sizes=(),
+            core="gru",
+            core_size=8,
+            head_sizes=(),
+            dueling=False,
+            frame_stack=1,
         ),
         evaluation_epsilon=0.5,
     ),

@@ -9,6 +9,7 @@ import gymnasium
 
 from envs_server.backends import atari, film, native, sync
 from envs_server.errors import BuildError, one_line
+from envs_server.factories import ADVICE
 from envs_server.recipe import Recipe
 from envs_server.vector import VectorEnvironment
 
@@ -85,5 +86,7 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
 def _hint(error: BaseException) -> str:
     """What may have been meant by an id that is not registered; gymnasium guesses some."""
     if isinstance(error, gymnasium.error.NameNotFound) and "Did you mean" not in str(error):
-        return " Name an environment of your own as package.module:factory"
+        return f" Name an environment of your own as package.module:factory; or {ADVICE}"
+    if isinstance(error, gymnasium.error.NamespaceNotFound):
+        return f" Nobody imports it here: {ADVICE}, as package.module:factory"
     return ""

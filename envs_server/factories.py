@@ -11,6 +11,9 @@ from envs_server.errors import BuildError, one_line
 # What ships with the env server is always allowed.
 OWN_PATTERN = "envs_server.envs.*"
 
+# For an environment that gymnasium knows once its package is imported.
+ADVICE = "write a factory that imports its package and returns gymnasium.make(...), and name that"
+
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -35,7 +38,8 @@ def load_factory(
         if kind == "environment":
             expected = "a registered gymnasium id or package.module:factory"
         raise BuildError(
-            f"expected {expected}, got {name!r}; gymnasium's own module:id is not supported"
+            f"expected {expected}, got {name!r}; gymnasium's own module:id is not supported: "
+            f"{ADVICE}"
         )
     _check(name, name, allowed)
     module_name, _, attribute = name.partition(":")

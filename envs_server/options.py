@@ -21,7 +21,8 @@ class Options:
 
     Which environment, and with which seeds, the learner says; this side only decides which
     factories may be built. It returns for ever if the learner goes away, and ends when training
-    is over. A token for the learner is taken from the environment variable SEEDRL_TOKEN.
+    is over. Nothing encrypts or authenticates yet, either way (a token in the environment variable
+    SEEDRL_TOKEN is sent, and no learner asks for it): trusted networks only.
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
     this env server, or the environment cannot be built here; 4 the environment failed too often.

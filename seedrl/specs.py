@@ -87,6 +87,12 @@ class BoxSpec:
     def __post_init__(self) -> None:
         _check_shape(self.shape, MOST_ACTION_ELEMENTS)
         size = math.prod(self.shape)
+        for name, bound in (("low", self.low), ("high", self.high)):
+            if not isinstance(bound, tuple):
+                raise ValueError(
+                    f"expected {name} as a flat tuple of {size} numbers, one for each element of "
+                    f"shape {list(self.shape)}, got {show_value(bound)}"
+                )
         if len(self.low) != size or len(self.high) != size:
             raise ValueError(
                 f"expected {size} numbers each in low and high, as shape {list(self.shape)} has, "

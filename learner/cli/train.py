@@ -17,6 +17,7 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
+from learner.reporting.summary import resuming
 from learner.saving.folder_lock import check_free, remove_refused
 from seedrl import config_json
 from seedrl.config import Config
@@ -86,6 +87,7 @@ def _supervised(
     argv: Sequence[str],
 ) -> tuple[int, bool]:
     """The exit code of the run, and whether an env server has failed in it."""
+    command = shlex.join([*PROG.split(), *argv])
     with contextlib.ExitStack() as stack:
         own_folder = stack.enter_context(env_servers.private_folder())
         if _chooses_address(argv):
@@ -106,10 +108,11 @@ def _supervised(
                     *("--name", Path(argv[0]).stem),
                     *("--stop-reason", str(stop_reason)),
                 ],
-                user_command=shlex.join([*PROG.split(), *argv]),
+                user_command=command,
             ),
             restarts=config.launch.restarts,
             give_reason=functools.partial(_give, stop_reason),
+            resume_command=shlex.join(resuming(command, workdir)),
         )
         stack.enter_context(tolerating_lost_output())
         stack.enter_context(forward_signals(supervisor.signal))

@@ -61,12 +61,21 @@ class Supervisor:
         give_reason: Callable[[str], None] = lambda reason: None,
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+        resume_command: str = "the same command with --workdir",
     ):
-        """`give_reason` takes why the learner gets a SIGTERM, which cannot say so, before it."""
+        """Starts nothing yet.
+
+        Args:
+          env_servers, learner: what to start.
+          restarts: of an env server, at most, within a minute.
+          give_reason: takes why the learner gets a SIGTERM, which cannot say so, before it.
+          clock, say: monotonic seconds; prints a line.
+          resume_command: what resumes the run if the learner was killed.
+        """
         self._commands = env_servers
         self._learner_command = learner
         self._restarts, self._clock, self._say = restarts, clock, say
-        self._give_reason = give_reason
+        self._give_reason, self._resume_command = give_reason, resume_command
         # A SimpleQueue may be filled from a signal handler that interrupts its own reader.
         self._events: queue.SimpleQueue[_Exit | _Signal | _Stop] = queue.SimpleQueue()
         self._learner: Child | None = None
@@ -148,8 +157,8 @@ class Supervisor:
         by = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
         hint = " (out of memory?)" if number == signal.SIGKILL else ""
         self._say(
-            f"seedrl: error: the learner was killed by {by}{hint}; the same command with --workdir "
-            "resumes from its newest checkpoint"
+            f"seedrl: error: the learner was killed by {by}{hint}; this resumes from its newest "
+            f"checkpoint: {self._resume_command}"
         )
 
     def _expire(self) -> int:

@@ -6,9 +6,11 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from learner.learning.finite_guard import is_finite_everywhere, priorities_after
 from learner.learning.passes import run_passes
+from learner.reporting.metric_names import RESERVED
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Batch, Memory
@@ -113,10 +115,16 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 
 
 def packed(numbers: Mapping[str, Array]) -> Numbers:
-    """`numbers`, each `[]`, as a program hands them out; see `learner.learning.loop.fetched`."""
+    """`numbers`, each `[]`, as a program hands them out; `fetched` gives them back."""
     names = sorted(numbers)
     values = jnp.stack([jnp.asarray(numbers[name], jnp.float32) for name in names])
     return values, dict.fromkeys(names, ())
+
+
+def fetched(numbers: Numbers) -> dict[str, float]:
+    """The numbers on the host; waits for them."""
+    values, names = numbers
+    return dict(zip(names, np.asarray(values).tolist(), strict=True))
 
 
 def _init(agent: Agent, key: Array) -> LearnerState:
@@ -125,7 +133,15 @@ def _init(agent: Agent, key: Array) -> LearnerState:
 
 
 def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:
-    """An agent's own numbers: maxima for names that end in `_max`, else means."""
+    """An agent's own numbers: maxima for names that end in `_max`, else means.
+
+    Raises ConfigError, when it is traced, for a name that already means something else.
+    """
+    for name in sorted(RESERVED & metrics.keys()):
+        raise ConfigError(
+            f"agent.update: metric {name!r}: expected a name that the run does not use itself, "
+            f"for the two could not be told apart; call it {f'agent_{name}'!r}, say"
+        )
     return {
         name: (jax.lax.pmax if name.endswith("_max") else jax.lax.pmean)(
             jnp.asarray(value, jnp.float32), AXIS

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
-from learner.learning.learn_step import LearnerState, Numbers
+from learner.learning.learn_step import LearnerState, Numbers, fetched
 from learner.learning.look import Look, compile_look, take_look
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
@@ -48,7 +48,6 @@ class Learning:
 
     Attributes:
       snapshots, looks: taken between two updates.
-      updates: applied updates of the run, with one that is being computed.
       num_applied, num_skipped: updates of this object that were finite, and that were not.
       abandoned_rows: rows that replay had no room for when the session ended.
     """
@@ -90,10 +89,16 @@ class Learning:
         self.snapshots = Requests(self.final_snapshot)
         self.looks = Requests(self._look)
         self.num_applied = self.num_skipped = 0
-        # The device's own counter, mirrored: reading it back would wait for the update.
-        self.updates = int(np.asarray(jax.device_get(state.updates)))
+        # The device's own counter, mirrored: reading it back would wait for the update. It counts
+        # one that is being computed, unlike `updates`.
+        self._newest = self._first = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
         self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
+
+    @property
+    def updates(self) -> int:
+        """Applied updates of the run, without one that is being computed: it may be skipped."""
+        return self._first + self.num_applied
 
     @property
     def stored_rows(self) -> int:
@@ -228,12 +233,12 @@ class Learning:
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, draw, np.bool_(True)
         )
-        self.updates += 1
+        self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
-        is_published = self.updates % self._publish_every == 0
+        is_published = self._newest % self._publish_every == 0
         params = [published(self._programs, self._state.params)] if is_published else []
         self._in_flight = numbers, params
-        self._exchange.learned_version = self.updates
+        self._exchange.learned_version = self._newest
         # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
         # ever be inserted.
         self._limiter.took()
@@ -248,11 +253,11 @@ class Learning:
             return
         (numbers, copies), self._in_flight = self._in_flight, None
         self._observe(fetched(numbers))
-        self._exchange.learned_version = self.updates
+        self._exchange.learned_version = self._newest
         # A skipped update brings the count back to where nothing is to be published.
-        if self.updates % self._publish_every == 0:
+        if self._newest % self._publish_every == 0:
             for params in copies:
-                self._exchange.params = FrozenParams(params, self.updates)
+                self._exchange.params = FrozenParams(params, self._newest)
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])
@@ -261,7 +266,7 @@ class Learning:
         if skipped:
             # The device does not count it; versions must be the device's. Its numbers are left out:
             # one that is not finite would be all that is seen of the interval.
-            self.updates -= 1
+            self._newest -= 1
             self.num_skipped += 1
             return
         self.num_applied += 1
@@ -292,9 +297,3 @@ def published(programs: MappedPrograms, params: Tree) -> Tree:
     buffer raised errors on one device and crashed the process on four.
     """
     return programs.copy_behaviour(jax.tree.map(programs.local_part, params))
-
-
-def fetched(numbers: Numbers) -> dict[str, float]:
-    """The numbers on the host; waits for them."""
-    values, names = numbers
-    return dict(zip(names, np.asarray(values).tolist(), strict=True))

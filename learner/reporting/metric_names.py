@@ -272,6 +272,20 @@ EXTREMES = frozenset(metric.name for metric in METRICS if metric.kind == "extrem
 _GROUPS = {line: metric.group for metric in METRICS for line in lines(metric)}
 
 
+# What an agent may emit although it stands above; and what a line has besides metrics.
+_SHARED = frozenset({"loss", "gradient_norm", "learning_rate"})
+_OF_A_LINE = frozenset({"kind", "time_seconds"})
+
+# The names that an agent may not take for its own numbers: nobody could tell the two apart.
+RESERVED = _OF_A_LINE | {
+    line
+    for metric in METRICS
+    if metric.group != "agent"
+    for line in lines(metric)
+    if line not in _SHARED
+}
+
+
 def group(line: str) -> str:
     """What TensorBoard shows a name of `metrics.jsonl` with; an agent's own are in `agent`."""
     return _GROUPS.get(line, "agent")

@@ -35,6 +35,8 @@ class Summary(NamedTuple):
         None if none have.
       target_return: the configured one, or None.
       command: what the user typed.
+      is_registered: whether gymnasium knows the environment by its id: nearly all of those draw
+        themselves, of others nobody here knows.
     """
 
     reason: str
@@ -54,6 +56,7 @@ class Summary(NamedTuple):
     best_return: float | None = None
     best_updates: int = 0
     command: str = ""
+    is_registered: bool = True
 
     @property
     def has_missed(self) -> bool:
@@ -86,7 +89,8 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"
-    yield "film it", f"seedrl record {folder}"
+    needs = " (if its environment can draw itself: render_mode)"
+    yield "film it", f"seedrl record {folder}{needs * (not summary.is_registered)}"
     yield "look at it", f"seedrl watch {folder}"
     yield "resume it", resume_command(summary)
 
@@ -97,8 +101,7 @@ def resume_command(summary: Summary) -> str:
     A target that is confirmed is left out: it would end the run at once.
     """
     more = summary.env_steps >= summary.total_steps
-    words = _without(shlex.split(summary.command), ["--workdir", "--resume", "--init-from"])
-    words += ["--workdir", str(summary.workdir)]
+    words = resuming(summary.command, summary.workdir)
     if more:
         words = _without(words, ["--learning.total-steps"])
         words += ["--learning.total-steps", str(2 * summary.total_steps)]
@@ -106,6 +109,12 @@ def resume_command(summary: Summary) -> str:
         words = _without(words, ["--evaluation.target-return"])
         words += ["--evaluation.target-return", "None"]
     return shlex.join(words)
+
+
+def resuming(command: str, workdir: Path) -> list[str]:
+    """The words of the user's command for the same run: with its folder, and from what it holds."""
+    words = _without(shlex.split(command), ["--workdir", "--resume", "--init-from"])
+    return [*words, "--workdir", str(workdir)]
 
 
 def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:

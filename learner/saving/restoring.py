@@ -14,11 +14,13 @@ from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
 from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.replay import ReplayState
-from seedrl.storage import checkpoints
+from seedrl.storage import array_store, checkpoints
 from seedrl.storage.chosen import choose
 from seedrl.types import Tree
 
 Saved = TypeVar("Saved", bound=Any)
+
+_MOST_DIFFERENCES = 3
 
 
 def leaves_by_name(tree: Any) -> dict[str, np.ndarray]:
@@ -47,15 +49,21 @@ def same_agent(
     if checkpoint is None:
         return None
     present = agent_classes(to_json(config))
-    for path, expected in agent_classes(checkpoint.meta["config"]).items():
-        got = present.get(path, "nothing")
-        if not is_same_class(expected, got):
-            raise CheckpointError(
-                f"{checkpoint.path} does not fit this config: {path}: expected "
-                f"{expected}, got {got}; start a new workdir, where --init-from takes its "
-                "parameters over, or restore the config"
-            )
-    return checkpoint
+    differences = [
+        (path, expected, present.get(path, "nothing"))
+        for path, expected in agent_classes(checkpoint.meta["config"]).items()
+        if not is_same_class(expected, present.get(path, "nothing"))
+    ]
+    if not differences:
+        return checkpoint
+    # Another class of network hardly ever has parameters of the same names and shapes.
+    is_agent_alone = [path for path, *_ in differences] == ["agent.type"]
+    takes_over = ", where --init-from takes its parameters over," * is_agent_alone
+    path, expected, got = differences[0]
+    raise CheckpointError(
+        f"{checkpoint.path} does not fit this config: {path}: expected {expected}, got {got}; "
+        f"start a new workdir{takes_over} or restore the config"
+    )
 
 
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
@@ -68,17 +76,25 @@ def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
 
 def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> Tree:
     """The parameters that another run starts from. Raises ConfigError if they do not fit."""
-    try:
-        params = checkpoints.restore(checkpoint, {"params": abstract})["params"]
-    except CheckpointError as error:
-        saved = from_json(checkpoint.meta["config"])
-        # The other way round than for a resume: this run is what they must fit.
-        fields = [line for line in difference(config, saved) if line.startswith("agent")]
+    differences = array_store.tree_difference(checkpoint.path / "state", {"params": abstract})
+    if differences:
+        more = len(differences) - _MOST_DIFFERENCES
+        arrays = differences[:_MOST_DIFFERENCES] + [f"and {more} more arrays"] * (more > 0)
+        # What else differs in the agent, such as a learning rate, is no obstacle.
         raise ConfigError(
-            f"--init-from: the parameters of {checkpoint.path} do not fit this run: "
-            f"{'; '.join(fields) or error}"
-        ) from error
-    return params
+            f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
+            f"{'; '.join([*_network_fields(checkpoint, config), *arrays])}"
+        )
+    return checkpoints.restore(checkpoint, {"params": abstract})["params"]
+
+
+def _network_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[str]:
+    """Those that differ; what this run wants is expected, the other way round than for a resume."""
+    saved = from_json(checkpoint.meta["config"])
+    # Of another class all fields differ: that it is another one says it.
+    prefix = "agent.network."
+    fields = [line for line in difference(config, saved) if line.startswith(prefix)]
+    return [line for line in fields if line.startswith(f"{prefix}type:")] or fields
 
 
 def by_field(

@@ -26,12 +26,12 @@ class RunFolder:
     Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
 
     Attributes:
-      path: of the folder.
+      path: of the folder, absolute and without `..`.
       has_begun: whether this session trains, or did; the run sets it.
     """
 
     def __init__(self, path: Path):
-        self.path = path.absolute()
+        self.path = _normal(path)
         self.has_begun = False
         self._is_new = not self.path.exists()
         try:
@@ -132,6 +132,13 @@ class RunFolder:
                 f"--workdir: cannot read {self.path / name} ({error.strerror}); choose another "
                 "folder"
             ) from error
+
+
+def _normal(path: Path) -> Path:
+    absolute = path.absolute()
+    shorter = Path(os.path.normpath(absolute))
+    # Behind a link `..` is another folder than the one before it.
+    return shorter if shorter.resolve() == absolute.resolve() else absolute.resolve()
 
 
 def _content(path: Path) -> bytes | None:

@@ -63,7 +63,7 @@ class Saver:
           listener: hears what was saved, and what could not be.
         """
         self._workdir = workdir
-        self._best_return = best_return
+        self._best_return, self._tried_return = best_return, -math.inf
         self._keep = keep
         self._interval_seconds = interval_seconds
         self._clock = clock
@@ -85,47 +85,41 @@ class Saver:
         self._next_save = now + self._interval_seconds
         return True
 
+    def wants(self, mean_return: float) -> bool:
+        """Whether parameters of this score are to be saved now, for none as good are saved.
+
+        Where that has failed, only the next save that is due tries it again.
+        """
+        return mean_return > max(self._best_return, self._tried_return) and not self.is_busy
+
+    def start_best(self, best: Best) -> None:
+        """Starts to save what scored highest, and nothing else."""
+        self._tried_return = best.mean_return
+        self._start(self._save_best, best)
+
     def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
         """Starts a save; waits for the one before it.
 
         `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
         """
-        self.wait()
-        self._thread = threading.Thread(
-            target=self._save, args=(snapshot, dict(meta), best), name="saver", daemon=True
-        )
-        self._thread.start()
+        self._start(self._save, snapshot, dict(meta), best)
 
     def wait(self) -> None:
         """Waits until the save that is under way, if any, is durable or has failed."""
         if self._thread is not None:
             self._thread.join()
 
-    def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
-        extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
-        if snapshot.replay:
-            meta["replay_indices"] = snapshot.indices
-        step, start = int(snapshot.state.updates), time.monotonic()
+    def _start(self, write: Callable[..., None], *arguments: object) -> None:
+        self.wait()
+        self._thread = threading.Thread(
+            target=self._guarded, args=(write, *arguments), name="saver", daemon=True
+        )
+        self._thread.start()
+
+    def _guarded(self, write: Callable[..., None], *arguments: object) -> None:
         try:
-            if best is not None and best.mean_return > self._best_return:
-                self._save_best(best)
-            path = checkpoints.save(
-                self._workdir / "checkpoints",
-                step,
-                snapshot.state._asdict(),
-                meta,
-                keep=self._keep,
-                extra=extra,
-            )
+            write(*arguments)
             self.failure = None
-            seconds = time.monotonic() - start
-            self._listener.say(
-                "saved",
-                f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}",
-                path=str(path),
-                updates=step,
-                seconds=seconds,
-            )
         except CheckpointError as error:
             # Training continues: the disk may be freed. The end of the run reports what is missing.
             self.failure = error
@@ -134,6 +128,30 @@ class Saver:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
             self.failure = error
             _logger.exception("saving failed")
+
+    def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
+        extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
+        if snapshot.replay:
+            meta["replay_indices"] = snapshot.indices
+        step, start = int(snapshot.state.updates), time.monotonic()
+        if best is not None and best.mean_return > self._best_return:
+            self._save_best(best)
+        path = checkpoints.save(
+            self._workdir / "checkpoints",
+            step,
+            snapshot.state._asdict(),
+            meta,
+            keep=self._keep,
+            extra=extra,
+        )
+        seconds = time.monotonic() - start
+        self._listener.say(
+            "saved",
+            f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}",
+            path=str(path),
+            updates=step,
+            seconds=seconds,
+        )
 
     def _save_best(self, best: Best) -> None:
         arrays = {"params": best.params, "updates": np.int32(best.updates)}

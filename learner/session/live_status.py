@@ -19,6 +19,7 @@ from seedrl.config import Config
 
 _INTERVAL_SECONDS = 1.0
 _MOST_NAMES = 3
+_COMPILING = "learning is being compiled, and acting may not run further ahead of it"
 
 _logger = logging.getLogger(__name__)
 
@@ -74,10 +75,13 @@ class LiveStatus:
 
     def holdup(self) -> str:
         """Who keeps environments from stepping, in words; for any thread."""
-        if self.session is not None and self.session.is_compiling:
-            return "learning is being compiled, and acting may not run further ahead of it"
+        session = self.session
+        if session is not None and session.is_compiling:
+            return _COMPILING
         if silent := waited_for(self._env_servers.servers):
             return silent
+        if session is None:  # whoever has come waits for what is built for it
+            return _COMPILING
         return "acting waits for learning, as the replay ratio wants"
 
     def stopping(self, reason: str) -> None:

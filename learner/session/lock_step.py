@@ -21,14 +21,13 @@ class LockStep:
     """One thread's work, a round at a time; see `learner.session.session.Regime`.
 
     Attributes:
-      is_compiling: False: everything is compiled before the thread starts.
+      is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
     """
-
-    is_compiling = False
 
     def __init__(self, parts: Parts, hub: Hub, recorder: Recorder | None):
         """`recorder`: takes each batch with its actions."""
         self._parts = parts
+        self.is_compiling = True
         self._acting = parts.acting
         self._learning = parts.learning
         self._hub = hub
@@ -39,6 +38,7 @@ class LockStep:
     def warm_up(self) -> None:
         """Compiles everything."""
         compile_all(self._parts)
+        self.is_compiling = False
 
     def end_waits(self) -> None:
         """Limiter and exchange stay open: a round that has begun is finished, and then saved."""

@@ -33,10 +33,12 @@ class Reports(NamedTuple):
             return
         age = time.time() - checkpoint.path.stat().st_mtime
         env_steps = checkpoint.meta["env_steps"]
+        has_replay = "replay_indices" in checkpoint.meta
+        empty = "" if has_replay else "; replay begins empty (--checkpoint-replay saves it too)"
         self.events.say(
             "resumed",
             f"resumes from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
-            f"{duration(age)} ago in {checkpoint.path}",
+            f"{duration(age)} ago in {checkpoint.path}{empty}",
             updates=checkpoint.step,
             env_steps=env_steps,
             age_seconds=age,

@@ -282,4 +282,5 @@ def _summary(
         confirmed_updates=None if confirmed is None else confirmed.frozen.version,
         best_return=None if best is None else best_return(best),
         best_updates=0 if best is None else best.step,
+        is_registered=":" not in config.environment.id,
     )

@@ -197,9 +197,9 @@ class Session:
             **snapshot.meta,
         }
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self, *, with_replay: bool) -> Snapshot | None:
         """A copy of the state while it is learned from; None if no thread answers."""
-        answer = self._regime.snapshots.request(self._config.checkpoint.replay)
+        answer = self._regime.snapshots.request(with_replay)
         deadline = time.monotonic() + _SNAPSHOT_SECONDS
         while time.monotonic() < deadline and not self.failed.is_set():
             with contextlib.suppress(TimeoutError):
@@ -234,6 +234,7 @@ class Session:
         self._regime.end_waits()
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         if has_stopped and not self.failed.is_set():
+            self.learning.finish_update()  # what is reported and saved knows whether it counts
             self.learning.insert_pages()
             self.learning.abandon_pages()
         return has_stopped

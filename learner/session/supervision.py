@@ -88,8 +88,8 @@ class Supervision:
                 if self._session.residues():
                     break  # experience may be mixed up: no more learning from it
             # While learning is compiled nothing changes that is worth another save.
-            if not self._session.is_compiling and self._saver.take_turn():
-                self._save()
+            if not self._session.is_compiling:
+                self._save_what_is_due()
 
     def end(self) -> None:
         """Stops both threads, saves, and lets the env servers go: for good if training is over.
@@ -156,8 +156,20 @@ class Supervision:
         self.announcements.reported()
         return values
 
+    def _save_what_is_due(self) -> None:
+        if self._saver.take_turn():
+            self._save()
+            return
+        best = self._session.acting.best_score
+        # At once: what is said to have scored highest must outlive a learner that is killed.
+        if best is None or not self._saver.wants(best.score.mean):
+            return
+        snapshot = self._session.snapshot(with_replay=False)
+        if snapshot is not None and (kept := self._session.best(snapshot)) is not None:
+            self._saver.start_best(kept)
+
     def _save(self) -> None:
-        snapshot = self._session.snapshot()
+        snapshot = self._session.snapshot(with_replay=self._config.checkpoint.replay)
         if snapshot is not None:
             self._start_save(snapshot)
             self._metrics.record("checkpoint", updates=int(snapshot.state.updates))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seedrl.agents.window import WindowSpec
+from seedrl.config_types import check_types
 from seedrl.networks.q_network import QNetworkConfig
 
 if TYPE_CHECKING:  # import jax and numpy
@@ -62,6 +63,7 @@ class R2D2Config:
     evaluation_epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
+        check_types("agent.", self)  # before anything is compared
         for name, (lowest, highest) in _RANGES.items():
             value = getattr(self, name)
             if not lowest <= value <= highest:

@@ -6,6 +6,7 @@ What it builds is in `q_module`: reading a configuration imports no jax.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from seedrl.config_types import check_types
 from seedrl.networks.network import Network
 
 if TYPE_CHECKING:  # imports numpy
@@ -51,6 +52,7 @@ class QNetworkConfig:
                 raise ValueError(
                     f"network.{name}: expected {expected}; got {getattr(self, name)!r}"
                 )
+        check_types("network.", self)  # before anything is compared
         for name in ("core_size", "frame_stack"):
             value = getattr(self, name)
             if value is not None and value < 1:

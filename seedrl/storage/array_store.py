@@ -58,18 +58,12 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
 
     Raises CheckpointError that names each path whose presence, shape or dtype differs.
     """
-    wanted = {name: _shape_of(leaf) for name, leaf in _named(abstract).items()}
-    # One level of the tree: a key that holds nothing, such as `()`, is requested like the others.
-    top, _ = jax.tree_util.tree_flatten_with_path(
-        abstract, is_leaf=lambda node: node is not abstract
-    )
-    keys = [_path_name(path) for path, _ in top]
-    stored = {
-        name: _Shape(dtype, tuple(shape))
-        for name, (dtype, shape) in json.loads((root / "shapes.json").read_bytes()).items()
-        if any(name == key or name.startswith(f"{key}/") for key in keys)
-    }
-    _require_equal(root, wanted, stored)
+    wanted, stored = _shapes(root, abstract)
+    if differences := _differences(wanted, stored):
+        raise CheckpointError(
+            f"{root} does not fit: {'; '.join(differences)}; "
+            "start a new workdir or restore the config"
+        )
     arrays = {name: np.zeros(spec.shape, np.dtype(spec.dtype)) for name, spec in stored.items()}
     filled = {name: array for name, array in arrays.items() if array.size}
     if filled:
@@ -83,6 +77,11 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
             arrays.update(checkpointer.restore((root / "orbax").absolute(), args=arguments))
     return jax.tree.unflatten(jax.tree.structure(abstract), [arrays[name] for name in wanted])
+
+
+def tree_difference(root: Path, abstract: Tree) -> list[str]:
+    """One line per path that keeps `read_tree` from reading; empty if nothing does."""
+    return _differences(*_shapes(root, abstract))
 
 
 def stored_tree(root: Path) -> dict[str, jax.ShapeDtypeStruct]:
@@ -113,18 +112,29 @@ def read_large(root: Path, *, prefix: str = "") -> dict[str, np.ndarray]:
     }
 
 
-def _require_equal(root: Path, wanted: Mapping[str, _Shape], stored: Mapping[str, _Shape]) -> None:
-    differences = [
+def _shapes(root: Path, abstract: Tree) -> tuple[dict[str, _Shape], dict[str, _Shape]]:
+    """What is wanted, and what is stored below the keys that are."""
+    wanted = {name: _shape_of(leaf) for name, leaf in _named(abstract).items()}
+    # One level of the tree: a key that holds nothing, such as `()`, is requested like the others.
+    top, _ = jax.tree_util.tree_flatten_with_path(
+        abstract, is_leaf=lambda node: node is not abstract
+    )
+    keys = [_path_name(path) for path, _ in top]
+    stored = {
+        name: _Shape(dtype, tuple(shape))
+        for name, (dtype, shape) in json.loads((root / "shapes.json").read_bytes()).items()
+        if any(name == key or name.startswith(f"{key}/") for key in keys)
+    }
+    return wanted, stored
+
+
+def _differences(wanted: Mapping[str, _Shape], stored: Mapping[str, _Shape]) -> list[str]:
+    return [
         f"{name}: expected {wanted.get(name, 'nothing')}, "
         f"checkpoint has {stored.get(name, 'nothing')}"
         for name in [*wanted, *(name for name in stored if name not in wanted)]
         if wanted.get(name) != stored.get(name)
     ]
-    if differences:
-        raise CheckpointError(
-            f"{root} does not fit: {'; '.join(differences)}; "
-            "start a new workdir or restore the config"
-        )
 
 
 def _named(tree: Tree) -> dict[str, Any]:

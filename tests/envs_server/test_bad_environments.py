@@ -173,6 +173,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"id": "nosuchmodule:make"},
         "cannot import nosuchmodule for environment nosuchmodule:make: ModuleNotFoundError: ",
     ),
+    "a package that nobody imports": (
+        {"id": "their_package/Env-v0"},
+        "cannot build their_package/Env-v0: NamespaceNotFound: Namespace their_package not found. "
+        "Have you installed the proper package for their_package? Nobody imports it here: write a "
+        "factory that imports its package and returns gymnasium.make(...), and name that",
+    ),
     "no such id": ({"id": "NoSuch-v0"}, "cannot build NoSuch-v0: NameNotFound: "),
 }
 

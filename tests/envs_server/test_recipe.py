@@ -40,7 +40,10 @@ def test_factories_and_wrappers_are_loaded() -> None:
             "must not contain num_envs, wrappers",
         ),
         (Environment(id="CartPole-v1", wrappers=["os:system"]), "os:system is not among"),
-        (Environment(id="os:CartPole-v1"), "gymnasium's own module:id is not supported"),
+        (
+            Environment(id="os:CartPole-v1"),
+            "module:id is not supported: write a factory that imports",
+        ),
     ],
 )
 def test_anything_else_is_refused(environment: Environment, reason: str) -> None:

@@ -70,6 +70,10 @@ def test_leaves_of_a_value_may_be_arrays() -> None:
         (lambda: DiscreteSpec(2**20 + 1), "got 1048577"),
         (lambda: DiscreteSpec(True), "got True"),
         (lambda: BoxSpec((2,), (0.0,), (1.0,)), "expected 2 numbers each in low and high"),
+        (
+            lambda: BoxSpec((2,), -1.0, 1.0),  # type: ignore[arg-type]
+            r"expected low as a flat tuple of 2 numbers, one for each element of .* got -1\.0",
+        ),
         (lambda: BoxSpec((1,), (1.0,), (1.0,)), "expected low < high"),
         (lambda: BoxSpec((1,), (-np.inf,), (1.0,)), "both finite as float32"),
         (lambda: BoxSpec((1,), (0.0,), (1e39,)), "both finite as float32"),

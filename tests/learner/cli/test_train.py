@@ -91,6 +91,19 @@ def test_the_command_that_is_recorded_is_that_of_the_user(stage: Path) -> None:
     assert options["--init-from"] == "runs/other"
 
 
+def test_a_killed_learner_leaves_the_whole_command_that_resumes_its_run(
+    stage: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEARNER_CODE", "137")
+    words = ["train", "cartpole_r2d2", "--launch.env-servers", "1", "--workdir", "w"]
+    assert main([*words, "--resume", "never", "--seed", "3"]) == 137
+    said = capfd.readouterr().err
+    command = "seedrl train cartpole_r2d2 --launch.env-servers 1 --seed 3 --workdir w"
+    assert said.endswith(
+        f"killed by SIGKILL (out of memory?); this resumes from its newest checkpoint: {command}\n"
+    )
+
+
 def test_the_numbers_of_the_fleet_reach_the_learner_as_slots(stage: Path) -> None:
     flags = ["--env-servers", "3", "--envs_per_server=40", "--groups", "1", "--workdir", "w"]
     flags += ["--replay.min-steps", "10_000"]

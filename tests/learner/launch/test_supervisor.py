@@ -83,8 +83,8 @@ def test_a_learner_that_was_killed_is_named_with_what_to_do(stage: Stage) -> Non
     with stage.supervisor(learner="os.kill(os.getpid(), signal.SIGKILL)") as supervisor:
         assert supervisor.wait() == 137
     assert stage.said == [
-        "seedrl: error: the learner was killed by SIGKILL (out of memory?); the same command with "
-        "--workdir resumes from its newest checkpoint"
+        "seedrl: error: the learner was killed by SIGKILL (out of memory?); this resumes from "
+        "its newest checkpoint: the same command with --workdir"
     ]
 
 

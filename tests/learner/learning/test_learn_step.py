@@ -10,8 +10,13 @@ import optax
 import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
-from learner.learning.learn_step import AXIS, LearnerState, _over_devices, build_learn_programs
-from learner.learning.loop import fetched
+from learner.learning.learn_step import (
+    AXIS,
+    LearnerState,
+    _over_devices,
+    build_learn_programs,
+    fetched,
+)
 from seedrl.agents.agent import Agent, Passes
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -342,6 +347,16 @@ def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_up
     assert after.target == 4 * 101  # once for each minibatch, and always of the same number
     rewards = _sequence(TOY).steps.timestep.reward.sum(axis=0)
     np.testing.assert_allclose(memory.priorities[:, ::-1].reshape(B), rewards, rtol=1e-6)
+
+
+def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
+    assert set(_over_devices({})) == set()
+    with pytest.raises(ConfigError) as caught:
+        _over_devices({"loss": jnp.zeros(()), "frames": jnp.zeros(()), "env_steps": jnp.zeros(())})
+    assert str(caught.value) == (
+        "agent.update: metric 'env_steps': expected a name that the run does not use itself, for "
+        "the two could not be told apart; call it 'agent_env_steps', say"
+    )
 
 
 def test_minibatches_must_be_of_equal_size() -> None:

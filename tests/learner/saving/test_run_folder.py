@@ -36,6 +36,9 @@ def test_a_folder_is_made_with_its_parents_and_known_by_its_absolute_path(
     assert folder.path.is_dir()
     assert folder.checkpoints == folder.path / "checkpoints"
     assert folder.metrics == folder.path / "metrics.jsonl"
+    beside = RunFolder(Path("runs/../runs/first/../second"))
+    beside.close()
+    assert beside.path == tmp_path / "runs" / "second"
 
 
 def test_resuming_takes_the_newest_checkpoint_unless_told_never(tmp_path: Path) -> None:

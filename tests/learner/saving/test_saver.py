@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -111,3 +112,25 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
     restored = checkpoints.restore(found, abstract)
     assert (restored["updates"], restored["params"]["core"].tolist()) == (2, [5.0, 5.0])
     assert chosen.choose(tmp_path).step == 4  # the newest is another
+
+
+def test_what_scored_highest_is_saved_alone_and_once_even_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = Saver(tmp_path, keep=2, best_return=4.0)
+    assert not saver.wants(4.0)
+    meta = {"evaluation": {"mean_return": 5.0}}
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "save", mock.Mock(side_effect=CheckpointError("disk full")))
+        assert saver.wants(5.0)
+        saver.start_best(Best(5.0, 9, {"core": np.zeros(2, np.float32)}, meta))
+        saver.wait()
+    assert isinstance(saver.failure, CheckpointError)
+    assert not saver.wants(5.0)  # not ten times a second on a full disk
+    assert saver.wants(6.0)
+    saver.start_best(Best(6.0, 9, {"core": np.zeros(2, np.float32)}, meta))
+    saver.wait()
+    assert saver.failure is None
+    assert not saver.wants(6.0)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["best"]
+    assert chosen.choose(tmp_path, is_best=True).step == 9

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -129,13 +130,18 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
     expected = fresh._replace(params=params, target=params)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
     network = dataclasses.replace(CONFIG.agent.network, core_size=8)
-    agent = dataclasses.replace(CONFIG.agent, network=network)
+    agent = dataclasses.replace(CONFIG.agent, network=network, learning_rate=0.5)
     with pytest.raises(ConfigError) as caught:
         _fresh_state(dataclasses.replace(CONFIG, agent=agent), initial)
-    assert str(caught.value) == (
-        f"--init-from: the parameters of {initial.path} do not fit this run: "
-        "agent.network.core_size: expected 8, got 4"
+    start = f"--init-from: the parameters of {initial.path} do not fit the network of this run: "
+    # Of fields the network's alone: learning_rate, say, may differ.
+    field, *arrays, more = str(caught.value).removeprefix(start).split("; ")
+    assert field == "agent.network.core_size: expected 8, got 4"
+    assert arrays[0] == (
+        "params/params/DuelingHead_0/advantage/kernel: expected float32[8, 2], "
+        "checkpoint has float32[4, 2]"
     )
+    assert (len(arrays), re.sub(r"\d+", "N", more)) == (3, "and N more arrays")
 
 
 def test_a_run_without_a_checkpoint_is_nothing_to_begin_with(tmp_path: Path) -> None:

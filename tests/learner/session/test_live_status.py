@@ -128,6 +128,27 @@ def test_states_follow_one_another(reported: Reported) -> None:
     )
 
 
+def test_what_is_built_for_env_servers_that_have_come_is_called_compiling(
+    reported: Reported,
+) -> None:
+    live = reported.live
+    assert live.holdup() == "no env server is connected"
+    live._env_servers = EnvServers((env_server("vm:1"),))
+    before = live.holdup()  # there is no session yet
+    session: Any = SimpleNamespace(
+        acting=SimpleNamespace(training_steps=5),
+        learning=SimpleNamespace(updates=1),
+        evaluator=SimpleNamespace(is_running=True, is_confirming=False),
+        is_compiling=True,
+        source=None,
+    )
+    live.session = session
+    assert before == live.holdup()
+    assert before == "learning is being compiled, and acting may not run further ahead of it"
+    session.is_compiling = False
+    assert live.holdup() == "acting waits for learning, as the replay ratio wants"
+
+
 def test_slots_are_metrics(reported: Reported) -> None:
     servers = EnvServers(
         (env_server("vm:1"), env_server("vm:2", state="left")),

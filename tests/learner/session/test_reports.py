@@ -8,6 +8,20 @@ from learner.session.reports import Reports
 from seedrl.storage.checkpoints import Checkpoint
 
 
+def test_a_run_that_resumes_says_whether_replay_does(tmp_path: Path) -> None:
+    said: list[str] = []
+    events: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append(text))
+    nobody: Any = None
+    reports = Reports(nobody, nobody, events, nobody)
+    for meta in ({}, {"replay_indices": [{}]}):
+        reports.resumed(Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta}))
+    begins_empty, resumes = said
+    assert resumes == (
+        f"resumes from update 4,540 and 90,000 environment steps, saved 0:00:00 ago in {tmp_path}"
+    )
+    assert begins_empty == f"{resumes}; replay begins empty (--checkpoint-replay saves it too)"
+
+
 def test_a_run_names_the_checkpoint_whose_parameters_it_begins_with() -> None:
     said: list[Any] = []
     events: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))

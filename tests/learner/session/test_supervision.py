@@ -51,7 +51,7 @@ class Run:
         self.failure: Exception | None = None
         self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
         self.acting = SimpleNamespace(
-            training_steps=0, rounds=collections.deque(), measured_episodes=0
+            training_steps=0, rounds=collections.deque(), measured_episodes=0, best_score=None
         )
         self.learning = SimpleNamespace(updates=7, num_applied=0, num_skipped=0)
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
@@ -64,6 +64,8 @@ class Run:
         self.saver = SimpleNamespace(
             failure=None,
             take_turn=lambda: False,
+            wants=lambda mean_return: mean_return > 4.0,
+            start_best=lambda best: self.calls.append(f"save {best}"),
             start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
             wait=lambda: self.calls.append("saved"),
         )
@@ -119,10 +121,10 @@ class Run:
                     "gauges": lambda: None,
                     "accounts": dict,
                     "meta": lambda snapshot: {},
-                    "best": lambda snapshot: None,
+                    "best": lambda snapshot: f"the best {snapshot.name}",
                     "stuck": lambda seconds: run.stuck,
                     "residues": lambda at_rest=False: run.residues,
-                    "snapshot": lambda: snapshot("while it runs"),
+                    "snapshot": lambda with_replay: snapshot("while it runs"),
                     "final_snapshot": lambda: snapshot("at the end"),
                     "stop": lambda timeout: run.calls.append("stop threads") is None,
                     "raise_failure": raise_failure,
@@ -209,6 +211,19 @@ def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
     run.at_step[5] = lambda: setattr(run.saver, "take_turn", lambda: True)
     run.supervision.run()
     assert run.calls == ["save while it runs", "record checkpoint"] * 2
+
+
+def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
+    run = Run(_config(report_seconds=1e9))
+    run.is_compiling = True
+
+    def scores(mean: float) -> Callable[[], None]:
+        best = SimpleNamespace(score=SimpleNamespace(mean=mean))
+        return lambda: setattr(run.acting, "best_score", best)
+
+    run.at_step = {1: scores(5.0), 2: lambda: setattr(run, "is_compiling", False), 3: scores(4.0)}
+    run.supervision.run()
+    assert run.calls == ["save the best while it runs"]
 
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:

@@ -141,15 +141,15 @@ MUTANTS = (
     Mutant(
         "published_under_old_version",
         _LEARNING,
-        "FrozenParams(params, self.updates)",
-        "FrozenParams(params, self.updates - 1)",
+        "FrozenParams(params, self._newest)",
+        "FrozenParams(params, self._newest - 1)",
         "Parameters are published under the number of the ones before.",
         "a stored step carries the version that acted (DESIGN 4)",
     ),
     Mutant(
         "published_off_schedule",
         _LEARNING,
-        "        if self.updates % self._publish_every == 0:\n",
+        "        if self._newest % self._publish_every == 0:\n",
         "        if True:\n",
         "After a skipped update, parameters are published that are not due.",
         "acting sees every nth version only (DESIGN 7)",
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "skipped_update_counted",
         _LEARNING,
-        "            self.updates -= 1\n",
+        "            self._newest -= 1\n",
         "",
         "The host counts updates that the device has skipped.",
         "a stored step carries the version that acted (DESIGN 4)",

@@ -382,6 +382,7 @@ def test_without_burn_in_and_scaling_it_still_runs() -> None:
         ({"unroll": 0}, r"agent.unroll: expected at least 1, got 0"),
         ({"gamma": 1.5}, r"agent.gamma: expected 0 to 1, got 1.5"),
         ({"learning_rate": 0.0}, r"agent.learning_rate: expected more than 0, got 0.0"),
+        ({"learning_rate": "1e-3"}, r"agent.learning_rate: expected float, got '1e-3'"),
         ({"gamma": float("nan")}, r"agent.gamma: expected 0 to 1, got nan"),
     ],
 )

@@ -137,6 +137,7 @@ def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() ->
         ({"torso": "vgg"}, r"network.torso: expected auto, mlp, nature, impala; got 'vgg'"),
         ({"dtype": "float16"}, r"network.dtype: expected float32, bfloat16; got 'float16'"),
         ({"frame_stack": 0}, r"network.frame_stack: expected at least 1, got 0"),
+        ({"core_size": "64"}, r"network.core_size: expected int, got '64'"),
         ({"head_sizes": (0,)}, r"network.head_sizes: expected sizes >= 1, got \(0,\)"),
     ],
 )

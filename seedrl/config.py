@@ -14,8 +14,9 @@ class EnvironmentConfig:
     """What env servers build.
 
     Attributes:
-      id: a registered gymnasium id, or `package.module:factory`, which env servers must admit
-        with `--allow-env`.
+      id: an id that gymnasium knows by itself (ALE's too), or `package.module:factory`, which env
+        servers must admit with `--allow-env`. Where importing a package registers the id, name a
+        factory that imports it and returns `gymnasium.make(...)`.
       arguments: keyword arguments of the environment, as a JSON object.
       wrappers: `package.module:factory` wrappers, innermost first.
       vectorization: `sync` steps gymnasium environments one after another, `native` uses the

@@ -35,8 +35,8 @@ class Summary(NamedTuple):
         None if none have.
       target_return: the configured one, or None.
       command: what the user typed.
-      is_registered: whether gymnasium knows the environment by its id: nearly all of those draw
-        themselves, of others nobody here knows.
+      is_known_to_draw: whether the environment is ours or gymnasium knows it by its id: nearly all
+        of those draw themselves. Of others nobody here knows.
     """
 
     reason: str
@@ -56,7 +56,7 @@ class Summary(NamedTuple):
     best_return: float | None = None
     best_updates: int = 0
     command: str = ""
-    is_registered: bool = True
+    is_known_to_draw: bool = True
 
     @property
     def has_missed(self) -> bool:
@@ -90,7 +90,7 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"
     needs = " (if its environment can draw itself: render_mode)"
-    yield "film it", f"seedrl record {folder}{needs * (not summary.is_registered)}"
+    yield "film it", f"seedrl record {folder}{needs * (not summary.is_known_to_draw)}"
     yield "look at it", f"seedrl watch {folder}"
     yield "resume it", resume_command(summary)
 

@@ -282,5 +282,6 @@ def _summary(
         confirmed_updates=None if confirmed is None else confirmed.frozen.version,
         best_return=None if best is None else best_return(best),
         best_updates=0 if best is None else best.step,
-        is_registered=":" not in config.environment.id,
+        is_known_to_draw=":" not in config.environment.id
+        or config.environment.id.startswith("envs_server.envs."),
     )

@@ -34,8 +34,10 @@ class ReplayConfig:
       capacity_steps: stored environment steps, over all devices.
       min_steps: environment steps in replay before learning starts.
       page_steps: steps of a page; divides the agent's stride. 0 takes the stride.
-      priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016).
-      importance_exponent: beta in w_i = (N P(i))^-beta / max w.
+      priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016); 0 draws
+        uniformly, but for sequences of priority 0, which are drawn last.
+      importance_exponent: beta in w_i = (N P(i))^-beta / max w; of no effect where the draw is
+        uniform.
       ratio: trained (non-burn-in) steps per training environment step.
       tolerance_updates: how many updates acting may run ahead of learning before it waits.
     """

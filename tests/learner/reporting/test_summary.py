@@ -52,7 +52,7 @@ def test_the_summary_says_why_it_ended_how_good_it_was_and_how_to_go_on() -> Non
 
 
 def test_a_film_is_promised_only_where_the_environment_is_known_to_draw_itself() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(is_registered=False)))
+    rows = dict(summary_rows(SUMMARY._replace(is_known_to_draw=False)))
     assert rows["film it"] == (
         "seedrl record /my/run (if its environment can draw itself: render_mode)"
     )

@@ -23,6 +23,7 @@ from seedrl.wire.printable import printable
 from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
 from seedrl.wire.version import (
+    LEAST_MESSAGE_BYTES,
     LONGEST_METRIC_BYTES,
     MAJOR,
     MINOR,
@@ -167,7 +168,7 @@ class Lease:
         self._learner_minor = assign.minor
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
-            _check(assign, self._offer.num_envs)
+            check_assign(assign, self._offer.num_envs)
             self._build(assign)
             self._check_lengths(assign.max_message_bytes)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
@@ -250,7 +251,8 @@ def _check_spec(spec: EnvSpec, other: EnvSpec) -> None:
         raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
 
 
-def _check(assign: Assign, num_envs: int) -> None:
+def check_assign(assign: Assign, num_envs: int) -> None:
+    """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
     groups, environments = assign.groups, assign.environments
     sizes = [len(group.slots) for group in groups]
     if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
@@ -259,6 +261,13 @@ def _check(assign: Assign, num_envs: int) -> None:
         raise BuildError("expected one seed for each slot of a group in Assign")
     if any(seed >= 2**31 for group in groups for seed in group.seeds):
         raise BuildError("expected seeds below 2^31 in Assign")
+    if len({slot for group in groups for slot in group.slots}) < sum(sizes):
+        raise BuildError("expected each slot once in Assign")
+    if 0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES:
+        raise BuildError(
+            f"expected max_message_bytes of at least {LEAST_MESSAGE_BYTES} in Assign, got "
+            f"{assign.max_message_bytes}"
+        )
     if any(group.environment >= len(environments) for group in groups):
         raise BuildError(
             f"expected groups of one of the {len(environments)} environments of Assign, got "

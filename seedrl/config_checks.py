@@ -13,7 +13,7 @@ from seedrl.config import Config, Regime
 from seedrl.contracts.calls import call
 from seedrl.errors import ConfigError
 from seedrl.wire.address import address_fault
-from seedrl.wire.version import LONGEST_METRIC_BYTES, MOST_METRICS
+from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -24,7 +24,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "serving.evaluation_slots": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),
     "serving.step_deadline_seconds": (0, math.inf),
-    "serving.max_message_bytes": (1024, 2**31 - 1),
+    "serving.max_message_bytes": (LEAST_MESSAGE_BYTES, 2**31 - 1),
     "learning.batch_sequences": (1, math.inf),
     "learning.publish_every_updates": (1, math.inf),
     "learning.total_steps": (1, math.inf),

@@ -1,7 +1,10 @@
 """CartPole-v1 as it should be: an oracle for episodes that an env server has played."""
 
+import json
 import math
+import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -18,13 +21,17 @@ from seedrl.types import StepType, TimeStep
 # integrator is 6e-3 away.
 _TOLERANCE = 1e-4
 _START = 0.05
-_LONGEST_STEPS = 500
+_MOST_STEPS = 501  # in which the pole is balanced: a time limit beyond is not tried
 # Keeps the pole up for 500 steps from every start (2,000 were tried).
 _BALANCE = np.array([0.05, 0.1, 1.0, 0.3], np.float32)
 
 
 def cartpole(session: Session) -> None:
     """Compares transitions with gymnasium's: at random, and balanced up to the time limit."""
+    try:
+        oracle = Oracle(session.plan.environment.arguments)
+    except Exception:  # gymnasium knows no such arguments: nor do we know its numbers
+        return
     with leased(session) as lease:
         if [leaf.shape for _, leaf in lease.spec.leaves()] != [(4,)]:
             return  # reported already: its spec differs
@@ -35,27 +42,59 @@ def cartpole(session: Session) -> None:
                 return random(group, timestep)
             return (timestep.observation @ _BALANCE > 0).astype(np.int32)
 
-        lease.play(_LONGEST_STEPS + 1, act, [0])
+        lease.play(min(oracle.longest_steps + 1, _MOST_STEPS), act, [0])
         if len(lease.groups) > 1:
             lease.play(session.plan.steps, act)
         else:
             lease.play(session.plan.steps, random)
         for group in lease.groups:
-            compare(group, lease.rows[group], lease.acted[group], session.findings)
+            compare(group, lease.rows[group], lease.acted[group], oracle, session.findings)
+
+
+class Oracle:
+    """What follows from a state and an action, with these arguments of the environment.
+
+    Attributes:
+      longest_steps: of an episode.
+    """
+
+    def __init__(self, arguments: str = "") -> None:
+        """`arguments` is a JSON object; raises what gymnasium raises for unknown ones."""
+        built = gymnasium.make(CARTPOLE, **json.loads(arguments or "{}"))
+        assert built.spec is not None and isinstance(built.unwrapped, CartPoleEnv)
+        self.longest_steps = built.spec.max_episode_steps or sys.maxsize
+        self._environment = built.unwrapped
+
+    def step(self, state: np.ndarray, action: int) -> tuple[np.ndarray, float]:
+        """The next state, and the reward of the step that led there."""
+        self._environment.reset()
+        self._environment.state = state.astype(np.float64)
+        observation, reward, *_ = self._environment.step(action)
+        return np.asarray(observation, np.float64), float(reward)
+
+
+class Due(NamedTuple):
+    """What a step should give: its reward, steps of the episode so far, whether that is all."""
+
+    reward: float
+    length: int
+    is_full: bool
 
 
 def compare(
-    group: int, rows: Sequence[TimeStep], acted: Sequence[np.ndarray], findings: Findings
+    group: int,
+    rows: Sequence[TimeStep],
+    acted: Sequence[np.ndarray],
+    oracle: Oracle,
+    findings: Findings,
 ) -> None:
     """Adds what is wrong with a group's steps, given the actions between them."""
-    oracle = gymnasium.make(CARTPOLE).unwrapped
-    assert isinstance(oracle, CartPoleEnv)
     lengths = np.zeros(len(rows[0].step_type), int)
     starts: dict[int, np.ndarray] = {}
     for number, row in enumerate(rows):
         for env, is_type in enumerate(row.step_type):
             place = f"group {group}, row {env}, step {number}"
-            observation, reward = row.observation[env], float(row.reward[env])
+            observation = row.observation[env]
             if is_type == StepType.FIRST:
                 lengths[env] = 0
                 if env in starts and np.array_equal(observation, starts[env]):
@@ -70,39 +109,32 @@ def compare(
                 continue
             lengths[env] += 1
             before = rows[number - 1].observation[env]
-            expected = _step(oracle, before, int(acted[number - 1][env]))
+            expected, reward = oracle.step(before, int(acted[number - 1][env]))
             if not np.allclose(observation, expected, atol=_TOLERANCE):
                 findings.add(
                     rules.ORACLE_STEP,
                     f"{place}: from {_show(before)} by action {acted[number - 1][env]} expected "
                     f"{_show(expected)}, got {_show(observation)}",
                 )
-            if reward != 1.0:
-                findings.add(rules.ORACLE_REWARD, f"{place}: expected reward 1, got {reward:g}")
-            is_last, discount = is_type == StepType.LAST, float(row.discount[env])
-            _check_end(place, observation, (is_last, discount), int(lengths[env]), findings)
+            length = int(lengths[env])
+            due = Due(reward, length, length >= oracle.longest_steps)
+            _check_outcome(place, row, env, due, findings)
 
 
-def _step(oracle: CartPoleEnv, state: np.ndarray, action: int) -> np.ndarray:
-    oracle.reset()
-    oracle.state = state.astype(np.float64)
-    return np.asarray(oracle.step(action)[0], np.float64)
-
-
-def _check_end(
-    place: str, state: np.ndarray, end: tuple[bool, float], length: int, findings: Findings
-) -> None:
+def _check_outcome(place: str, row: TimeStep, env: int, due: Due, findings: Findings) -> None:
+    """Reward and end of a step, due where the pole is now."""
+    state = row.observation[env]
     margin = min(2.4 - abs(state[0]), math.radians(12) - abs(state[2]))
     if abs(margin) < _TOLERANCE:
         return  # either may be right
-    is_full = length >= _LONGEST_STEPS
-    wanted = (margin < 0 or is_full, 0.0 if margin < 0 else 1.0)
+    if row.reward[env] != due.reward:
+        text = f"expected reward {due.reward:g}, got {row.reward[env]:g}"
+        findings.add(rules.ORACLE_REWARD, f"{place}: {text}")
+    end = row.step_type[env] == StepType.LAST, float(row.discount[env])
+    wanted = bool(margin < 0 or due.is_full), 0.0 if margin < 0 else 1.0
     if end != wanted:
-        findings.add(
-            rules.ORACLE_END,
-            f"{place}: after {length} steps at {_show(state)} expected {_named(wanted)}, got "
-            f"{_named(end)}",
-        )
+        text = f"at {_show(state)} expected {_named(wanted)}, got {_named(end)}"
+        findings.add(rules.ORACLE_END, f"{place}: after {due.length} steps {text}")
 
 
 def _named(end: tuple[bool, float]) -> str:

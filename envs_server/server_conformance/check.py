@@ -8,7 +8,7 @@ from envs_server.building import build_one
 from envs_server.conformance.findings import Finding, Findings
 from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe
-from envs_server.server_conformance import cartpole, dialogues, endings, links
+from envs_server.server_conformance import breaches, cartpole, dialogues, endings, links, rules
 from envs_server.server_conformance.rules import BrokenError
 from envs_server.server_conformance.session import Plan, Session
 from envs_server.server_conformance.subject import Subject
@@ -55,6 +55,8 @@ def all_dialogues(plan: Plan) -> list[Dialogue]:
         endings.finish,
         dialogues.refusal,
         dialogues.arguments,
+        breaches.contradictions,
+        breaches.breaches,
         endings.stays_away,
     ]
 
@@ -75,7 +77,7 @@ def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None
     """Holds the dialogues, `chosen` ones or all. Raises CommandNotFoundError.
 
     After one that could not be finished the env server is started again, so that each is judged by
-    itself; one that does not even connect is not tried further.
+    itself; one that does not even connect, or refuses what it is asked for, is not tried further.
     """
     held = 0
     session = Session(subject, plan, Findings())
@@ -87,7 +89,7 @@ def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None
             except BrokenError as error:
                 session.findings.add(error.rule, str(error))
                 session.restart()
-                if not session.num_streams:
+                if not session.num_streams or error.rule == rules.REFUSED:
                     break
         return Report(session.findings, held, session.num_streams, session.num_steps)
     finally:

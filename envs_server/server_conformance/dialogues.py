@@ -11,12 +11,20 @@ import numpy as np
 
 from envs_server.conformance.rules import Rule
 from envs_server.server_conformance import rules
-from envs_server.server_conformance.lease import Lease, RefusedError, Terms, random_policy, terms
+from envs_server.server_conformance.lease import (
+    AcceptedError,
+    Lease,
+    RefusedError,
+    Terms,
+    random_policy,
+    terms,
+)
 from envs_server.server_conformance.played_learner import PlayedStream
 from envs_server.server_conformance.rules import BrokenError
 from envs_server.server_conformance.session import Session, kind
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
+from seedrl.wire.local_link import Link
 from seedrl.wire.seedrl_pb2 import Environment
 
 # Field 1000 of Assign, a number: not in this contract, maybe in a later one.
@@ -35,13 +43,17 @@ def open_lease(session: Session, *, seed: int = 0) -> Lease:
     return accepted(session, stream, terms(session, hello, seed=seed))
 
 
-def accepted(session: Session, stream: PlayedStream, wanted: Terms) -> Lease:
+def accepted(
+    session: Session, stream: PlayedStream, wanted: Terms, link: Link | None = None
+) -> Lease:
     """A lease of these terms. Raises BrokenError, also for a Refusal."""
     try:
-        return Lease(session, stream, wanted)
+        return Lease(session, stream, wanted, link)
     except RefusedError as error:
-        text = f"expected Ready for {wanted.environments[0].id}, got a Refusal: {error}"
-        raise BrokenError(rules.READY, text) from error
+        environment = wanted.environments[0]
+        given = f" with {environment.arguments}" if environment.arguments not in ("", "{}") else ""
+        text = f"expected Ready for {environment.id}{given}, got a Refusal: {error}"
+        raise BrokenError(rules.REFUSED, text) from error
 
 
 @contextlib.contextmanager
@@ -169,8 +181,10 @@ def seeds(session: Session) -> None:
 
 def refusal(session: Session) -> None:
     """An environment that cannot be built is refused in one line, and that is the end."""
-    unknown = Environment(id=_UNKNOWN_ENVIRONMENT)
-    _expect_refusal(session, unknown, _UNKNOWN_ENVIRONMENT, rules.REFUSAL)
+    unknown = (Environment(id=_UNKNOWN_ENVIRONMENT),)
+    stream, hello = session.hello()
+    wanted = terms(session, hello)._replace(environments=unknown)
+    expect_refusal(session, stream, wanted, _UNKNOWN_ENVIRONMENT, rules.REFUSAL)
 
 
 def arguments(session: Session) -> None:
@@ -179,26 +193,32 @@ def arguments(session: Session) -> None:
     given = json.loads(environment.arguments or "{}") | {_UNKNOWN_ARGUMENT: 1}
     unknown = _changed(environment, arguments=json.dumps(given))
     rule = rules.ARGUMENTS if session.plan.is_cartpole else rules.ARGUMENTS_TAKEN
-    _expect_refusal(session, unknown, f"{environment.id} with {unknown.arguments}", rule)
-
-
-def _expect_refusal(session: Session, unknown: Environment, name: str, rule: Rule) -> None:
     stream, hello = session.hello()
+    wanted = terms(session, hello)._replace(environments=(unknown,))
+    name = f"{environment.id} with {unknown.arguments}"
+    expect_refusal(session, stream, wanted, name, rule)
+
+
+def expect_refusal(
+    session: Session, stream: PlayedStream, wanted: Terms, name: str, rule: Rule
+) -> None:
+    """Assigns what must be refused, in one line and for ever; `rule` is broken by a Ready."""
     try:
-        lease = Lease(session, stream, terms(session, hello)._replace(environments=(unknown,)))
+        Lease(session, stream, wanted._replace(is_refused=True))
     except RefusedError as error:
         if not str(error) or "\n" in str(error):
             session.findings.add(
                 rules.REFUSAL, f"expected a reason of one line, got {str(error)!r}"
             )
         session.end(stream, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        session.expect_gone(rules.REFUSAL, "a Refusal")
-        return
+        if session.expect_gone(rules.REFUSAL, "a Refusal") == 0:
+            session.findings.add(rules.ERROR_CODE, "after a Refusal the exit code was 0")
+    except AcceptedError:
+        session.findings.add(rule, f"expected a Refusal of {name}, got Ready", subject=name)
+        session.end(stream, grpc.StatusCode.FAILED_PRECONDITION)
+        session.restart()
     except BrokenError as error:
-        raise session.broken(error, rules.REFUSAL, f"{name}: {error}") from error
-    session.findings.add(rule, f"expected a Refusal of {name}, got Ready")
-    session.end(lease.stream, grpc.StatusCode.FAILED_PRECONDITION)
-    session.restart()
+        raise session.broken(error, rule, f"expected a Refusal of {name}: {error}") from error
 
 
 def _changed(environment: Environment, **fields: Any) -> Environment:

@@ -39,12 +39,16 @@ class Terms(NamedTuple):
       sizes: environments of each group; the last of several groups is one of evaluation.
       seeds: of all environments, in order.
       unknown: bytes of a field of Assign that nobody knows.
+      change: of Assign, before it is sent.
+      is_refused: whether the only right answer is a Refusal.
     """
 
     environments: tuple[Environment, ...]
     sizes: tuple[int, ...]
     seeds: tuple[int, ...]
     unknown: bytes = b""
+    change: Callable[[Assign], None] = lambda _: None
+    is_refused: bool = False
 
     def asked(self, group: int) -> list[str]:
         """Metrics that are asked for in a group."""
@@ -64,6 +68,7 @@ class Lease:
     """Groups of one stream from Assign on; used by one thread.
 
     Attributes:
+      assign_message: what was sent, encoded.
       spec: what the env server has built.
       rows: the steps of each group, in order.
       acted: the actions of each group, in order.
@@ -73,7 +78,10 @@ class Lease:
     def __init__(
         self, session: Session, stream: PlayedStream, terms: Terms, link: Link | None = None
     ) -> None:
-        """Sends Assign, and reads Ready and the first steps. Raises BrokenError."""
+        """Sends Assign, and reads Ready and the first steps.
+
+        Raises BrokenError; RefusedError; AcceptedError for what should have been refused.
+        """
         self.stream = stream
         # Too many digits for a double, with which some languages count.
         self.key = secrets.randbits(63) | 1 << 63 | 1
@@ -86,11 +94,14 @@ class Lease:
         self._unanswered: set[int] = set()  # groups whose step has arrived
         self._awaited = set(range(len(terms.sizes)))
         self._note()
-        stream.send_over_grpc(_encode(self._assign(terms), terms.unknown))
+        self.assign_message = _encode(self._assign(terms), terms.unknown)
+        stream.send_over_grpc(self.assign_message)
         if link is not None:
             stream.use(link)
         asked = {name for each in terms.environments for name in each.metrics}
         self.ready = self._receive_ready(sorted(asked))
+        if terms.is_refused:
+            raise AcceptedError
         self.spec = self._read_spec(self.ready)
         self._layouts = [
             StepLayout(self.spec, size, len(self.ready.metrics)) for size in terms.sizes
@@ -120,7 +131,7 @@ class Lease:
         in_pieces: bool = False,
     ) -> None:
         """Answers steps of groups: each by a message, all by one, or over a link by pieces."""
-        payloads = [self._payload(group, rows) for group, rows in actions.items()]
+        payloads = self.answers(actions)
         if together:
             payloads = [b"".join(payloads)]
         messages = [encode_from_learner(ActionsPayload(payload)) for payload in payloads]
@@ -129,7 +140,12 @@ class Lease:
         else:
             for message in messages:
                 self.stream.send(message)
+
+    def answers(self, actions: Mapping[int, np.ndarray]) -> list[bytes]:
+        """The payloads that answer steps of groups, which count as sent."""
+        payloads = [self._payload(group, rows) for group, rows in actions.items()]
         self._note()
+        return payloads
 
     def play(
         self,
@@ -166,7 +182,7 @@ class Lease:
             )
             for number, (start, size) in enumerate(zip(starts, terms.sizes, strict=False))
         ]
-        return Assign(
+        assign = Assign(
             lease=self.key,
             minor=version.MINOR,
             environments=terms.environments,
@@ -178,6 +194,8 @@ class Lease:
             max_message_bytes=MAX_MESSAGE_BYTES,
             step_deadline_seconds=self._session.plan.patience_seconds,
         )
+        terms.change(assign)
+        return assign
 
     def _receive_ready(self, wanted: list[str]) -> Ready:
         message = self._session.receive(self.stream, "Ready or Refusal", rules.READY)
@@ -244,6 +262,10 @@ class Lease:
                 for size, rows, acted in zip(self._sizes, self.rows, self.acted, strict=True)
             ],
         )
+
+
+class AcceptedError(Exception):
+    """The env server sent Ready where only a Refusal is right."""
 
 
 class RefusedError(Exception):

@@ -3,10 +3,12 @@
 import contextlib
 import select
 from collections.abc import Iterator
+from typing import Literal
 
 import grpc
 
 from envs_server.server_conformance import rules
+from envs_server.server_conformance.dialogues import accepted
 from envs_server.server_conformance.lease import Lease, random_policy, terms
 from envs_server.server_conformance.rules import BrokenError
 from envs_server.server_conformance.session import Session
@@ -31,7 +33,10 @@ def links(session: Session) -> None:
 
 @contextlib.contextmanager
 def _linked(session: Session) -> Iterator[Lease | None]:
-    """A lease over a link, after a stranger has tried; None if the env server offers none."""
+    """A lease over a link, after two strangers have tried: one with another secret, one silent.
+
+    None if the env server offers no link.
+    """
     stream, hello = session.hello()
     if not hello.link:
         session.end(stream, grpc.StatusCode.UNAVAILABLE)
@@ -40,20 +45,32 @@ def _linked(session: Session) -> Iterator[Lease | None]:
     name, _, secret = hello.link.partition("/")
     with contextlib.ExitStack() as stack:
         stranger = stack.enter_context(contextlib.closing(_connect(f"{name}/{'x' * len(secret)}")))
+        # Says nothing after the first byte, which may be that of the secret.
+        silent = f"{name}/{secret[0] if len(secret) > 1 else 'x'}"
+        stack.enter_context(contextlib.closing(_connect(silent)))
         link = stack.enter_context(contextlib.closing(_connect(hello.link)))
         try:
-            lease = Lease(session, stream, terms(session, hello), link)
-            _expect_closed(stranger, session)
+            lease = accepted(session, stream, terms(session, hello), link)
+            if _hears(stranger, session.plan.patience_seconds) != "end":
+                text = "expected that a connection with another secret is closed, got it open"
+                session.findings.add(rules.LINK, text, subject="stranger")
             yield lease
         except BrokenError as error:
-            raise session.broken(error, rules.LINK, f"over the link: {error}") from error
+            if error.rule == rules.REFUSED:
+                raise
+            text = f"over the link: {error}"
+            # Who takes the first that comes may end the listener, and with it the learner's link.
+            wait = 0.0 if error.rule == rules.SILENCE else session.plan.patience_seconds
+            if _hears(stranger, wait) == "message":
+                text = "a wrong secret was accepted: the learner's own connection came second"
+            raise session.broken(error, rules.LINK, text) from error
 
 
-def _expect_closed(stranger: Link, session: Session) -> None:
-    is_over = select.select([stranger], [], [], session.plan.patience_seconds)[0]
-    if not is_over or stranger.receive_at_once() is not None:
-        text = "expected that a connection with another secret is closed, got it open"
-        session.findings.add(rules.LINK, text, subject="stranger")
+def _hears(stranger: Link, seconds: float) -> Literal["nothing", "message", "end"]:
+    """What a connection that does not know the secret gets within `seconds`."""
+    if not select.select([stranger], [], [], seconds)[0]:
+        return "nothing"
+    return "end" if stranger.receive_at_once() is None else "message"
 
 
 def _connect(name: str) -> Link:

@@ -178,6 +178,28 @@ class Session:
         self.restart()
         return None
 
+    def expect_end_or_return(self, rule: Rule, after: str) -> int | None:
+        """Awaits that the env server ends, or opens another stream, which the next `hello` takes.
+
+        Returns its exit code, if it ends. Adds a finding if it does neither.
+        """
+        deadline = time.monotonic() + self.plan.patience_seconds
+        self._expected_after = after
+        while time.monotonic() < deadline:
+            if not self.learner.streams.empty():
+                return None
+            if (code := self._subject.exit_code()) is not None:
+                self._is_started = False
+                return code
+            time.sleep(_LOOK_SECONDS)
+        text = (
+            f"after {after}: expected its end or another stream within "
+            f"{self.plan.patience_seconds:g} seconds, got neither"
+        )
+        self.findings.add(rule, text, subject=after)
+        self.restart()
+        return None
+
     def restart(self) -> None:
         """Ends the env server; the next `hello` starts it again."""
         self._subject.stop()

@@ -7,6 +7,9 @@ MINOR = 1
 # The first minor of a learner that understands Failure.
 MINOR_OF_FAILURE = 1
 
+# The least that a learner may set as the longest message: every message of the handshake fits.
+LEAST_MESSAGE_BYTES = 2**16
+
 # Numbers that the last step of an episode may carry, and how long their names may be.
 MOST_METRICS = 64
 LONGEST_METRIC_BYTES = 128

@@ -80,6 +80,7 @@ class ExampleServer:
     """A `Subject`: serves until it is stopped, or told never to return."""
 
     cartpole = CartPole
+    actions = frozenset({0, 1})
 
     def __init__(self, num_envs: int = 4) -> None:
         self.num_envs = num_envs
@@ -91,6 +92,7 @@ class ExampleServer:
         self._call: Any = None
         self._outgoing: queue.SimpleQueue[FromEnvServer | None] = queue.SimpleQueue()
         self._words = ""
+        self.is_assigned = self.is_refused = False
 
     # What a `Subject` has to do.
 
@@ -141,6 +143,7 @@ class ExampleServer:
         """One stream; the exit code if there should be no other."""
         outgoing: queue.SimpleQueue[FromEnvServer | None] = queue.SimpleQueue()
         self._outgoing = outgoing
+        self.is_assigned = self.is_refused = False
         self._call = LearnerStub(channel).Connect(iter(outgoing.get, None), timeout=SECONDS)
         self.send(FromEnvServer(hello=self.hello()))
         try:
@@ -157,7 +160,7 @@ class ExampleServer:
 
     def after_status(self, code: str) -> int | None:
         """The exit code, or None to return."""
-        return 2 if code in (*NEVER, "UNIMPLEMENTED") else None
+        return 2 if self.is_refused or code in (*NEVER, "UNIMPLEMENTED") else None
 
     def after_finish(self) -> int | None:
         """The exit code, or None to return."""
@@ -185,20 +188,53 @@ class ExampleServer:
         if message.HasField("assign"):
             self.build(message.assign)
             return
+        if not message.actions:
+            raise OwnDefectError("no message that is known")
         data = message.actions
         while data:
-            group, size, _ = struct.unpack_from("<IIQ", data)
-            end = 16 + size * 4 + (size * 4 % 8)
-            actions = np.frombuffer(data, "<i4", size, 16)
+            group, actions, end = self.read(data)
             self.step(group, actions)
             data = data[end:]
 
+    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
+        """The group and the actions with which a message begins, and where they end."""
+        group, size, sequence = struct.unpack_from("<IIQ", data)
+        if group >= len(self.sent) or size != self.sent[group][0]:
+            raise OwnDefectError("no such group, or of another size")
+        end = 16 + size * 4 + (size * 4 % 8)
+        if len(data) < end or any(data[16 + size * 4 : end]):
+            raise OwnDefectError("too short, or padding that is not zero")
+        if sequence != self.sent[group][1] - 1:
+            raise OwnDefectError("not of the step in flight")
+        actions = np.frombuffer(data, "<i4", size, 16)
+        if not set(actions.tolist()) <= self.actions:
+            raise OwnDefectError("no action of CartPole")
+        return group, actions, end
+
+    def is_followed(self, assign: Assign) -> bool:
+        """Whether an Assign does not contradict itself."""
+        sizes = [len(group.slots) for group in assign.groups]
+        slots = {slot for group in assign.groups for slot in group.slots}
+        return (
+            min(sizes, default=0) > 0
+            and sum(sizes) == len(slots) <= self.num_envs
+            and [len(group.seeds) for group in assign.groups] == sizes
+            and all(seed < 2**31 for group in assign.groups for seed in group.seeds)
+            and all(group.environment < len(assign.environments) for group in assign.groups)
+            and not 0 < assign.max_message_bytes < 2**16
+        )
+
     def build(self, assign: Assign) -> None:
         """Builds what is assigned, and sends the first steps; or refuses."""
+        if self.is_assigned:
+            raise OwnDefectError("a second Assign")
+        self.is_assigned = True
         self.lease = assign.lease
         self.sent = [[len(group.slots), 0, 0] for group in assign.groups]
         known = {(id, arguments) for id in self.known() for arguments in self.known_arguments()}
-        if any((each.id, each.arguments) not in known for each in assign.environments):
+        is_known = all((each.id, each.arguments) in known for each in assign.environments)
+        if not is_known or not self.is_followed(assign):
+            self.is_refused = True
             self.send(FromEnvServer(refusal=Refusal(reason="only CartPole-v1 is known")))
             return
         self.envs = [self.build_group(group) for group in assign.groups]

@@ -6,12 +6,12 @@ import pytest
 from envs_server.conformance.findings import Findings
 from envs_server.server_conformance import cartpole
 from seedrl.types import TimeStep
-from tests.envs_server.server_conformance.example_server import CartPole
+from tests.envs_server.server_conformance.example_server import LAST, CartPole
 
 _STEPS = 502  # to the time limit, LAST, and FIRST
 
 
-def found(kind: type[CartPole]) -> dict[str, str]:
+def found(kind: type[CartPole], arguments: str = "") -> dict[str, str]:
     """The rules that one environment breaks, balanced, and another, pushed to one side."""
     envs = [kind(0), kind(1)]
     for env in envs:
@@ -24,7 +24,7 @@ def found(kind: type[CartPole]) -> dict[str, str]:
             env.step(action)
         rows.append(_row(envs))
     findings = Findings()
-    cartpole.compare(0, rows, acted, findings)
+    cartpole.compare(0, rows, acted, cartpole.Oracle(arguments), findings)
     return {finding.rule.name: finding.text for finding in findings.errors}
 
 
@@ -83,6 +83,33 @@ class Doubled(CartPole):
 
 def test_cartpole_as_it_should_be_passes() -> None:
     assert found(CartPole) == {}
+
+
+class SuttonBarto(CartPole):
+    def end(self) -> None:
+        super().end()
+        self.reward = -1.0 if self.discount == 0.0 else 0.0
+
+
+class Of100Steps(CartPole):
+    def end(self) -> None:
+        super().end()
+        if self.length == 100:
+            self.step_type = LAST
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "rule"),
+    [
+        (SuttonBarto, '{"sutton_barto_reward": true}', "cartpole-reward"),
+        (Of100Steps, '{"max_episode_steps": 100}', "cartpole-end"),
+    ],
+)
+def test_what_arguments_change_is_expected_of_cartpole(
+    kind: type[CartPole], arguments: str, rule: str
+) -> None:
+    assert found(kind, arguments) == {}
+    assert list(found(CartPole, arguments)) == list(found(kind)) == [rule]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,9 +14,12 @@ import grpc
 import numpy as np
 import pytest
 
-from envs_server.server_conformance import cartpole, dialogues, endings, links
+from envs_server.connection import Offer
+from envs_server.reconnecting_client import ReconnectingClient
+from envs_server.server_conformance import breaches, cartpole, dialogues, endings, links
 from envs_server.server_conformance.check import Dialogue, all_dialogues, check, known_spec
 from envs_server.server_conformance.session import CARTPOLE, Plan
+from envs_server.stop import Stop
 from seedrl.wire.local_link import Link, listen
 from seedrl.wire.seedrl_pb2 import (
     Assign,
@@ -68,7 +72,7 @@ def test_a_sound_env_server_passes() -> None:
     server = ExampleServer()
     report = check(server, PLAN)
     assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
-    assert report.num_dialogues == len(all_dialogues(PLAN)) == 15
+    assert report.num_dialogues == len(all_dialogues(PLAN)) == 17
     assert report.num_streams > 25 and report.num_steps > 1000
 
 
@@ -113,6 +117,8 @@ class BareSpec(ExampleServer):
 
 
 class OtherSpec(ExampleServer):
+    actions = frozenset({0, 1, 2})
+
     def spec(self) -> dict[str, Any]:
         return {**super().spec(), "action": {"discrete": 3}}
 
@@ -373,6 +379,132 @@ def test_who_does_not_wait_for_assign_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert found == {"hello": "expected to wait for Assign after Hello, got step"}
 
 
+class Credulous(ExampleServer):
+    """Believes whatever a learner says."""
+
+    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
+        if not self.sent:
+            raise OwnDefectError("nothing is built")
+        group, size, _ = struct.unpack_from("<IIQ", data)
+        group = min(group, len(self.sent) - 1)
+        end = 16 + -(-size * 4 // 8) * 8
+        return group, np.resize(np.frombuffer(data[16:], "<i4"), self.sent[group][0]), end
+
+    def is_followed(self, assign: Assign) -> bool:
+        return True
+
+
+class NoSequence(Credulous):
+    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
+        group, size, _ = struct.unpack_from("<IIQ", data)
+        if group >= len(self.sent):
+            raise OwnDefectError("no such group")
+        header = struct.pack("<IIQ", group, size, self.sent[group][1] - 1)
+        return ExampleServer.read(self, header + data[16:])
+
+
+class AnyAction(ExampleServer):
+    actions = frozenset(range(-1, 3))
+
+
+class CheerfulBreach(ExampleServer):
+    """Ends after a learner's breach as if all were well."""
+
+    def stream(self, channel: grpc.Channel) -> int | None:
+        try:
+            return super().stream(channel)
+        except OwnDefectError:
+            return 0
+
+
+def breach_texts(server: ExampleServer, *chosen: Dialogue) -> list[str]:
+    findings = check(server, PLAN, chosen).findings
+    return [finding.text for finding in [*findings.errors, *findings.notes]]
+
+
+def test_who_believes_whatever_a_learner_says_is_told_each_breach() -> None:
+    found = breach_texts(Credulous(), breaches.breaches)
+    assert [text.partition(": expected that the env server cancels its")[0] for text in found] == [
+        "after an answer to the step before the one in flight",
+        "after an answer to a step that was not sent yet",
+        "after an answer and, in the same message, the same again",
+        "after actions of group 3",
+        "after actions with E 3 for a group of 2",
+        "after actions that are 8 bytes too short",
+        "after action -1 in row 0",
+        "after action 2 in row 0",
+        "after padding of actions that is not zero",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("server", "texts"),
+    [
+        (AnyAction, ["after action -1 in row 0: expected that", "after action 2 in row 0: "]),
+        (CheerfulBreach, ["after actions before Assign: expected an exit code other than 0, got"]),
+        (
+            NoSequence,
+            [
+                "after an answer to the step before the one in flight: expected that the env "
+                "server cancels its stream, got step",
+                "after an answer to a step that was not sent yet: ",
+                "after an answer and, in the same message, the same again: ",
+            ],
+        ),
+    ],
+)
+def test_a_breach_that_goes_unnoticed_is_named(
+    server: type[ExampleServer], texts: list[str]
+) -> None:
+    found = breach_texts(server(), breaches.breaches)
+    assert [text[: len(start)] for text, start in zip(found, texts, strict=True)] == texts
+
+
+def test_an_assign_that_contradicts_itself_must_be_refused() -> None:
+    found = breach_texts(Credulous(), breaches.contradictions)
+    names = [
+        "no group",
+        "a group without slots",
+        "more environments than offered",
+        "fewer seeds than slots",
+        "a seed of 2^31",
+        "a slot that occurs twice",
+        "an environment that it does not list",
+        "max_message_bytes below 64 KiB",
+    ]
+    assert found == [f"expected a Refusal of an Assign with {name}, got Ready" for name in names]
+
+
+class OurOwn:
+    """seedrl's env server as a `Subject`, in a thread."""
+
+    def start(self, address: str) -> None:
+        self.stop_request, self.code = Stop(), None
+        client = ReconnectingClient(address, Offer(4, 2, ()), self.stop_request, 2**20)
+        self.thread = threading.Thread(target=self._run, args=(client,), daemon=True)
+        self.thread.start()
+
+    def _run(self, client: ReconnectingClient) -> None:
+        self.code = client.run()
+
+    def exit_code(self) -> int | None:
+        return self.code
+
+    def last_words(self) -> str:
+        return ""
+
+    def stop(self) -> None:
+        self.stop_request.request()
+        self.thread.join(SECONDS)
+
+
+def test_our_own_env_server_notices_each_breach_and_contradiction() -> None:
+    environment = Environment(id=CARTPOLE, vectorization="auto")
+    plan = dataclasses.replace(PLAN, environment=environment)
+    findings = check(OurOwn(), plan, [breaches.contradictions, breaches.breaches]).findings
+    assert [each.line() for each in [*findings.errors, *findings.notes]] == []
+
+
 class Tired(ExampleServer):
     """Takes three actions and then, after a pause, no more."""
 
@@ -406,12 +538,15 @@ class Linked(ExampleServer):
 
     def build(self, assign: Assign) -> None:
         if assign.linked:
-            self.link = self.listener.accept(SECONDS, 2**20)
+            self.link = self.accept()
         super().build(assign)
         if self.link is not None:
             with contextlib.closing(self.link):
                 for data in self.receive():
                     self.handle(FromLearner.FromString(data))
+
+    def accept(self) -> Link | None:
+        return self.listener.accept(SECONDS, 2**20)
 
     def receive(self) -> Iterator[bytes]:
         assert self.link is not None
@@ -450,6 +585,33 @@ class ReadByRead(Linked):
                 yield data[4:]
 
 
+class AnySecret(Linked):
+    """Takes whoever comes first for the learner."""
+
+    def listen(self) -> Any:
+        listener = listen()
+        assert listener is not None
+        size = len(listener._secret)
+        listener._knows_secret = lambda peer: bool(peer.recv(size))  # type: ignore[method-assign]
+        return listener
+
+    def accept(self) -> Link | None:
+        with contextlib.closing(self.listener):
+            return super().accept()
+
+
+class KnowsNothing(Linked):
+    def known(self) -> Sequence[str]:
+        return []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
+def test_a_refusal_over_a_link_is_one_line() -> None:
+    found = broken_rules(KnowsNothing(), links.links)
+    refusal = "expected Ready for CartPole-v1, got a Refusal: only CartPole-v1 is known"
+    assert found == {"refused": refusal}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
 @pytest.mark.parametrize(
     ("server", "text"),
@@ -457,6 +619,7 @@ class ReadByRead(Linked):
         (Linked, ""),
         (OtherPrefix, "Hello names a link, but expected a name that begins with seedrl-"),
         (ReadByRead, "over the link: expected a step of group"),
+        (AnySecret, "a wrong secret was accepted: the learner's own connection came second"),
         (OverGrpc, "over the link: expected Ready or Refusal over the link, got it over gRPC"),
     ],
 )

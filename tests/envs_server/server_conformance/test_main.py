@@ -45,7 +45,8 @@ def test_a_command_that_does_not_connect_is_said_with_its_last_words(
         "error  connect: expected a stream after its start, the env server ended with code 1; "
         "its last line: 127.0.0.1:"
     )
-    assert line.endswith(" fails; open one Connect stream to the learner's address, and say Hello")
+    advice = "open one Connect stream to the learner's address, and say Hello; see TRANSPORT in"
+    assert line.endswith(f" fails; {advice} seedrl.proto")
     assert verdict.endswith("breaks a rule: 1 dialogues, 0 streams, 0 steps of CartPole-v1")
 
 

@@ -127,28 +127,45 @@ def test_the_env_server_in_node_follows_the_contract() -> None:
 _LEARNER_IN_NODE = """
 const Module = require('module');
 const load = Module._load;
-let handle;
-const write = (message) => {
-  if (message.hello) return setImmediate(() => assigns.forEach((assign) => handle({ assign })));
-  console.log(message.refusal?.reason ?? Object.keys(message)[0]);
+const connect = () => {
+  const handlers = { data: [], status: [], error: [] };
+  const on = (name, handler) => handlers[name].push(handler);
+  const say = (name, value) => handlers[name].forEach((handler) => handler(value));
+  const answer = (assign) => {
+    say('data', { assign });
+    say('status', { code: 14 });
+  };
+  const write = (message) => {
+    if (!message.hello) console.log(message.refusal?.reason ?? Object.keys(message)[0]);
+    else if (assigns.length) setImmediate(answer, assigns.shift());
+  };
+  return { on, write };
 };
-const on = (name, handler) => name === 'data' && (handle = handler);
-class Learner { Connect() { return { on, write }; } }
+class Learner { Connect = connect; close() {} }
 const wire = { seedrl: { wire: { Learner } } };
 const credentials = { createInsecure() {} };
 const fakes = {
-  '@grpc/grpc-js': { credentials, loadPackageDefinition: () => wire },
+  '@grpc/grpc-js': { credentials, status: {}, loadPackageDefinition: () => wire },
   '@grpc/proto-loader': { loadSync() {} },
 };
 Module._load = (name, ...rest) => fakes[name] ?? load(name, ...rest);
 const environments = [{ id: 'CartPole-v1', arguments: '', wrappers: [] }];
-const group = (size) =>
-  ({ slots: Array(size).fill(0), seeds: Array(size).fill('1'), environment: 0 });
+const numbers = (size) => [...Array(size).keys()];
+const group = (size, i) => {
+  const slots = numbers(size).map((slot) => slot + 10000 * i);
+  return { slots, seeds: slots.map(String), environment: 0 };
+};
 const assign = (maxMessageBytes, ...sizes) =>
   ({ lease: '1', environments, maxMessageBytes, groups: sizes.map(group) });
 const assigns = [assign('0', 2), assign('65536', 2, 2)];
-assigns.push(assign('64', 2), assign('65536', 3, 2), assign('65536'));
-process.argv.push('--learner', 'x', '--num-envs', '4');
+assigns.push(assign('65536', 3000), assign('65536', 3000, 2), assign('65536'), assign('64', 2));
+const [seed, slot] = [assign('65536', 2), assign('65536', 2)];
+seed.groups[0].seeds[1] = '2147483648';
+slot.groups[0].slots[1] = 0;
+assigns.push(seed, slot);
+process.argv.push('--learner', 'x', '--num-envs', '3000');
+process.exit = () => {}; // after each Refusal
+global.setTimeout = (call, _, ...rest) => setImmediate(call, ...rest);
 require('./server.js');
 """
 
@@ -161,9 +178,9 @@ def test_the_env_server_in_node_refuses_what_it_cannot_follow() -> None:
     assert found.stdout.splitlines() == [
         *("ready", "step"),  # 0: no limit
         *("ready", "step", "step"),
-        "a step of 78 bytes is too long",
+        "a step of 75022 bytes is too long",
         "more environments than offered",
-        "the Assign contradicts itself",
+        *["the Assign contradicts itself"] * 4,  # no group, too short messages, seed, slot
     ]
 
 

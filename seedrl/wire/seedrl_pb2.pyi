@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 b1c28867981fbb98e37159ff1b33adf363d55861303b258503129ceeb6c0b851
+# seedrl/wire/seedrl.proto sha256 67bb052edecf513d2bf895251e177efa4b10984cb76d1dc2410f7a55e60dc0f5
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -11,8 +11,8 @@ const { CartPole } = require('./cartpole.js');
 
 const PROTO = require('path').join(__dirname, '../../../proto/seedrl/wire/seedrl.proto');
 const SPEC = { action: { discrete: 2 }, observation: { array: { shape: [4], dtype: 'float32' } } };
-const NEVER = ['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'UNAUTHENTICATED'];
-NEVER.push('PERMISSION_DENIED', 'UNIMPLEMENTED');
+// INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION, UNIMPLEMENTED, UNAUTHENTICATED
+const NEVER = [3, 7, 9, 12, 16];
 const CHANNEL = {
   'grpc.keepalive_time_ms': 2000,
   'grpc.use_local_subchannel_pool': 1, // else gRPC's own back-off delays the next stream
@@ -33,40 +33,39 @@ class Lease {
   constructor(assign, send) {
     this.key = assign.lease; // a string: doubles cannot hold 64 bits
     this.send = send;
-    this.groups = assign.groups.map(({ seeds }) => ({
-      envs: seeds.map((seed) => new CartPole(Number(seed))),
-      steps: 0,
-      answered: 0,
-    }));
-  }
-
-  start() {
-    this.send({ ready: { spec: JSON.stringify(SPEC) } });
+    const build = (seeds) => seeds.map((seed) => new CartPole(Number(seed)));
+    this.groups = assign.groups.map(({ seeds }) => ({ envs: build(seeds), steps: 0, answered: 0 }));
+    send({ ready: { spec: JSON.stringify(SPEC) } });
     this.groups.forEach((_, number) => this.sendStep(number));
   }
 
   /** Steps the groups whose actions are in one message. */
   act(message) {
-    for (let start = 0; start < message.length; ) {
-      const number = message.readUInt32LE(start);
-      const group = this.groups[number];
-      if (message.readBigUInt64LE(start + 8) !== BigInt(group.answered)) fail('actions of no step');
-      group.envs.forEach((env, i) => env.step(message.readInt32LE(start + 16 + 4 * i)));
-      group.answered += 1;
-      start += 16 + padded(4 * group.envs.length);
+    let start = 0;
+    do {
+      const number = message.readUInt32LE(start); // like all of these, throws where the end is
+      const { envs = [], answered = 0 } = this.groups[number] ?? {};
+      const isNext = message.readBigUInt64LE(start + 8) === BigInt(answered);
+      const isWhole = envs.length && message.readUInt32LE(start + 4) === envs.length;
+      if (!isNext || !isWhole) fail('actions of no step');
+      const actions = [...Array(padded(4 * envs.length) / 4).keys()]; // padding is 0
+      actions.forEach((i) => (actions[i] = message.readInt32LE(start + 16 + 4 * i)));
+      const isAction = (x, i) => x === 0 || (x === 1 && i < envs.length);
+      if (!actions.every(isAction)) fail('actions that are none');
+      envs.forEach((env, i) => env.step(actions[i]));
+      this.groups[number].answered += 1;
+      start += 16 + padded(4 * envs.length);
       this.sendStep(number);
-    }
+    } while (start < message.length);
   }
 
   sendStep(number) {
     const group = this.groups[number];
     const size = group.envs.length; // 16 bytes of header, then each section in padded bytes
-    const rewards = 16 + padded(size);
-    const discounts = rewards + padded(4 * size);
-    const observations = discounts + padded(4 * size);
+    const after = (arrays) => 16 + padded(size) + arrays * padded(4 * size);
+    const [rewards, discounts, observations] = [after(0), after(1), after(2)];
     const step = Buffer.alloc(stepSize(size));
-    step.writeUInt32LE(number, 0);
-    step.writeUInt32LE(size, 4);
+    [number, size].forEach((count, i) => step.writeUInt32LE(count, 4 * i));
     step.writeBigUInt64LE(BigInt(group.steps), 8);
     group.envs.forEach((env, i) => {
       step[16 + i] = env.stepType;
@@ -79,9 +78,8 @@ class Lease {
   }
 
   report() {
-    return this.groups.map(({ envs, steps, answered }, group) => {
-      return { lease: this.key, group, numEnvs: envs.length, steps, answered };
-    });
+    const [lease, size] = [this.key, ({ envs }) => envs.length];
+    return this.groups.map((each, group) => ({ ...each, lease, group, numEnvs: size(each) }));
   }
 }
 
@@ -92,58 +90,59 @@ function fail(text) {
 
 /** Why an Assign cannot be followed; '' if it can. */
 function refusal({ environments, groups, maxMessageBytes }) {
+  const limit = Number(maxMessageBytes); // 0: none
   const known = ({ id, arguments: given, wrappers }) =>
     id === 'CartPole-v1' && ['', '{}'].includes(given) && !wrappers.length;
   if (!environments.every(known)) return 'only CartPole-v1 without arguments or wrappers';
   const fits = ({ slots, seeds, environment }) =>
     slots.length > 0 && slots.length === seeds.length && environment < environments.length;
-  if (!groups.length || !groups.every(fits)) return 'the Assign contradicts itself';
-  const sizes = groups.map(({ slots }) => slots.length);
-  if (sizes.reduce((a, b) => a + b) > options['num-envs']) return 'more environments than offered';
-  const longest = stepSize(Math.max(...sizes)) + 6;
-  return longest > (+maxMessageBytes || Infinity) ? `a step of ${longest} bytes is too long` : '';
+  const [slots, seeds] = ['slots', 'seeds'].map((name) => groups.flatMap((each) => each[name]));
+  const isOnce = groups.length && new Set(slots).size === slots.length;
+  const isInRange = seeds.every((seed) => seed < 2 ** 31) && !(0 < limit && limit < 2 ** 16);
+  if (!isOnce || !isInRange || !groups.every(fits)) return 'the Assign contradicts itself';
+  if (slots.length > options['num-envs']) return 'more environments than offered';
+  const longest = stepSize(Math.max(...groups.map((each) => each.slots.length))) + 6;
+  return longest > (limit || Infinity) ? `a step of ${longest} bytes is too long` : '';
 }
 
 let [lease, attempts] = [null, 0];
 
-/** One stream; `onEnd` is given its status, and whether Finish was said. */
+/** One stream; `onEnd` is given its status, and whether Finish or a Refusal was said. */
 function connect(Learner, onEnd) {
   const client = new Learner(options.learner, grpc.credentials.createInsecure(), CHANNEL);
   const call = client.Connect();
-  let isFinished = false;
+  let [isFinished, isAssigned, isRefused] = [false, false, false];
   const send = (message) => call.write(message);
   call.on('data', (message) => {
-    if (message.actions) lease.act(message.actions);
+    if (message.actions && isAssigned) lease.act(message.actions);
     else if (message.finish) isFinished = true;
-    else if (message.assign) {
+    else if (!message.assign || isAssigned) fail('the learner breaks the contract');
+    else {
       const reason = refusal(message.assign);
-      if (reason) return send({ refusal: { reason } });
-      [lease, attempts] = [new Lease(message.assign, send), 0];
-      lease.start();
+      if ((isRefused = reason !== '')) return send({ refusal: { reason } });
+      [lease, attempts, isAssigned] = [new Lease(message.assign, send), 0, true];
       console.error(`env server: connected, ${lease.groups.length} groups`);
     }
   });
   call.on('error', () => {}); // the status says it
-  call.on('status', (end) => {
-    client.close();
-    onEnd(end, isFinished);
-  });
+  call.on('status', () => client.close());
+  call.on('status', (end) => onEnd(end, isFinished, isRefused));
   const [host, numEnvs, sent] = [os.hostname(), Number(options['num-envs']), lease?.report() ?? []];
   send({ hello: { major: 2, minor: 1, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 
 /** Streams, one after another, until training is over or the learner will never take this one. */
 function serve(Learner) {
-  connect(Learner, ({ code, details }, isFinished) => {
+  connect(Learner, ({ code, details }, isFinished, isRefused) => {
     if (isFinished) process.exit(0);
-    if (NEVER.includes(grpc.status[code])) fail(`${grpc.status[code]}: ${details}`);
+    if (isRefused || NEVER.includes(code)) fail(`${grpc.status[code]}: ${details}`);
     const longest = code === grpc.status.RESOURCE_EXHAUSTED ? 5000 : 1000; // in ms
-    const pause = Math.random() * Math.min(longest, 100 * 2 ** Math.min(attempts, 10));
-    attempts += 1;
+    const pause = Math.random() * Math.min(longest, 100 * 2 ** Math.min(attempts++, 10));
     setTimeout(serve, pause, Learner);
   });
 }
 
+['SIGTERM', 'SIGINT'].forEach((signal) => process.on(signal, () => process.exit(0)));
 if (!options.learner) fail('expected --learner HOST:PORT');
 const types = loader.loadSync(options.proto, { longs: String, defaults: true });
 serve(grpc.loadPackageDefinition(types).seedrl.wire.Learner);

@@ -41,11 +41,13 @@ class Confirmation(NamedTuple):
       returns: of the episodes that have ended.
       episodes: how many there shall be.
       num_slots: that play them.
+      num_dropped: episodes so far that slots had played which left, and that are played again.
     """
 
     returns: tuple[float, ...]
     episodes: int
     num_slots: int
+    num_dropped: int = 0
 
 
 class Round:
@@ -53,15 +55,57 @@ class Round:
 
     How many each slot plays is fixed beforehand: taking the first ones to finish would prefer
     short ones. Episodes that had begun before the round do not count.
+
+    Slots may come and go: what is still missing is then shared out again. A slot that stays keeps
+    what it has played, and the episode that it is playing counts whatever happens: leaving it out
+    would prefer short ones again. (So the number of episodes of a slot is a stopping time, and by
+    Wald's identity the mean is unbiased.) A slot that leaves breaks off an episode, long ones
+    rather than short ones: nothing that it has played counts, and it is not asked again while
+    others are there.
+
+    Attributes:
+      slots: those that are there; not all may be playing.
+      num_dropped: see `Confirmation`.
     """
 
     def __init__(self, frozen: FrozenParams, slots: np.ndarray, episodes: int):
         self.frozen = frozen
-        self.slots = slots
-        share, rest = divmod(episodes, len(slots))
-        self._missing = {int(slot): share + (rank < rest) for rank, slot in enumerate(slots)}
+        self.num_dropped = 0
+        self._episodes = episodes
+        self._has_left: set[int] = set()
+        self._missing: dict[int, int] = {}
         self._counting: set[int] = set()
-        self._returns: list[float] = []
+        # With the slots. Replaced, not changed, where one leaves: another thread reads it.
+        self._returns: list[tuple[int, float]] = []
+        self.slots = slots
+        self._deal()
+
+    def change(self, slots: np.ndarray) -> None:
+        """Goes on with other slots; without any it waits for some."""
+        left = set(self._missing).difference(map(int, slots))
+        self._has_left |= left
+        self._counting -= left
+        kept = [(slot, value) for slot, value in self._returns if slot not in left]
+        self.num_dropped += len(self._returns) - len(kept)
+        self._returns = kept
+        self.slots = slots
+        self._deal()
+
+    def _deal(self) -> None:
+        there = set(map(int, self.slots))
+        # Where all have left at some time, all begin again.
+        if there <= self._has_left:
+            self._has_left = set()
+        if not there:
+            self._missing, self._counting = {}, set()
+            return
+        playing = {slot for slot in self._counting if self._missing.get(slot, 0) > 0}
+        # What plays comes first: none of it is left without an episode to play.
+        slots = sorted(there - self._has_left, key=lambda slot: (slot not in playing, slot))
+        share, rest = divmod(self._episodes - len(self.returns), len(slots))
+        self._missing = {slot: share + (rank < rest) for rank, slot in enumerate(slots)}
+        # An episode that did not count when it began does not do so now.
+        self._counting = playing
 
     def observe(
         self, slots: np.ndarray, step_types: np.ndarray, ended: Mapping[int, float]
@@ -70,18 +114,23 @@ class Round:
         for slot, episode_return in ended.items():
             if slot in self._counting and self._missing.get(slot, 0) > 0:
                 self._missing[slot] -= 1
-                self._returns.append(episode_return)
+                self._returns.append((slot, episode_return))
         self._counting.update(map(int, slots[step_types == StepType.FIRST.value]))
 
     @property
     def returns(self) -> tuple[float, ...]:
         """Of the episodes that count and have ended; for any thread."""
-        return tuple(self._returns)
+        return tuple(value for _, value in self._returns)
+
+    @property
+    def num_playing(self) -> int:
+        """Slots that play; for any thread."""
+        return len(self._missing)
 
     @property
     def score(self) -> Score | None:
         """The result, once every slot has played its share."""
-        if any(self._missing.values()):
+        if len(self._returns) < self._episodes:
             return None
         return Score(self.frozen, self.returns)
 
@@ -119,7 +168,9 @@ class Evaluator:
         round_ = self._round
         if not self._is_confirming or round_ is None:
             return None
-        return Confirmation(round_.returns, self._config.confirm_episodes, len(round_.slots))
+        return Confirmation(
+            round_.returns, self._config.confirm_episodes, round_.num_playing, round_.num_dropped
+        )
 
     @property
     def frozen(self) -> FrozenParams:
@@ -128,19 +179,17 @@ class Evaluator:
         return self._round.frozen
 
     def poll(self, now: float, latest: FrozenParams, live_slots: np.ndarray) -> None:
-        """Starts a round if one is due; starts it again if evaluation slots appeared or left."""
+        """Starts a round if one is due; evaluation slots that appeared or left change it.
+
+        Without any slot it waits with its parameters, and begins again once there is one.
+        """
         if self.confirmed is not None:
             return
         if self._round is not None:
-            if np.array_equal(self._round.slots, live_slots):
-                return
-            latest = self._round.frozen
-        elif now < self._next_start:
-            return
-        self._play(Round(latest, live_slots, self._episodes) if len(live_slots) else None)
-        if not len(live_slots):
-            # The nomination ends with its parameters: those of the next round are others.
-            self._is_confirming = False
+            if not np.array_equal(self._round.slots, live_slots):
+                self._round.change(live_slots)
+        elif now >= self._next_start and len(live_slots):
+            self._play(Round(latest, live_slots, self._episodes))
 
     @property
     def _episodes(self) -> int:

@@ -164,11 +164,12 @@ class ConfirmationProgress:
         self._listener = listener
         self._next: float | None = None
         self._has_advised = False
+        self._num_dropped = 0
 
     def look(self, played: Confirmation | None, now: float) -> None:
         """Takes how far it is by now; None if none is being played."""
         if played is None:
-            self._next, self._has_advised = None, False
+            self._next, self._has_advised, self._num_dropped = None, False, 0
         elif self._next is None:
             self._next = now + _CONFIRMING_SECONDS
         elif now >= self._next:
@@ -182,7 +183,14 @@ class ConfirmationProgress:
         if episodes:
             mean = float(np.mean(played.returns))
             text += f", mean {score(mean)}"
-        if not self._has_advised and played.episodes >= _MANY_EPISODES * played.num_slots:
+        if played.num_dropped > self._num_dropped:
+            number, self._num_dropped = played.num_dropped - self._num_dropped, played.num_dropped
+            text += f"; {number} are played again, for the env servers that played them left"
+        if (
+            not self._has_advised
+            and played.num_slots
+            and played.episodes >= _MANY_EPISODES * played.num_slots
+        ):
             self._has_advised = True
             slots = f"{played.num_slots} evaluation slot{'s' * (played.num_slots != 1)}"
             text += f", on {slots}: more are faster (serving.evaluation_slots, and env servers that"

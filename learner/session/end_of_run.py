@@ -5,7 +5,9 @@ import sys
 import threading
 from collections.abc import Iterable
 
-from learner.acting.evaluator import Score
+import numpy as np
+
+from learner.acting.evaluator import Confirmation, Score
 from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.reporting.status import ERROR, STOPPED, THREAD_DIED, EvaluationStatus
 from learner.reporting.wording import score, untrained
@@ -92,8 +94,12 @@ def why(
     *,
     stopped_by: str = "",
     begins_untrained: bool = True,
+    confirming: Confirmation | None = None,
 ) -> str:
-    """Why the run is over, in words for its user; `end` is None where an exception ended it."""
+    """Why the run is over, in words for its user; `end` is None where an exception ended it.
+
+    `confirming` is how far the confirmation was that was being played, if one was.
+    """
     if end is EndOfRun.STOPPED:
         is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
         return stopped_by if is_failure else f"{STOPPED}: {stopped_by}"
@@ -103,6 +109,16 @@ def why(
         remark = untrained(confirmed.frozen.version, begins_untrained=begins_untrained)
         return f"target {target:g} confirmed: {text}{remark}"
     if end is EndOfRun.ALL_STEPS:
-        missed = "" if target is None else f", target {target:g} not reached"
-        return f"all {total_steps:,} steps taken{missed}"
+        return f"all {total_steps:,} steps taken{_missed(target, confirming)}"
     return THREAD_DIED if end is EndOfRun.FAILED else ERROR
+
+
+def _missed(target: float | None, confirming: Confirmation | None) -> str:
+    if target is None:
+        return ""
+    if confirming is None:
+        return f", target {target:g} not reached"
+    number, mean = len(confirming.returns), ""
+    if number:
+        mean = f", mean {score(float(np.mean(confirming.returns)))}"
+    return f", target {target:g} not confirmed ({number} of {confirming.episodes} episodes{mean})"

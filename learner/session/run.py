@@ -213,11 +213,15 @@ def _hub(
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None
+    evaluation = config.evaluation
     attendance = Attendance(
         events,
         training_slots=config.serving.training_slots,
         evaluation_slots=config.serving.evaluation_slots,
         step_deadline_seconds=config.serving.step_deadline_seconds,
+        evaluation_episodes=evaluation.episodes
+        if evaluation.target_return is None
+        else max(evaluation.episodes, evaluation.confirm_episodes),
     )
     return Hub(serving, config.environment, spec=spec, attendance=attendance)
 

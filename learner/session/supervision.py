@@ -105,6 +105,7 @@ class Supervision:
             self._config.learning.total_steps,
             stopped_by=self._stop.by,
             begins_untrained=self._session.begins_untrained,
+            confirming=self._session.evaluator.confirmation,
         )
         self._reports.end(self.reason)
         if not self._session.stop(_STOP_SECONDS):

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 67bb052edecf513d2bf895251e177efa4b10984cb76d1dc2410f7a55e60dc0f5
+# seedrl/wire/seedrl.proto sha256 ef6ee9b58002bb9e61cdb1006c0698d2bd7f3ef44912252eba39de588c14eb98
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

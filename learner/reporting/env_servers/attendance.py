@@ -16,6 +16,7 @@ from learner.reporting.wording import environments
 # Of those that have left, and of refusals that are not said again.
 _MOST_LEFT = 200
 _MOST_REFUSALS = 1000
+_MANY_IN_A_ROW = 10  # episodes of one slot: a round takes long enough to say what would help
 _COUNTED = ("live", "waiting", "hung")
 
 
@@ -49,8 +50,12 @@ class Attendance:
         training_slots: int = 0,
         evaluation_slots: int = 0,
         step_deadline_seconds: float = 0.0,
+        evaluation_episodes: int = 0,
     ):
-        """Args are those of `serving`; `listener` hears what happens."""
+        """Args not named here are those of `serving`; `listener` hears what happens.
+
+        `evaluation_episodes`: of the longest round of evaluation.
+        """
         self._lock = threading.RLock()  # guards all that follows
         self._listener = listener
         self._step_deadline_seconds = step_deadline_seconds or math.inf
@@ -61,6 +66,7 @@ class Attendance:
         self._looked: float | None = None
         self._failures = 0
         self._why_closed = ""
+        self._evaluation_episodes = evaluation_episodes
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
 
     def admitted(self, lease: int, arrival: Arrival, now: float) -> None:
@@ -228,9 +234,10 @@ class Attendance:
 
     def _shares(self, arrival: Arrival) -> str:
         """How an env server's environments are shared out, and once why."""
-        text = f"{environments(arrival.environments)}: {arrival.training} train"
+        training, evaluation = (slots.total for slots in self._slots)
+        text = f"{environments(arrival.environments)}: {arrival.training} of {training} slots train"
         if arrival.evaluation:
-            text += f", {arrival.evaluation} evaluate{'s' * (arrival.evaluation == 1)}"
+            text += f", {arrival.evaluation} of {evaluation} evaluate"
         if arrival.offered > arrival.environments:
             text += f"; {arrival.offered} were offered, and all slots are taken"
         if arrival.evaluation and not self._has_explained:
@@ -239,7 +246,19 @@ class Attendance:
                 " (training slots fill first; an env server of two environments or more gives at "
                 "least one to evaluation until evaluation_slots are filled)"
             )
-        return text
+        return text + (self._advice() if arrival.evaluation else "")
+
+    def _advice(self) -> str:
+        """What would make evaluation faster, if it is slow with those that are there."""
+        filled = sum(server.arrival.evaluation for server in self._present.values())
+        in_a_row = math.ceil(self._evaluation_episodes / filled)
+        if in_a_row < _MANY_IN_A_ROW or filled >= self._slots[1].total:
+            return ""
+        slots = f"{filled} slot{'s' * (filled > 1)}"
+        return (
+            f"; {self._evaluation_episodes} episodes to measure take {in_a_row} in a row on "
+            f"{slots}: offer more environments"
+        )
 
     def _unique(self, name: str) -> str:
         """The name, or one like it if somebody there has it: hosts and pids may repeat."""

@@ -120,6 +120,14 @@ def test_a_confirmation_is_spoken_of_every_ten_seconds_with_advice_once(watched:
     assert confirming(21.1, 500.0, 497.0) == [
         ("confirming", "confirming: 2 of 100 episodes, mean 498.5")
     ]
+    watched.session.evaluator.confirmation = Confirmation((500.0,), 100, 2, num_dropped=1)
+    assert watched.look(31.2) == [
+        (
+            "confirming",
+            "confirming: 1 of 100 episodes, mean 500.0; 1 are played again, for the env servers "
+            "that played them left",
+        )
+    ]
     watched.session.evaluator.confirmation = None
     assert watched.look(40.0) == []
     assert confirming(41.0, slots=11) == []

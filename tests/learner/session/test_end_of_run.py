@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from learner.acting.evaluator import Confirmation
 from learner.reporting.status import EvaluationStatus
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, why
 from seedrl import config_file
@@ -67,6 +68,14 @@ def test_why_a_run_is_over_is_said_in_words(
     end: EndOfRun | None, target: float | None, expected: str
 ) -> None:
     assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
+
+
+def test_a_target_whose_confirmation_was_not_over_is_said_not_to_be_confirmed() -> None:
+    expected = "all 100 steps taken, target 475 not confirmed (3 of 100 episodes, mean 499.0)"
+    confirming = Confirmation((500.0, 500.0, 497.0), 100, 1)
+    assert why(EndOfRun.ALL_STEPS, 475.0, None, _TOTAL_STEPS, confirming=confirming) == expected
+    begun = why(EndOfRun.ALL_STEPS, 475.0, None, 1, confirming=Confirmation((), 100, 1))
+    assert begun == "all 1 steps taken, target 475 not confirmed (0 of 100 episodes)"
 
 
 def test_env_servers_that_failed_are_the_reason_and_not_the_signal_that_followed() -> None:

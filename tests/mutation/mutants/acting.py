@@ -188,9 +188,9 @@ MUTANTS = (
     Mutant(
         "evaluation_thaws",
         _EVALUATION,
-        "            latest = self._round.frozen\n",
-        "            latest = latest._replace(version=latest.version)\n",
-        "A round that starts again continues with newer parameters.",
+        "self._round.change(live_slots)",
+        "self._round = Round(latest, live_slots, self._episodes)",
+        "A round whose slots change continues with newer parameters.",
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
 )

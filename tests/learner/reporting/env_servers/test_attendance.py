@@ -56,9 +56,9 @@ def test_an_env_server_joins_once_it_is_ready_and_how_slots_are_shared_is_said_o
     assert heard.take() == [
         (
             "server_joined",
-            "env server vm:7 joins with 35 environments: 8 train, 27 evaluate (training slots "
-            "fill first; an env server of two environments or more gives at least one to "
-            "evaluation until evaluation_slots are filled)",
+            "env server vm:7 joins with 35 environments: 8 of 8 slots train, 27 of 100 evaluate "
+            "(training slots fill first; an env server of two environments or more gives at least "
+            "one to evaluation until evaluation_slots are filled)",
         )
     ]
     attendance.admitted(2, arrival("vm:8", training=0, evaluation=1, offered=4), 0.0)
@@ -66,10 +66,24 @@ def test_an_env_server_joins_once_it_is_ready_and_how_slots_are_shared_is_said_o
     assert heard.take() == [
         (
             "server_joined",
-            "env server vm:8 joins with 1 environment: 0 train, 1 evaluates; 4 were offered, and "
-            "all slots are taken",
+            "env server vm:8 joins with 1 environment: 0 of 8 slots train, 1 of 100 evaluate; 4 "
+            "were offered, and all slots are taken",
         )
     ]
+
+
+def test_few_evaluation_slots_for_many_episodes_are_said_when_an_env_server_joins(
+    heard: Heard,
+) -> None:
+    attendance = Attendance(heard, training_slots=8, evaluation_slots=20, evaluation_episodes=100)
+    advice = []
+    for number, evaluation in enumerate((1, 9, 10)):
+        attendance.admitted(number, arrival(f"vm:{number}", evaluation=evaluation), 0.0)
+        attendance.ready(number, 0.0)
+        (_, text), *_ = heard.take()
+        advice.append(text.partition("; 100 episodes to measure take ")[2])
+    more = "offer more environments"
+    assert advice == [f"100 in a row on 1 slot: {more}", f"10 in a row on 10 slots: {more}", ""]
 
 
 def test_one_that_leaves_says_why_and_returns_under_its_name(
@@ -85,7 +99,7 @@ def test_one_that_leaves_says_why_and_returns_under_its_name(
     attendance.ready(2, 12.5)
     assert heard.take() == [
         ("server_left", "env server vm:7 leaves with 35 environments: its connection ended"),
-        ("server_returned", "env server vm:7 returns after 2.5 s with 1 environment: 1 train"),
+        ("server_returned", "env server vm:7 returns after 2.5 s with 1 environment: 1 of 8 slots train"),
     ]
 
 

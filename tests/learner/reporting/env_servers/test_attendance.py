@@ -99,7 +99,10 @@ def test_one_that_leaves_says_why_and_returns_under_its_name(
     attendance.ready(2, 12.5)
     assert heard.take() == [
         ("server_left", "env server vm:7 leaves with 35 environments: its connection ended"),
-        ("server_returned", "env server vm:7 returns after 2.5 s with 1 environment: 1 of 8 slots train"),
+        (
+            "server_returned",
+            "env server vm:7 returns after 2.5 s with 1 environment: 1 of 8 slots train",
+        ),
     ]
 
 

@@ -256,7 +256,7 @@ class Attendance:
             return ""
         slots = f"{filled} slot{'s' * (filled > 1)}"
         return (
-            f"; {self._evaluation_episodes} episodes to measure take {in_a_row} in a row on "
+            f"; {self._evaluation_episodes:,} episodes to measure take {in_a_row:,} in a row on "
             f"{slots}: offer more environments"
         )
 

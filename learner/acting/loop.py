@@ -167,12 +167,13 @@ class Acting:
         measured["queue_wait_ms"].append(1e3 * (start - batch.oldest_arrival))
         measured["inference_ms"].append(1e3 * (end - start))
         measured["reply_ms"].append(1e3 * (end - batch.oldest_arrival))
-        self._account(batch, timestep)
+        full = np.flatnonzero(batch.positions == self._actor.page_steps - 1)
+        self._account(batch, timestep, num_pages=len(full))
         if is_training:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
             lag = self._exchange.learned_version - frozen.version
             measured["serving_lag_updates"].append(lag)
-            self._take_pages(batch)
+            self._take_pages(batch, full)
         return actions
 
     def snapshot(self) -> ActingSnapshot:
@@ -198,7 +199,7 @@ class Acting:
         self._episodes.returns[:] = snapshot.episode_returns
         self._episodes.lengths[:] = snapshot.episode_lengths
 
-    def _account(self, batch: Batch, timestep: TimeStep) -> None:
+    def _account(self, batch: Batch, timestep: TimeStep, num_pages: int) -> None:
         num_rows = len(batch.slots)
         step_type = timestep.step_type[:num_rows]
         ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:num_rows])
@@ -216,7 +217,7 @@ class Acting:
                 self._report(*result)
             return
         self.training_steps += steps
-        self._exchange.limiter.acted(steps)
+        self._exchange.limiter.acted(steps, num_pages)
         self._tally.counted["env_steps"] += steps
         self._tally.counted["frames"] += steps * self._frames_per_step
 
@@ -262,8 +263,7 @@ class Acting:
             is_confirmation=was_confirming,
         )
 
-    def _take_pages(self, batch: Batch) -> None:
-        full = np.flatnonzero(batch.positions == self._actor.page_steps - 1)
+    def _take_pages(self, batch: Batch, full: np.ndarray) -> None:
         if not full.size:
             return
         slots = batch.slots[full]

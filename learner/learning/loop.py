@@ -2,8 +2,8 @@
 
 import contextlib
 import queue
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,40 +11,22 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers, fetched
 from learner.learning.look import Look, compile_look, take_look
+from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.requests import Requests
 from learner.threads.shapes import shapes_of
-from seedrl.replay.experience import Index, unknown_stream
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
 
 
-class ShardedReplay(NamedTuple):
-    """The replay over n devices.
-
-    Attributes:
-      memory: on the devices, leaves `[n, ...]`.
-      indices: what the host knows of each shard.
-      page_steps: K.
-      most_pages: that may arrive at once.
-      example_draw, stream_of: see `Experience`.
-    """
-
-    memory: Tree
-    indices: Sequence[Index]
-    page_steps: int
-    most_pages: int
-    example_draw: Tree = ()
-    stream_of: Callable[[Any, int], int] = unknown_stream
-
-
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
-    A slot's pages go to shard `slot % n`. With `poll_seconds` 0 it never waits for the other side.
+    The replay says which shard a page goes to. With `poll_seconds` 0 it never waits for the other
+    side.
 
     Attributes:
       snapshots, looks: taken between two updates.
@@ -66,10 +48,8 @@ class Learning:
         self._programs = programs
         self._state = state
         self._replay = replay.memory
-        self._indices = replay.indices
-        self._page_steps = replay.page_steps
-        self._most_pages = replay.most_pages
-        self._stream_of = replay.stream_of
+        # All but the memory, which every insertion and update replaces.
+        self._shards = replay._replace(memory=())
         self._example_draw = jax.tree.map(
             lambda leaf: np.stack([leaf] * len(replay.indices)), replay.example_draw
         )
@@ -94,6 +74,8 @@ class Learning:
         self._newest = self._first = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
         self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
+        # What a limiter counts from acting on, a restored sequence has behind it.
+        self._limiter.acted(0, pages=self.num_sequences)
 
     @property
     def updates(self) -> int:
@@ -103,23 +85,27 @@ class Learning:
     @property
     def stored_rows(self) -> int:
         """Rows that were inserted into replay since this object was made."""
-        pages = sum(index.num_inserted for index in self._indices)
-        return (pages - self._restored_pages) * self._page_steps
+        pages = sum(index.num_inserted for index in self._shards.indices)
+        return (pages - self._restored_pages) * self._shards.page_steps
+
+    def accounts(self) -> dict[str, int]:
+        """Rows of stored pages by what has become of them, where the replay counts that."""
+        return self._shards.rows_by_account()
 
     @property
     def num_sequences(self) -> int:
         """Sequences that can be sampled now."""
-        return sum(index.num_sequences for index in self._indices)
+        return sum(index.num_sequences for index in self._shards.indices)
 
     @property
     def replay_fill(self) -> float:
         """Which share of the replay holds experience: the mean of the shards."""
-        return sum(index.fill for index in self._indices) / len(self._indices)
+        return sum(index.fill for index in self._shards.indices) / len(self._shards.indices)
 
     def num_sequences_per_shard(self, steps_to_insert: int = 0) -> int:
         """Sequences that every shard holds at least, once that many more steps are inserted."""
-        pages = steps_to_insert // (self._page_steps * len(self._indices))
-        return min(index.num_sequences for index in self._indices) + pages
+        pages = steps_to_insert // (self._shards.page_steps * len(self._shards.indices))
+        return min(index.num_sequences for index in self._shards.indices) + pages
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles all programs, and runs the update without effect.
@@ -145,7 +131,7 @@ class Learning:
             pages = jax.tree.map(
                 lambda x, n=rows: jax.ShapeDtypeStruct((n, *x.shape), x.dtype), page
             )
-            insert.lower(replay, pages, self._plan([], [], rows)).compile()
+            insert.lower(replay, pages, self._shards.plan([], [], rows)).compile()
 
     def trace_update(self) -> None:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
@@ -191,7 +177,7 @@ class Learning:
         # Not more than wait now: acting could keep sending for ever.
         pages = self._exchange.pages
         for _ in range(pages.qsize() or int(timeout > 0)):
-            if not all(index.has_room(self._most_pages) for index in self._indices):
+            if not all(index.has_room(self._shards.most_pages) for index in self._shards.indices):
                 return
             with contextlib.suppress(queue.Empty):
                 self._insert(pages.get(timeout=timeout))
@@ -199,37 +185,19 @@ class Learning:
     def abandon_pages(self) -> None:
         """Counts what there was no room for. After both threads have ended."""
         while not self._exchange.pages.empty():
-            self.abandoned_rows += len(self._exchange.pages.get().streams) * self._page_steps
+            self.abandoned_rows += len(self._exchange.pages.get().streams) * self._shards.page_steps
 
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
-            plan = self._plan(item.streams, item.slots, rows)
+            plan = self._shards.plan(item.streams, item.slots, rows)
             self._replay = self._programs.insert(self._replay, item.pages, plan)
         for stream in item.ended:
-            for index in self._indices:
+            for index in self._shards.indices:
                 index.end_stream(stream)
 
-    def _plan(self, streams: Sequence[int], slots: Sequence[int], rows: int) -> Tree:
-        """A plan per shard, `[n, ...]`, for I = `rows` pages of which the last may be padding."""
-        num_shards = len(self._indices)
-        padding = [-1] * (rows - len(streams))
-        streams = [*streams, *padding]
-        owners = [*(slot % num_shards for slot in slots), *padding]
-        plans = [
-            index.plan(
-                [
-                    stream if owner == shard else -1
-                    for stream, owner in zip(streams, owners, strict=True)
-                ]
-            )
-            for shard, index in enumerate(self._indices)
-        ]
-        return jax.tree.map(lambda *shards: np.stack(shards), *plans)
-
     def _learn(self) -> None:
-        draws = [index.draw() for index in self._indices]
-        draw = jax.tree.map(lambda *shards: np.stack(shards), *draws)
+        draw = self._shards.draw()
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, draw, np.bool_(True)
         )
@@ -276,9 +244,9 @@ class Learning:
                 self._tally.measured[name].append(number)
 
     def _look(self, compiled: Any) -> Look | Exception:
-        index = self._indices[0]
+        index = self._shards.indices[0]
         try:
-            return take_look(compiled, self._replay, index, self._stream_of, self.updates)
+            return take_look(compiled, self._replay, index, self._shards.stream_of, self.updates)
         except Exception as error:
             # A run must not end because somebody looks at it: who has asked raises it.
             return error
@@ -287,7 +255,7 @@ class Learning:
         """A snapshot for the thread that owns this object, or after that has ended."""
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
-        return Snapshot(state, [index.state() for index in self._indices], replay)
+        return Snapshot(state, [index.state() for index in self._shards.indices], replay)
 
 
 def published(programs: MappedPrograms, params: Tree) -> Tree:

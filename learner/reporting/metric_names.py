@@ -1,11 +1,13 @@
 """What every metric of a run is called, and what it means: the source of docs/metrics.md.
 
 A test compares these names with those that the code emits, in both directions. The metrics of an
-agent are its own: R2D2's are here, an agent of another package emits what it likes.
+agent are its own: R2D2's and IMPALA's are here, an agent of another package emits what it likes.
 """
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
+
+from seedrl.agents.metric_meanings import IMPALA, R2D2
 
 Kind = Literal["count", "gauge", "distribution", "extremes", "mean", "share"]
 Group = Literal["balance", "learning", "agent", "episodes", "ledger", "system"]
@@ -75,6 +77,15 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("replay_ratio_target", "gauge", "balance", "steps/step", "the configured replay ratio"),
     Metric(
+        "queue_updates",
+        "gauge",
+        "balance",
+        "updates",
+        "complete sequences that an on-policy queue has not handed out, as parts of an update; "
+        "acting waits from `ahead_updates` on",
+        is_rare=True,
+    ),
+    Metric(
         "policy_lag_updates",
         "distribution",
         "balance",
@@ -131,7 +142,6 @@ METRICS: tuple[Metric, ...] = (
         "sequences",
         "sequences that can be sampled, over all shards",
     ),
-    Metric("q_mean", "mean", "agent", "", "R2D2: mean Q-value, in scaled space"),
     Metric(
         "replay_fill",
         "gauge",
@@ -153,17 +163,8 @@ METRICS: tuple[Metric, ...] = (
         "",
         "mean over training slots of what they explore with; of R2D2, its ε",
     ),
-    Metric("td_error_mean", "mean", "agent", "", "R2D2: mean |δ| of the trained rows"),
-    Metric("target_mean", "mean", "agent", "", "R2D2: mean target of the trained rows"),
-    Metric("td_error_max", "mean", "agent", "", "R2D2: largest |δ|"),
-    Metric("q_max", "mean", "agent", "", "R2D2: largest Q-value, in scaled space"),
-    Metric(
-        "trained_fraction",
-        "mean",
-        "agent",
-        "",
-        "R2D2: share of rows behind the burn-in that are trained; LAST rows are not",
-    ),
+    *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),
+    *(Metric(name, "mean", "agent", "", meaning, True) for name, meaning in IMPALA.items()),
     Metric(
         "return/training", "extremes", "episodes", "reward", "sum of rewards of a training episode"
     ),

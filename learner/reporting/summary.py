@@ -26,7 +26,7 @@ class Summary(NamedTuple):
       wall_seconds: of this session, from the start of the learner.
       run_seconds: of all sessions.
       env_steps_per_second: of this session.
-      replay_ratio: measured: trained steps per training environment step.
+      replay_ratio: measured: trained steps per training environment step; 0 if nothing measures it.
       policy_lag_updates: measured: mean updates between acting and learning, last interval.
       updates: applied updates.
       best_return, best_updates: of the best checkpoint; None and 0 if there is none.
@@ -75,7 +75,9 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     rate = f"{summary.env_steps_per_second:,.0f} a second in the end"
     yield "environment steps", f"{summary.env_steps:,} of {summary.total_steps:,}, {rate}"
     lag = f"{summary.policy_lag_updates:.1f} updates of policy lag"
-    applied = f"{summary.updates:,}, replay ratio {summary.replay_ratio:.2f}, {lag}"
+    # An on-policy queue has none.
+    ratio = f"replay ratio {summary.replay_ratio:.2f}, " * (summary.replay_ratio > 0)
+    applied = f"{summary.updates:,}, {ratio}{lag}"
     yield "updates", applied if summary.updates else _NO_UPDATE
     earlier = summary.run_seconds - summary.wall_seconds
     whole = f", {duration(summary.run_seconds)} with earlier sessions" if earlier > 1.0 else ""

@@ -38,6 +38,10 @@ ACCOUNTS = {
     "discarded": "rows of pages that were never filled, because their lease ended",
     "completed": "rows of full pages",
     "stored": "rows that replay has taken in since the start of the session",
+    "requeued": "rows of sequences that were restored into an on-policy queue from a checkpoint",
+    "taken": "rows of sequences that an on-policy queue has handed to an update, each once",
+    "waiting": "rows of sequences that wait in an on-policy queue; at the end of a session, what "
+    "only `checkpoint.replay` keeps",
     "abandoned": "rows of full pages that were on their way to replay when the session ended",
 }
 # In no equation: of these rows nobody knows how many were sent.
@@ -50,6 +54,9 @@ ALWAYS = (
 )
 # While the learner runs, full pages are also on their way.
 AT_REST = (*ALWAYS, Equation(("completed",), ("stored", "abandoned")))
+
+# Of an on-policy queue, at rest: every sequence is trained once, or waits.
+QUEUED = Equation(("stored", "requeued"), ("taken", "waiting"))
 
 
 def residues(accounts: Mapping[str, int], equations: Iterable[Equation]) -> list[str]:

@@ -13,7 +13,8 @@ from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import POLL_SECONDS, Learning, ShardedReplay, published
+from learner.learning.loop import POLL_SECONDS, Learning, published
+from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
     by_field,
@@ -237,6 +238,8 @@ def _sharded_replay(
         most_pages=config.serving.training_slots,
         example_draw=experience.example_draw,
         stream_of=experience.stream_of,
+        shard_of=experience.shard_of,
+        accounts=experience.accounts,
     )
     if checkpoint is None:
         return shards

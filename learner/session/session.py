@@ -18,7 +18,7 @@ from learner.saving.recorder import Recorder
 from learner.saving.saver import Best
 from learner.saving.sequences import Source
 from learner.serving.hub import Hub
-from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, residues
+from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
 from learner.session.components import assemble
 from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
@@ -171,7 +171,8 @@ class Session:
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
         abandoned = self.acting.abandoned_rows + self.learning.abandoned_rows
-        accounts = {**self._hub.ledger(), "stored": stored, "abandoned": abandoned}
+        learned = self.learning.accounts()
+        accounts = {**self._hub.ledger(), **learned, "stored": stored, "abandoned": abandoned}
         return dict.fromkeys(ACCOUNTS, 0) | accounts
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
@@ -181,7 +182,8 @@ class Session:
           at_rest: the session has stopped: nothing is on its way any more.
         """
         accounts = self.accounts()
-        broken = residues(accounts, AT_REST if at_rest else ALWAYS)
+        equations = [*AT_REST, *([QUEUED] if self.learning.accounts() else [])]
+        broken = residues(accounts, equations if at_rest else ALWAYS)
         if accounts["stored"] > accounts.get("completed", 0):
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")
         return broken

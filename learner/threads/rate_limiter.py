@@ -24,10 +24,10 @@ class RateLimiter:
         with self._changed:
             return self._limiter
 
-    def acted(self, steps: int) -> None:
-        """Counts training environment steps."""
+    def acted(self, steps: int, pages: int = 0) -> None:
+        """Counts training environment steps, and the pages that they filled."""
         with self._changed:
-            self._limiter = self._limiter.acted(steps)
+            self._limiter = self._limiter.acted(steps, pages)
             # Only learning waits for this. Woken for nothing, it would take the interpreter
             # from acting at every batch.
             if self._limiter.may_learn():

@@ -85,20 +85,16 @@ class R2D2Config:
         """
         from seedrl.agents import r2d2_functions as functions
         from seedrl.agents.agent import Agent
+        from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
-        from seedrl.errors import ConfigError
+        from seedrl.agents.network_inputs import initial_carry
         from seedrl.networks.contract import build_q_network
         from seedrl.rl.exploration import epsilons
         from seedrl.rl.target_network import copied, periodic_copy
         from seedrl.rl.value_scaling import identity, signed_hyperbolic
-        from seedrl.specs import DiscreteSpec
 
-        if not isinstance(spec.action, DiscreteSpec):
-            raise ConfigError(
-                "agent: R2D2 chooses among discrete actions, the environment has a box of shape "
-                f"{list(spec.action.shape)}; choose an agent for continuous actions"
-            )
-        network = build_q_network(self.network, spec, spec.action.num_actions)
+        num_actions = num_actions_of(spec, "R2D2")
+        network = build_q_network(self.network, spec, num_actions)
         epsilon = self.value_scaling_epsilon
         scaling = signed_hyperbolic(epsilon) if self.value_scaling else identity()
         objective = functions.Objective(
@@ -118,7 +114,7 @@ class R2D2Config:
         return Agent(
             window=self.window,
             init=network.init,
-            initial_carry=functools.partial(functions.initial_carry, network),
+            initial_carry=functools.partial(initial_carry, network),
             act=functools.partial(functions.act, network),
             exploration=functools.partial(
                 epsilons, base=self.exploration_base, alpha=self.exploration_alpha

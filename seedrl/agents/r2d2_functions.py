@@ -9,25 +9,14 @@ import optax
 
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
 from seedrl.agents.window import WindowSpec
-from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.network import Network
 from seedrl.rl.exploration import epsilon_greedy
 from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.q_learning import TDErrors, n_step_td_errors
 from seedrl.rl.value_scaling import ValueScaling
-from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
-
-
-class R2D2Carry(NamedTuple):
-    """What R2D2 needs from before a time step.
-
-    Attributes:
-      network: the network's carry.
-      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST.
-    """
-
-    network: Tree
-    previous_action: Array
+from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
 class Objective(NamedTuple):
@@ -57,15 +46,10 @@ def optimizer(
     return optax.chain(clip, optax.adam(rate, eps=adam_epsilon))
 
 
-def initial_carry(network: Network, batch_size: int) -> R2D2Carry:
-    """The carry at an episode's start, leaves `[B, ...]`."""
-    return R2D2Carry(network.initial_carry(batch_size), jnp.zeros((batch_size,), jnp.int32))
-
-
 def act(
     network: Network,
     params: Tree,
-    carry: R2D2Carry,
+    carry: AgentCarry,
     timestep: TimeStep,
     exploration: Array,
     key: Array,
@@ -75,17 +59,10 @@ def act(
     `timestep` has leaves `[B, ...]`, `exploration [B] float32` is epsilon.
     """
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
-    inputs = NetworkInput(
-        observation=timestep.observation,
-        previous_action=carry.previous_action,
-        reward=timestep.reward,
-        is_first=timestep.step_type == StepType.FIRST,
-    )
-    one_row = jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), inputs)
-    q_values, network_carry = network.unroll(params, carry.network, one_row)
+    q_values, network_carry = network.unroll(params, carry.network, inputs_of_row(carry, timestep))
     q_values = q_values[0]
     action = epsilon_greedy(key, q_values, exploration)
-    return ActOutput(action=action, carry=R2D2Carry(network_carry, action), extras=q_values)
+    return ActOutput(action=action, carry=AgentCarry(network_carry, action), extras=q_values)
 
 
 def loss(
@@ -119,7 +96,7 @@ def _trained_q_values(
     objective: Objective, network: Network, params: Tree, sequence: Sequence
 ) -> Array:
     # `[unroll + n, B, A]`: the rows after the burn-in, from the carry that the burn-in leaves.
-    inputs = _network_inputs(sequence)
+    inputs = inputs_of_sequence(sequence)
     carry = sequence.carry.network
     if objective.window.burn_in:
         burn_in = jax.tree.map(lambda leaf: leaf[: objective.window.burn_in], inputs)
@@ -127,16 +104,6 @@ def _trained_q_values(
     rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
     q_values, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
     return q_values
-
-
-def _network_inputs(sequence: Sequence) -> NetworkInput:
-    timestep, action = sequence.steps.timestep, sequence.steps.action
-    return NetworkInput(
-        observation=timestep.observation,
-        previous_action=jnp.concatenate([sequence.carry.previous_action[None], action[:-1]]),
-        reward=timestep.reward,
-        is_first=timestep.step_type == StepType.FIRST,
-    )
 
 
 def _td_errors(

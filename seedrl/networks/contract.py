@@ -1,4 +1,4 @@
-"""A network of Q-values that keeps the contract of `Network`, or says in one line where not."""
+"""A network that keeps the contract of `Network`, or says in one line where it does not."""
 
 import functools
 from collections.abc import Callable
@@ -8,11 +8,12 @@ from seedrl.contracts.calls import call
 from seedrl.contracts.results import checked_init, checked_initial_carry
 from seedrl.contracts.shapes import require_array, require_same, shown
 from seedrl.errors import ConfigError
-from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Tree
+from seedrl.types import Tree
 
-_ORDER = "unroll returns (Q-values, carry)"
+# What `unroll` gives of rows of a shape `[T, B]`: looks at it, raises ConfigError.
+_Check = Callable[[str, Any, tuple[int, ...]], None]
 
 
 def build_q_network(config: Any, spec: EnvSpec, num_actions: int) -> Network:
@@ -28,6 +29,19 @@ def build_q_network(config: Any, spec: EnvSpec, num_actions: int) -> Network:
 
     Raises ConfigError, as its functions do, for what a user's own network gets wrong.
     """
+    return _build(config, spec, "Q-values", functools.partial(_check_q_values, num_actions))
+
+
+def build_actor_critic(config: Any, spec: EnvSpec, num_actions: int) -> Network:
+    """The network that `config` builds, whose `unroll` gives a `PolicyAndValue`.
+
+    For the rest see `build_q_network`.
+    """
+    check = functools.partial(_check_policy_and_value, num_actions)
+    return _build(config, spec, "PolicyAndValue", check)
+
+
+def _build(config: Any, spec: EnvSpec, output: str, check: _Check) -> Network:
     if isinstance(config, type) or not callable(getattr(config, "build", None)):
         raise ConfigError(
             f"agent.network: expected a config with build(spec), got {config!r:.80}; it is an "
@@ -45,7 +59,7 @@ def build_q_network(config: Any, spec: EnvSpec, num_actions: int) -> Network:
         functools.partial(
             checked_initial_carry, _what(config, "initial_carry"), config, built.initial_carry
         ),
-        functools.partial(_unroll, config, built.unroll, num_actions),
+        functools.partial(_unroll, config, built.unroll, output, check),
     )
 
 
@@ -56,22 +70,41 @@ def _what(config: Any, field: str) -> str:
 def _unroll(
     config: Any,
     function: Callable[..., Any],
-    num_actions: int,
+    output: str,
+    check: _Check,
     params: Tree,
     carry: Tree,
     inputs: NetworkInput,
-) -> tuple[Array, Tree]:
+) -> tuple[Tree, Tree]:
     what = _what(config, "unroll")
+    order = f"unroll returns ({output}, carry)"
     result = call(what, function, params, carry, inputs, own=config)
     if not isinstance(result, tuple | list) or len(result) != 2:
-        raise ConfigError(f"{what}: expected two results, got {_shown(result)}; {_ORDER}")
-    q_values, next_carry = result
-    shape = (*inputs.reward.shape, num_actions)
-    advice = f"that is [T, B, A] of {num_actions} actions, and {_ORDER}"
-    require_array(f"{what}: Q-values", q_values, shape, ["float32"], advice)
-    advice = f"it must be as initial_carry gives it, and {_ORDER}"
+        raise ConfigError(f"{what}: expected two results, got {_shown(result)}; {order}")
+    given, next_carry = result
+    check(what, given, inputs.reward.shape)
+    advice = f"it must be as initial_carry gives it, and {order}"
     require_same(f"{what}: carry", carry, next_carry, advice)
-    return q_values, next_carry
+    return given, next_carry
+
+
+def _check_q_values(num_actions: int, what: str, q_values: Any, rows: tuple[int, ...]) -> None:
+    shape = (*rows, num_actions)
+    advice = f"that is [T, B, A] of {num_actions} actions, and unroll returns (Q-values, carry)"
+    require_array(f"{what}: Q-values", q_values, shape, ["float32"], advice)
+
+
+def _check_policy_and_value(
+    num_actions: int, what: str, output: Any, rows: tuple[int, ...]
+) -> None:
+    if not isinstance(output, PolicyAndValue):
+        raise ConfigError(
+            f"{what}: expected a seedrl.networks.network.PolicyAndValue(logits, value), got "
+            f"{shown(output)}; unroll returns (PolicyAndValue, carry)"
+        )
+    advice = f"that is [T, B, A] of {num_actions} actions"
+    require_array(f"{what}: logits", output.logits, (*rows, num_actions), ["float32"], advice)
+    require_array(f"{what}: value", output.value, rows, ["float32"], "that is [T, B]")
 
 
 def _shown(result: Any) -> str:

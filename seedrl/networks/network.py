@@ -22,6 +22,18 @@ class NetworkInput(NamedTuple):
     is_first: Array
 
 
+class PolicyAndValue(NamedTuple):
+    """What an actor-critic network says of each row.
+
+    Attributes:
+      logits: `[T, B, A] float32`, unnormalised log-probabilities of the actions.
+      value: `[T, B] float32`, V.
+    """
+
+    logits: Array
+    value: Array
+
+
 class Network(NamedTuple):
     """A network as a bundle of pure functions.
 
@@ -29,9 +41,10 @@ class Network(NamedTuple):
       init: `key -> params`.
       initial_carry: `batch_size -> carry`, leaves `[B, ...]`; `()` for a feed-forward network.
       unroll: `(params, carry, inputs) -> (output, carry)` with leaves `[T, B, ...]`. One step is an
-        unroll of length 1. The returned carry belongs after the last row.
+        unroll of length 1. The returned carry belongs after the last row. The output is Q-values
+        `[T, B, A] float32`, a `PolicyAndValue`, or what else an agent asks for.
     """
 
     init: Callable[[Array], Tree]
     initial_carry: Callable[[int], Tree]
-    unroll: Callable[[Tree, Tree, NetworkInput], tuple[Array, Tree]]
+    unroll: Callable[[Tree, Tree, NetworkInput], tuple[Tree, Tree]]

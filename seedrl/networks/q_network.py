@@ -1,12 +1,13 @@
 """The configuration of a Q-network: torso, recurrent core and head.
 
-What it builds is in `q_module`: reading a configuration imports no jax.
+What it builds is in `module` and `heads`: reading a configuration imports no jax.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from seedrl.config_types import check_types
+from seedrl.networks.field_checks import check_fields
 from seedrl.networks.network import Network
 
 if TYPE_CHECKING:  # imports numpy
@@ -46,20 +47,7 @@ class QNetworkConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                expected = ", ".join(allowed)
-                raise ValueError(
-                    f"network.{name}: expected {expected}; got {getattr(self, name)!r}"
-                )
-        check_types("network.", self)  # before anything is compared
-        for name in ("core_size", "frame_stack"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"network.{name}: expected at least 1, got {value}")
-        for name in ("torso_sizes", "head_sizes"):
-            if any(size < 1 for size in getattr(self, name)):
-                raise ValueError(f"network.{name}: expected sizes >= 1, got {getattr(self, name)}")
+        check_fields(self)
 
     def build(self, spec: "EnvSpec") -> Network:
         """The network for environments of this spec.
@@ -67,28 +55,15 @@ class QNetworkConfig:
         `unroll` gives Q-values `[T, B, A] float32`. Raises ConfigError where an image is needed (a
         convolutional torso, frame stacking) and the observation has none.
         """
-        from seedrl.networks import q_module
+        from seedrl.networks import heads, module
         from seedrl.specs import DiscreteSpec
 
         assert isinstance(spec.action, DiscreteSpec), "the agent has refused other actions"
-
-        view = q_module.view(spec, self.torso, self.frame_stack)
-        module = q_module.QNetwork(
-            torso=view.torso,
-            torso_sizes=self.torso_sizes,
-            core=self.core,
-            core_size=self.core_size,
-            head_sizes=self.head_sizes,
-            dueling=self.dueling,
-            dtype=self.dtype,
-            specs=tuple(leaf for _, leaf in spec.leaves()),
-            num_actions=spec.action.num_actions,
+        num_actions = spec.action.num_actions
+        head = heads.DuelingHead if self.dueling else heads.QHead
+        return module.from_config(
+            self,
+            spec,
+            num_actions,
+            head=functools.partial(head, num_actions, self.head_sizes, self.dtype),
         )
-        return q_module.build_network(module, spec, frame_stack=view.frame_stack)
-
-
-_CHOICES = {
-    "torso": ("auto", "mlp", "nature", "impala"),
-    "core": ("lstm", "gru", "none"),
-    "dtype": ("float32", "bfloat16"),
-}

@@ -105,6 +105,23 @@ def unknown_stream(index: Any, place: int) -> int:
     return -1
 
 
+def by_slot(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:
+    """The shard of each page where all pages of a slot go to the same one."""
+    del num_inserted
+    return [slot % num_shards for slot in slots]
+
+
+def by_turns(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:
+    """The shard of each page where every page goes to the next one, in order of arrival."""
+    return [(num_inserted + number) % num_shards for number in range(len(slots))]
+
+
+def no_accounts(index: Any) -> dict[str, int]:
+    """Of an index whose sequences are not counted one by one."""
+    del index
+    return {}
+
+
 class Experience(NamedTuple):
     """What a replay is made of.
 
@@ -114,6 +131,9 @@ class Experience(NamedTuple):
       limiter: as at the start of a run.
       example_draw: shapes and dtypes of `Index.draw`, as numpy arrays.
       stream_of: `(index, place) -> stream` that a sequence is from, -1 if that is not known.
+      shard_of: `(slots, num_inserted, num_shards) -> [I]`: the shard of each of I pages, in order,
+        of which `num_inserted` have arrived before, over all shards.
+      accounts: `index -> {account: pages}`: what the ledger is to know of pages that are stored.
     """
 
     memory: Memory
@@ -121,6 +141,8 @@ class Experience(NamedTuple):
     limiter: Limiter
     example_draw: Tree = ()
     stream_of: Callable[[Any, int], int] = unknown_stream
+    shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
+    accounts: Callable[[Any], Mapping[str, int]] = no_accounts
 
 
 class Scale(NamedTuple):

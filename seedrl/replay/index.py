@@ -47,14 +47,15 @@ def replay_bytes(page_example: Tree, capacity_pages: int) -> int:
       page_example: a `Page` of arrays or shape structs, as `Replay.init` takes it.
       capacity_pages: P.
     """
-    return capacity_pages * (_tree_bytes(page_example) + 2 * 4)
+    return capacity_pages * (tree_bytes(page_example) + 2 * 4)
 
 
-def _tree_bytes(tree: Tree) -> int:
+def tree_bytes(tree: Tree) -> int:
+    """Bytes of all arrays, or shape structs, of a tree; without jax."""
     if isinstance(tree, Mapping):
-        return sum(_tree_bytes(item) for item in tree.values())
+        return sum(tree_bytes(item) for item in tree.values())
     if isinstance(tree, tuple | list):
-        return sum(_tree_bytes(item) for item in tree)
+        return sum(tree_bytes(item) for item in tree)
     return int(np.prod(tree.shape, dtype=np.int64)) * np.dtype(tree.dtype).itemsize
 
 

@@ -47,8 +47,8 @@ class Limiter(Protocol):
         """Whether an update may be taken."""
         ...
 
-    def acted(self, steps: int) -> Self:
-        """Training slots have taken this many environment steps."""
+    def acted(self, steps: int, pages: int = 0) -> Self:
+        """Training slots have taken this many environment steps, and filled this many pages."""
         ...
 
     def holds(self, num_sequences: int) -> Self:
@@ -107,8 +107,9 @@ class RatioLimiter(NamedTuple):
         """See Limiter."""
         return self.is_ready and self.owed_steps >= self.batch_steps
 
-    def acted(self, steps: int) -> Self:
+    def acted(self, steps: int, pages: int = 0) -> Self:
         """See Limiter. Steps are owed only while it is ready."""
+        del pages
         return self._replace(env_steps=self.env_steps + steps) if self.is_ready else self
 
     def holds(self, num_sequences: int) -> Self:

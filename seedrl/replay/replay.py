@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.experience import Batch, Memory
 from seedrl.replay.index import check_geometry
+from seedrl.replay.placement import write_rows
 from seedrl.replay.sampling import stratified_draw
 from seedrl.rl.importance import importance_weights, shard_probability
 from seedrl.rl.priorities import stored_mass
@@ -181,7 +182,7 @@ def _insert(
     index, previous, completed = plan
     chex.assert_tree_shape_prefix(pages, (num_pages,))
     chex.assert_trees_all_equal_dtypes(state.pages, pages)
-    stored = jax.tree.map(functools.partial(_write, index=index), state.pages, pages)
+    stored = jax.tree.map(functools.partial(write_rows, index=index), state.pages, pages)
     capacity = state.mass.shape[0]
     mass = state.mass.at[index].set(0.0, mode="drop")
     link = state.next.at[index].set(capacity, mode="drop")
@@ -201,13 +202,6 @@ def _insert(
 def _mean_mass(mass: Array) -> Array:
     num_sampleable = jnp.sum(mass > 0)
     return jnp.where(num_sampleable > 0, jnp.sum(mass) / jnp.maximum(num_sampleable, 1), 1.0)
-
-
-def _write(pool: Array, new: Array, *, index: Array) -> Array:
-    # In a shard of one device, as pmap hands it over, XLA:CPU would copy the whole pool first if
-    # another axis is 1 too (pages of one step, say) and its items have four bytes: with the axis of
-    # devices dropped its layout is ambiguous. So the axis is added again for the time of writing.
-    return pool[None].at[0, index].set(new, mode="drop")[0]
 
 
 def _sample(

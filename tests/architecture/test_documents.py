@@ -13,7 +13,7 @@ import pytest
 from learner.reporting import panel
 from learner.reporting.metric_names import METRICS, lines
 from learner.reporting.record_kinds import RECORDS
-from learner.serving.ledger import ACCOUNTS, APART, AT_REST
+from learner.serving.ledger import ACCOUNTS, APART, AT_REST, QUEUED
 from seedrl import config_file
 from seedrl.config import Config
 from tests.architecture import documents
@@ -160,6 +160,7 @@ def test_every_rare_metric_is_emitted_somewhere() -> None:
     patterns = [
         emission.name for tree in trees().values() for emission in emissions(tree) if emission.name
     ]
+    patterns += [name for tree in trees().values() for name in computed_names(tree)]
     rare = {metric.name for metric in METRICS if metric.is_rare}
     assert {name for name in rare if not any(re.fullmatch(p, name) for p in patterns)} == set()
 
@@ -180,9 +181,9 @@ def test_what_a_person_sees_of_a_run_is_documented() -> None:
 
 
 def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
-    assert {name for equation in AT_REST for side in equation for name in side} == set(
-        ACCOUNTS
-    ) - APART
+    equations = [*AT_REST, QUEUED]
+    named = {name for equation in equations for side in equation for name in side}
+    assert named == set(ACCOUNTS) - APART
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()

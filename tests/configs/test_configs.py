@@ -7,7 +7,14 @@ import pytest
 from seedrl import config_file
 from seedrl.config_checks import check
 
-NAMES = ["atari_r2d2", "cartpole_masked_r2d2", "cartpole_r2d2", "catch_r2d2", "pong_r2d2"]
+NAMES = [
+    "atari_r2d2",
+    "cartpole_impala",
+    "cartpole_masked_r2d2",
+    "cartpole_r2d2",
+    "catch_r2d2",
+    "pong_r2d2",
+]
 
 
 def test_the_bundled_configs_are_those_that_are_documented() -> None:

@@ -18,7 +18,8 @@ from learner.learning.device_mapping import (
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import Learning, ShardedReplay, published
+from learner.learning.loop import Learning, published
+from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import FrozenParams, open_exchange
@@ -204,7 +205,13 @@ class ProgramLearner:
             programs=programs.mapped,
             state=state,
             replay=ShardedReplay(
-                memory, [index], self.store.page_steps, TRAINING_SLOTS, experience.example_draw
+                memory,
+                [index],
+                self.store.page_steps,
+                TRAINING_SLOTS,
+                experience.example_draw,
+                shard_of=experience.shard_of,
+                accounts=experience.accounts,
             ),
             exchange=exchange,
             metrics=metrics,

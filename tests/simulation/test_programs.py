@@ -18,7 +18,7 @@ def test_nothing_is_mixed_up_on_the_device_either() -> None:
     assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 500
 
 
-def test_a_queue_of_another_package_trains_on_each_unroll_of_real_actions_once() -> None:
+def test_the_on_policy_queue_trains_on_each_sequence_once() -> None:
     found = sweep(range(1, 12, 2), QueueLearner)
     assert found.broken == {}
     assert found.seen["updates"] > 10

@@ -52,7 +52,7 @@ def devices(learner_run: Callable[[Config], LearnerRun]) -> Devices:
     run.start()
     # Until the ring of every shard has gone round.
     run.run_until(
-        lambda: all(index.num_inserted > 75 for index in run.session.learning._indices),
+        lambda: all(index.num_inserted > 75 for index in run.session.learning._shards.indices),
         "full shards",
     )
     run.run_for(env_steps=0, updates=20)

@@ -12,8 +12,8 @@ import pytest
 
 from envs_server.envs.counting import image_of
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.network_inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.agents.r2d2_functions import R2D2Carry
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
@@ -97,7 +97,7 @@ class Replayed(NamedTuple):
     unroll: Callable[..., tuple[jax.Array, Any]]
     sequence: Sequence
 
-    def q_values(self, carry: R2D2Carry) -> np.ndarray:
+    def q_values(self, carry: AgentCarry) -> np.ndarray:
         """Q-values `[T, n, A]` of all rows from `carry`."""
         chunks = [
             self._unroll(*self._chunk(start, carry, self.sequence.steps))[0]
@@ -105,7 +105,7 @@ class Replayed(NamedTuple):
         ]
         return np.concatenate(chunks, axis=1)[:, : len(carry.previous_action)]
 
-    def carry_after(self, num_rows: int) -> R2D2Carry:
+    def carry_after(self, num_rows: int) -> AgentCarry:
         """The carry `num_rows` rows later than the stored one."""
         carry = self.sequence.carry
         num_sequences = len(carry.previous_action)
@@ -116,12 +116,12 @@ class Replayed(NamedTuple):
                 for start in range(0, num_sequences, _CHUNK)
             ]
             network = jax.tree.map(lambda *parts: np.concatenate(parts)[:num_sequences], *chunks)
-            carry = R2D2Carry(network, step.action[0])
+            carry = AgentCarry(network, step.action[0])
         return carry
 
     def _chunk(
-        self, start: int, carry: R2D2Carry, steps: StoredStep
-    ) -> tuple[R2D2Carry, StoredStep]:
+        self, start: int, carry: AgentCarry, steps: StoredStep
+    ) -> tuple[AgentCarry, StoredStep]:
         # Of one size, padded by the last: the program is the same in every run and can be cached.
         columns = np.minimum(np.arange(start, start + _CHUNK), len(carry.previous_action) - 1)
         return (
@@ -129,7 +129,7 @@ class Replayed(NamedTuple):
             jax.tree.map(lambda leaf: leaf[:, columns], steps),
         )
 
-    def _unroll(self, carry: R2D2Carry, steps: StoredStep) -> tuple[np.ndarray, Tree]:
+    def _unroll(self, carry: AgentCarry, steps: StoredStep) -> tuple[np.ndarray, Tree]:
         previous_action = np.concatenate([carry.previous_action[None], steps.action[:-1]])
         inputs = NetworkInput(
             observation=steps.timestep.observation,

@@ -8,7 +8,8 @@ import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
-from learner.learning.loop import Learning, ShardedReplay
+from learner.learning.loop import Learning
+from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
@@ -102,7 +103,7 @@ def _send(exchange: Exchange, *streams: int) -> None:
 def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
     learning, exchange, _ = _learning([])
     queue: Any = Queue(room=3)
-    learning._indices, learning._most_pages, learning._page_steps = [queue], 2, 5
+    learning._shards = learning._shards._replace(indices=[queue], most_pages=2, page_steps=5)
     for stream in (1, 2, 3):
         _send(exchange, stream)
     learning.insert_pages()
@@ -131,7 +132,7 @@ def test_an_update_is_given_what_the_host_draws_from_each_shard() -> None:
 
     learning._programs = learning._programs._replace(learn=watched)
     shards: Any = [Queue(room=9), Queue(room=9, first_draw=20)]
-    learning._indices = shards
+    learning._shards = learning._shards._replace(indices=shards)
     for _ in range(2):
         assert learning.run_once()
     assert drawn == [[[0], [20]], [[1], [21]]]
@@ -211,20 +212,20 @@ def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> N
 
 
 def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
-    learning, *_ = _learning([])
     window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
-    learning._indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
-    plan = learning._plan([100, 101, 102], [0, 1, 2], rows=4)
+    indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
+    plan = ShardedReplay((), indices, page_steps=1, most_pages=1).plan(
+        [100, 101, 102], [0, 1, 2], rows=4
+    )
     # Slots 0 and 2 lie on shard 0, slot 1 on shard 1; the last row is padding, and 8 means none.
     assert plan[:, 0].tolist() == [[0, 8, 1, 8], [8, 0, 8, 8]]
-    assert [index.num_inserted for index in learning._indices] == [2, 1]
+    assert [index.num_inserted for index in indices] == [2, 1]
 
 
 def test_every_shard_holds_what_the_poorest_does_and_its_part_of_what_is_on_its_way() -> None:
     learning, *_ = _learning([])
-    learning._page_steps = 4
     indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 4)]
-    learning._indices = indices
+    learning._shards = learning._shards._replace(indices=indices, page_steps=4)
     assert learning.num_sequences_per_shard() == 3
     assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 5
 
@@ -243,7 +244,7 @@ def test_a_look_that_fails_is_raised_to_who_has_asked() -> None:
 
 def test_a_look_waits_until_there_is_something_to_draw() -> None:
     learning, _, _ = _learning([], is_ready=False)
-    learning._indices[0].num_sequences = 0  # type: ignore[misc]
+    learning._shards.indices[0].num_sequences = 0  # type: ignore[misc]
     answer = learning.looks.request(None)
     assert not learning.run_without_update()
     assert not answer.done()

@@ -15,7 +15,7 @@ import pytest
 from learner.acting.act_step import example_page
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
-from learner.learning.loop import ShardedReplay
+from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver

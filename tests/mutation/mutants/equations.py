@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 _RETURNS = "seedrl/rl/returns.py"
 _Q_LEARNING = "seedrl/rl/q_learning.py"
 _R2D2 = "seedrl/agents/r2d2_functions.py"
+_INPUTS = "seedrl/agents/network_inputs.py"
 _TARGET_NETWORK = "seedrl/rl/target_network.py"
 _VALUE_SCALING = "seedrl/rl/value_scaling.py"
 _EXPLORATION = "seedrl/rl/exploration.py"
@@ -185,7 +186,7 @@ MUTANTS = (
     ),
     Mutant(
         "acting_resets_at_last",
-        _R2D2,
+        _INPUTS,
         "        is_first=timestep.step_type == StepType.FIRST,\n    )\n    one_row",
         "        is_first=timestep.step_type == StepType.LAST,\n    )\n    one_row",
         "Acting resets the carry on the last step of an episode.",
@@ -193,23 +194,29 @@ MUTANTS = (
     ),
     Mutant(
         "learning_resets_at_last",
-        _R2D2,
-        "        is_first=timestep.step_type == StepType.FIRST,\n    )\n\n\ndef _td_errors",
-        "        is_first=timestep.step_type == StepType.LAST,\n    )\n\n\ndef _td_errors",
+        _INPUTS,
+        """action[:-1]]),
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+""",
+        """action[:-1]]),
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.LAST,
+""",
         "Learning resets the carry on the last step of an episode.",
         "reset inside the unroll, on FIRST (DESIGN 8, 9.3)",
     ),
     Mutant(
         "previous_action_is_greedy",
         _R2D2,
-        "carry=R2D2Carry(network_carry, action)",
-        "carry=R2D2Carry(network_carry, jnp.argmax(q_values, axis=-1).astype(jnp.int32))",
+        "carry=AgentCarry(network_carry, action)",
+        "carry=AgentCarry(network_carry, jnp.argmax(q_values, axis=-1).astype(jnp.int32))",
         "The core is shown the greedy action instead of the executed one.",
         "the previous executed action (DESIGN 4, 9.3)",
     ),
     Mutant(
         "previous_action_one_row_late",
-        _R2D2,
+        _INPUTS,
         "jnp.concatenate([sequence.carry.previous_action[None], action[:-1]])",
         "action",
         "Learning shows the core the action of the same row.",

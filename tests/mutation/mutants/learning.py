@@ -7,6 +7,7 @@ _FINITE_GUARD = "learner/learning/finite_guard.py"
 _PASSES = "learner/learning/passes.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
+_SHARDS = "learner/learning/sharded_replay.py"
 _ASSEMBLY = "learner/session/components.py"
 
 MUTANTS = (
@@ -164,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "pages_on_every_shard",
-        _LEARNING,
+        _SHARDS,
         "stream if owner == shard else -1",
         "stream",
         "Every shard stores the pages of all.",
@@ -173,16 +174,16 @@ MUTANTS = (
     Mutant(
         "inserted_without_room",
         _LEARNING,
-        "if not all(index.has_room(self._most_pages) for index in self._indices):",
-        "if not self._indices:",
+        "if not all(index.has_room(self._shards.most_pages) for index in self._shards.indices):",
+        "if not self._shards.indices:",
         "Pages are inserted for which a queue has no room: what waits there is overwritten.",
         "acting waits until there is room (HOUSE, seams)",
     ),
     Mutant(
         "all_shards_draw_alike",
-        _LEARNING,
-        "draws = [index.draw() for index in self._indices]",
-        "draws = [self._indices[0].draw()] * len(self._indices)",
+        _SHARDS,
+        "draws = [index.draw() for index in self.indices]",
+        "draws = [self.indices[0].draw()] * len(self.indices)",
         "What the host draws from one shard is trained on every device.",
         "each device draws from its shard (HOUSE, seams)",
     ),

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 _RECURRENT = "seedrl/networks/recurrent.py"
-_Q_MODULE = "seedrl/networks/q_module.py"
+_MODULE = "seedrl/networks/module.py"
 _FRAMES = "seedrl/networks/frame_stack.py"
 
 MUTANTS = (
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "previous_action_kept_over_episodes",
-        _Q_MODULE,
+        _MODULE,
         "return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)",
         "return jnp.concatenate([features, action, jnp.where(continues, reward, 0)], axis=-1)",
         "The first step of an episode sees the last action of the one before.",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "previous_reward_kept_over_episodes",
-        _Q_MODULE,
+        _MODULE,
         "return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)",
         "return jnp.concatenate([features, jnp.where(continues, action, 0), reward], axis=-1)",
         "The first step of an episode sees a reward.",

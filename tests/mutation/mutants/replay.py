@@ -4,6 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _INDEX = "seedrl/replay/index.py"
 _REPLAY = "seedrl/replay/replay.py"
+_PLACEMENT = "seedrl/replay/placement.py"
 _PRIORITIES = "seedrl/rl/priorities.py"
 _IMPORTANCE = "seedrl/rl/importance.py"
 
@@ -74,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "padding_page_inserted",
-        _REPLAY,
+        _PLACEMENT,
         'pool[None].at[0, index].set(new, mode="drop")[0]',
         'pool[None].at[0, index].set(new, mode="clip")[0]',
         "Padding overwrites the last page of the pool.",

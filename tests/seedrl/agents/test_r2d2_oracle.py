@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seedrl.agents.network_inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.agents.r2d2_functions import R2D2Carry
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
@@ -134,7 +134,7 @@ def cases(draw: st.DrawFn, config: R2D2Config) -> Case:
         np.zeros(size, np.int32),
         q_acting,
     )
-    carry = R2D2Carry(
+    carry = AgentCarry(
         random.normal(size=(B, UNITS)).astype(np.float32),
         random.integers(0, ACTIONS, B).astype(np.int32),
     )

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.networks.contract import build_q_network
-from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.contract import build_actor_critic, build_q_network
+from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
@@ -29,11 +29,11 @@ class Linear:
         return Network(**{**_LINEAR, **dict(self.changes)})
 
 
-def _run(config: Any, length: int, size: int) -> Any:
+def _run(config: Any, length: int, size: int, build: Any = build_q_network) -> Any:
     """Does with a network what acting and learning do with it, by shapes alone."""
 
     def run(key: Any) -> Any:
-        network = build_q_network(config, SPEC, 2)
+        network = build(config, SPEC, 2)
         zeros = jnp.zeros((length, size))
         inputs = NetworkInput(jnp.zeros((length, size, 4)), zeros.astype(int), zeros, zeros > 0)
         return network.unroll(network.init(key), network.initial_carry(size), inputs)
@@ -129,4 +129,35 @@ class _Nothing:
 def test_what_is_no_network_is_one_line(config: Any, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build_q_network(config, SPEC, 2)
+    assert text in str(caught.value)
+
+
+def _logits(inputs: Any, num_actions: int = 2) -> Any:
+    return jnp.zeros((*inputs.reward.shape, num_actions))
+
+
+def test_an_actor_critic_that_keeps_its_contract_is_what_it_was() -> None:
+    unroll = lambda p, c, i: (PolicyAndValue(_logits(i), i.reward), c)  # noqa: E731
+    (logits, value), _ = _run(Linear((("unroll", unroll),)), 6, 3, build_actor_critic)
+    assert (logits.shape, value.shape) == ((6, 3, 2), (6, 3))
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        (_logits, "unroll (Linear): expected a seedrl.networks.network.PolicyAndValue(logits, "),
+        (
+            lambda i: PolicyAndValue(_logits(i, 3), i.reward),
+            "logits: expected float32[6, 3, 2], got float32[6, 3, 3]; that is [T, B, A] of 2 act",
+        ),
+        (
+            lambda i: PolicyAndValue(_logits(i), i.reward[..., None]),
+            "value: expected float32[6, 3], got float32[6, 3, 1]; that is [T, B]",
+        ),
+    ],
+)
+def test_what_is_no_policy_and_value_is_one_line(output: Any, text: str) -> None:
+    unroll = lambda p, c, i: (output(i), c)  # noqa: E731
+    with pytest.raises(ConfigError) as caught:
+        _run(Linear((("unroll", unroll),)), 6, 3, build_actor_critic)
     assert text in str(caught.value)

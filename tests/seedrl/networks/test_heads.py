@@ -1,9 +1,9 @@
-"""Heads: the dueling identity and layouts."""
+"""Heads: the dueling identity, layouts, and how a policy begins."""
 
 import jax
 import numpy as np
 
-from seedrl.networks.heads import DuelingHead, QHead
+from seedrl.networks.heads import DuelingHead, PolicyAndValueHead, QHead
 
 FEATURES = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 
@@ -29,3 +29,13 @@ def test_heads_have_hidden_layers_of_their_own() -> None:
     plain = jax.eval_shape(QHead(**sizes).init, jax.random.key(0), FEATURES)["params"]
     assert set(plain) == {"hidden", "q"}
     assert plain["q"]["kernel"].shape == (6, 2)
+
+
+def test_a_policy_begins_almost_uniform_beside_a_value_of_its_own() -> None:
+    head = PolicyAndValueHead(num_actions=3, hidden_sizes=(5,))
+    params = jax.jit(head.init)(jax.random.key(0), FEATURES)
+    assert set(params["params"]) == {"policy_hidden", "policy", "value_hidden", "value"}
+    logits, value = jax.jit(head.apply)(params, FEATURES)
+    assert (logits.shape, value.shape) == ((2, 3, 3), (2, 3))
+    assert 0 < np.abs(logits).max() < 0.05
+    assert np.abs(value).max() > 0.05

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from seedrl.errors import ConfigError
+from seedrl.networks.module import NetworkCarry, View, view
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.q_module import QNetworkCarry, View, view
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.networks.recurrent import LSTMCarry
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -113,7 +113,7 @@ def test_a_carry_is_state_and_previous_images() -> None:
     carry = network.initial_carry(B)
     shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), carry)
     state = ((B, 5), "float32")
-    expected = QNetworkCarry(LSTMCarry(state, state), (((B, 2, 4, 4), "uint8"),))
+    expected = NetworkCarry(LSTMCarry(state, state), (((B, 2, 4, 4), "uint8"),))
     assert shapes == expected
 
 

@@ -1,7 +1,8 @@
-"""The Q-network as a flax module, behind the `Network` interface."""
+"""Torso, core and head as one flax module, behind the `Network` interface."""
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -10,7 +11,6 @@ import jax.numpy as jnp
 
 from seedrl.errors import ConfigError
 from seedrl.networks.frame_stack import stack_frames
-from seedrl.networks.heads import DuelingHead, QHead
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import GRU, LSTM
 from seedrl.networks.torsos import (
@@ -26,14 +26,14 @@ _FRAMES_OF_IMAGES = 4  # as R2D2 and DQN
 
 
 class View(NamedTuple):
-    """How a network looks at observations; see `QNetworkConfig`, whose defaults it resolves."""
+    """How a network looks at observations: the settings of a configuration, resolved."""
 
     torso: str
     frame_stack: int
 
 
-class QNetworkCarry(NamedTuple):
-    """What a Q-network needs from before its first row; without leaves if it needs nothing.
+class NetworkCarry(NamedTuple):
+    """What a network needs from before its first row; without leaves if it needs nothing.
 
     Attributes:
       core: the recurrent state, `[B, H] float32` leaves, or `()`.
@@ -44,10 +44,11 @@ class QNetworkCarry(NamedTuple):
     frames: tuple[Array, ...]
 
 
-class QNetwork(nn.Module):
+class TorsoCoreHead(nn.Module):
     """Torso, core and head; see `seedrl.networks.q_network.QNetworkConfig` for the settings.
 
     Attributes:
+      head: makes the head, which turns features `[T, B, D]` into the network's output.
       specs: the arrays of an observation, in wire order.
       num_actions: A.
     """
@@ -56,17 +57,14 @@ class QNetwork(nn.Module):
     torso_sizes: tuple[int, ...]
     core: str
     core_size: int
-    head_sizes: tuple[int, ...]
-    dueling: bool
+    head: Callable[[], nn.Module]
     dtype: str
     specs: tuple[ArraySpec, ...]
     num_actions: int
 
     @nn.compact
-    def __call__(
-        self, carry: Tree, leaves: list[Array], inputs: NetworkInput
-    ) -> tuple[Array, Tree]:
-        """`leaves` and `inputs` are `[T, B, ...]` -> Q-values `[T, B, A] float32`, core carry."""
+    def __call__(self, carry: Tree, leaves: list[Array], inputs: NetworkInput) -> tuple[Tree, Tree]:
+        """`leaves` and `inputs` are `[T, B, ...]` -> what the head gives, core carry."""
         num_rows, batch_size = inputs.is_first.shape
         merged = [leaf.reshape(num_rows * batch_size, *leaf.shape[2:]) for leaf in leaves]
         torso = ObservationTorso(self.torso, self.torso_sizes, self.specs, self.dtype)
@@ -75,8 +73,7 @@ class QNetwork(nn.Module):
             core = {"lstm": LSTM, "gru": GRU}[self.core]
             core_inputs = self._core_inputs(features, inputs)
             features, carry = core(self.core_size, self.dtype)(carry, core_inputs, inputs.is_first)
-        head = DuelingHead if self.dueling else QHead
-        return head(self.num_actions, self.head_sizes, self.dtype)(features), carry
+        return self.head()(features), carry
 
     def _core_inputs(self, features: Array, inputs: NetworkInput) -> Array:
         continues = ~inputs.is_first[..., None]
@@ -115,8 +112,32 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
     return View(torso, frame_stack)
 
 
-def build_network(module: QNetwork, spec: EnvSpec, *, frame_stack: int) -> Network:
-    """The pure functions of `module`, which sees `frame_stack` frames of every image at once."""
+def from_config(
+    config: Any, spec: EnvSpec, num_actions: int, *, head: Callable[[], nn.Module]
+) -> Network:
+    """The pure functions of a network for environments of `spec`.
+
+    Args:
+      config: has `torso`, `torso_sizes`, `core`, `core_size`, `frame_stack` and `dtype`, as
+        `seedrl.networks.q_network.QNetworkConfig` explains them.
+      spec: of the environment.
+      num_actions: A.
+      head: makes the head.
+
+    Raises ConfigError where an image is needed and the observation has none, see `view`.
+    """
+    seen = view(spec, config.torso, config.frame_stack)
+    module = TorsoCoreHead(
+        torso=seen.torso,
+        torso_sizes=config.torso_sizes,
+        core=config.core,
+        core_size=config.core_size,
+        head=head,
+        dtype=config.dtype,
+        specs=tuple(leaf for _, leaf in spec.leaves()),
+        num_actions=num_actions,
+    )
+    frame_stack = seen.frame_stack
     initial_carry = functools.partial(_initial_carry, module, frame_stack)
     return Network(
         init=functools.partial(_init, module, spec, initial_carry(1)),
@@ -125,7 +146,7 @@ def build_network(module: QNetwork, spec: EnvSpec, *, frame_stack: int) -> Netwo
     )
 
 
-def _initial_carry(module: QNetwork, frame_stack: int, batch_size: int) -> QNetworkCarry:
+def _initial_carry(module: TorsoCoreHead, frame_stack: int, batch_size: int) -> NetworkCarry:
     core: Tree = ()
     if module.core == "lstm":
         core = LSTM.initial_carry(module.core_size, batch_size)
@@ -136,10 +157,10 @@ def _initial_carry(module: QNetwork, frame_stack: int, batch_size: int) -> QNetw
         shapes = [spec.shape for spec in module.specs if is_image(spec)]
         num_previous = frame_stack - 1
         frames = tuple(jnp.zeros((batch_size, num_previous, *s), jnp.uint8) for s in shapes)
-    return QNetworkCarry(core=core, frames=frames)
+    return NetworkCarry(core=core, frames=frames)
 
 
-def _init(module: QNetwork, spec: EnvSpec, carry: QNetworkCarry, key: Array) -> Tree:
+def _init(module: TorsoCoreHead, spec: EnvSpec, carry: NetworkCarry, key: Array) -> Tree:
     # As arrays of experience have them: without 64 bits.
     dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in module.specs]
     observation = [
@@ -157,17 +178,17 @@ def _init(module: QNetwork, spec: EnvSpec, carry: QNetworkCarry, key: Array) -> 
 
 
 def _unroll(
-    module: QNetwork, spec: EnvSpec, params: Tree, carry: QNetworkCarry, inputs: NetworkInput
-) -> tuple[Array, QNetworkCarry]:
+    module: TorsoCoreHead, spec: EnvSpec, params: Tree, carry: NetworkCarry, inputs: NetworkInput
+) -> tuple[Tree, NetworkCarry]:
     chex.assert_rank([inputs.previous_action, inputs.reward, inputs.is_first], 2)
     chex.assert_type(inputs.is_first, bool)
     leaves, frames = _observed(module, spec, carry.frames, inputs)
-    q_values, core = module.apply(params, carry.core, leaves, inputs)
-    return q_values, QNetworkCarry(core=core, frames=frames)
+    output, core = module.apply(params, carry.core, leaves, inputs)
+    return output, NetworkCarry(core=core, frames=frames)
 
 
 def _observed(
-    module: QNetwork, spec: EnvSpec, previous: tuple[Array, ...], inputs: NetworkInput
+    module: TorsoCoreHead, spec: EnvSpec, previous: tuple[Array, ...], inputs: NetworkInput
 ) -> tuple[list[Array], tuple[Array, ...]]:
     # The observation's arrays with stacked images, and the frames that the next call needs.
     leaves = spec.flatten(inputs.observation)

@@ -1,0 +1,24 @@
+"""What the agents' own metrics mean, by name: what `UpdateOutput.metrics` holds."""
+
+R2D2 = {
+    "q_mean": "R2D2: mean Q-value, in scaled space",
+    "q_max": "R2D2: largest Q-value, in scaled space",
+    "td_error_mean": "R2D2: mean |δ| of the trained rows",
+    "td_error_max": "R2D2: largest |δ|",
+    "target_mean": "R2D2: mean target of the trained rows",
+    "trained_fraction": "share of rows behind the burn-in that are trained; LAST rows are not",
+}
+IMPALA = {
+    "policy_loss": "IMPALA: mean of -log π(a) times its advantage",
+    "value_loss": "IMPALA: mean of half the squared error of V",
+    "entropy": "IMPALA: mean entropy of the policy, in nats",
+    "value_mean": "IMPALA: mean V of all rows, in scaled rewards",
+    "advantage_size": "IMPALA: mean |advantage|, ratio included",
+    "behaviour_kl": (
+        "IMPALA: estimate of KL(μ, π), of the policy that acted and the present one: the mean of "
+        "ratio - 1 - log ratio over trained rows"
+    ),
+    "ratio_max": "IMPALA: largest ratio π(a)/μ(a)",
+    "ratio_clipped_fraction": "IMPALA: share of ratios above ρ̄",
+    "ratio_low_fraction": "IMPALA: share of ratios below 0.5",
+}

@@ -1,0 +1,49 @@
+"""What a network is shown when an agent acts on a row, and when it learns from a sequence."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
+
+
+class AgentCarry(NamedTuple):
+    """What an agent with a network needs from before a time step.
+
+    Attributes:
+      network: the network's carry.
+      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST.
+    """
+
+    network: Tree
+    previous_action: Array
+
+
+def initial_carry(network: Network, batch_size: int) -> AgentCarry:
+    """The carry at an episode's start, leaves `[B, ...]`."""
+    return AgentCarry(network.initial_carry(batch_size), jnp.zeros((batch_size,), jnp.int32))
+
+
+def inputs_of_row(carry: AgentCarry, timestep: TimeStep) -> NetworkInput:
+    """An unroll of length 1, leaves `[1, B, ...]`, of a row with leaves `[B, ...]`."""
+    inputs = NetworkInput(
+        observation=timestep.observation,
+        previous_action=carry.previous_action,
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+    )
+    one_row: NetworkInput = jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), inputs)
+    return one_row
+
+
+def inputs_of_sequence(sequence: Sequence) -> NetworkInput:
+    """All rows of a sequence `[T, B]` whose carry is an `AgentCarry`."""
+    timestep, action = sequence.steps.timestep, sequence.steps.action
+    return NetworkInput(
+        observation=timestep.observation,
+        previous_action=jnp.concatenate([sequence.carry.previous_action[None], action[:-1]]),
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+    )

@@ -1,0 +1,105 @@
+"""The configuration of the on-policy queue."""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.types import Array, Page, StoredStep
+
+if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
+    from seedrl.replay.experience import Experience, Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueConfig:
+    """A first-in-first-out queue of sequences on the device, for agents that learn on policy.
+
+    Each sequence is trained once, in order of arrival, over all devices. None is ever overwritten:
+    acting waits instead. One that an update skips, because something was not finite, is not trained
+    again. What waits when a run ends is saved with `checkpoint.replay`, and else it is lost: the
+    account `waiting` of the ledger's last line says how many rows.
+
+    Attributes:
+      ahead_updates: how many updates' worth of complete sequences may wait until acting waits, at
+        least 1. Together with what is being trained on, and what an environment's own sequence
+        takes, that bounds the policy lag.
+    """
+
+    ahead_updates: int = 2
+
+    def steps_of_page(self, window: WindowSpec) -> int:
+        """K: a sequence is one page."""
+        return window.length
+
+    def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
+        """See ExperienceConfig."""
+        del training_slots, total_steps
+        if not 1 <= self.ahead_updates < math.inf:
+            raise ConfigError(
+                f"replay.ahead_updates: expected at least 1, got {self.ahead_updates}; with less, "
+                "acting would wait for an update that waits for acting"
+            )
+        if window.stride != window.length:
+            raise ConfigError(
+                "replay: a queue hands out each row once: expected sequences that begin where the "
+                f"one before ends, agent.window.stride {window.length}, got {window.stride}; "
+                "choose prioritized replay, or an agent that learns on policy"
+            )
+
+    def build(
+        self,
+        window: WindowSpec,
+        *,
+        page: Page,
+        initial_priorities: Callable[[StoredStep], Array],
+        scale: "Scale",
+    ) -> "Experience":
+        """See ExperienceConfig."""
+        import numpy as np
+
+        from seedrl.replay.experience import Experience, by_turns
+        from seedrl.replay.queue_index import QueueIndex
+        from seedrl.replay.queue_limiter import QueueLimiter
+        from seedrl.replay.queue_memory import queue_memory
+
+        del window, initial_priorities
+        capacity = self.capacity_sequences(scale)
+        _require_memory(page, capacity, scale)
+        return Experience(
+            memory=queue_memory(capacity),
+            index=functools.partial(
+                QueueIndex, capacity_sequences=capacity, batch=scale.batch_per_device
+            ),
+            limiter=QueueLimiter(
+                batch_per_device=scale.batch_per_device,
+                num_devices=scale.num_devices,
+                ahead_updates=self.ahead_updates,
+            ),
+            example_draw=np.zeros(scale.batch_per_device, np.int32),
+            shard_of=by_turns,
+            accounts=QueueIndex.accounts,
+        )
+
+    def capacity_sequences(self, scale: "Scale") -> int:
+        """What each device has room for.
+
+        That is what the limiter allows, what all slots may complete in the batch that it allows
+        last, and again as much, so that there is room for whatever arrives at once.
+        """
+        return self.ahead_updates * scale.batch_per_device + 2 * scale.training_slots
+
+
+def _require_memory(page: Page, capacity: int, scale: "Scale") -> None:
+    from seedrl.replay.index import tree_bytes
+
+    wanted = capacity * tree_bytes(page)
+    if wanted > scale.device_bytes:
+        raise ConfigError(
+            f"replay.ahead_updates: the queue needs {wanted / 2**30:.1f} GiB on each device for "
+            f"{capacity} sequences, but {scale.device_name} has {scale.device_bytes / 2**30:.1f} "
+            "GiB; lower it, learning.batch_sequences or serving.training_slots"
+        )

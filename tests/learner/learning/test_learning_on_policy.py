@@ -1,0 +1,175 @@
+"""Learning from the on-policy queue with the programs of two devices and a real IMPALA."""
+
+import functools
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learner.acting.act_step import example_page
+from learner.learning.device_mapping import map_programs, replicate, stack_shards
+from learner.learning.learn_step import LearnerState, build_learn_programs
+from learner.learning.loop import Learning
+from learner.learning.sharded_replay import ShardedReplay
+from learner.reporting.metrics import Tally
+from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
+from learner.threads.rate_limiter import RateLimiter
+from seedrl.agents.agent import Agent
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.replay.experience import Scale
+from seedrl.replay.queue import QueueConfig
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Page, StepType, StoredStep, TimeStep
+
+DEVICES, PER_DEVICE, SLOTS = 2, 2, 3
+BATCH = DEVICES * PER_DEVICE
+MOST = 64
+SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
+CONFIG = ImpalaConfig(
+    network=ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=()), unroll=2
+)
+LENGTH = CONFIG.window.length
+
+
+def counting_agent() -> Agent:
+    """IMPALA that also counts, in `extras`, how often it was trained on each sequence."""
+    agent = CONFIG.build(SPEC)
+
+    def init_state(params: Any) -> Any:
+        return agent.init_state(params)._replace(extras=jnp.zeros(MOST))
+
+    def update(state: Any, sequence: Any, weights: Any, key: Any, mean: Any) -> Any:
+        new, output = agent.update(state, sequence, weights, key, mean)
+        numbers = sequence.steps.version[0]
+        counted = DEVICES * mean(jnp.zeros(MOST).at[numbers].add(1.0))
+        return new._replace(extras=state.extras + counted), output
+
+    return agent._replace(init_state=init_state, update=update)
+
+
+def page_of(number: int, reward: float = 1.0) -> Page:
+    """A page of an episode that continues, whose versions say its number."""
+    timestep = TimeStep(
+        np.full(LENGTH, StepType.MID, np.uint8),
+        np.full(LENGTH, reward, np.float32),
+        np.ones(LENGTH, np.float32),
+        np.full((LENGTH, 2), number / MOST, np.float32),
+    )
+    versions, log_mu = np.full(LENGTH, number, np.int32), np.full(LENGTH, -0.7, np.float32)
+    steps = StoredStep(timestep, np.zeros(LENGTH, np.int32), versions, log_mu)
+    previous = np.int32(0)
+    carry = jax.tree.map(lambda leaf: leaf[0], CONFIG.build(SPEC).initial_carry(1))
+    return Page(steps, carry._replace(previous_action=previous))
+
+
+class Running(NamedTuple):
+    learning: Learning
+    exchange: Exchange
+    tally: Tally
+
+
+@functools.cache
+def _programs() -> Any:
+    agent = counting_agent()
+    page = example_page(agent, SPEC, LENGTH)
+    scale = Scale(DEVICES, PER_DEVICE, SLOTS, 2**30, "a device")
+    given: Any = None
+    experience = QueueConfig(ahead_updates=2).build(
+        CONFIG.window, page=page, initial_priorities=given, scale=scale
+    )
+    programs = build_learn_programs(agent, experience.memory, batch_per_device=PER_DEVICE)
+    devices = jax.local_devices()[:DEVICES]
+    return experience, page, programs, map_programs(programs, devices), devices
+
+
+@pytest.fixture
+def running() -> Running:
+    experience, page, programs, mapped, devices = _programs()
+    state = jax.jit(programs.init)(jax.random.PRNGKey(0))
+    tally = Tally()
+    metrics: Any = SimpleNamespace(tally=lambda: tally)
+    exchange = open_exchange(
+        RateLimiter(experience.limiter), FrozenParams((), 0), wake_acting=lambda: None
+    )
+    learning = Learning(
+        programs=mapped,
+        state=replicate(LearnerState(*state), devices),
+        replay=ShardedReplay(
+            stack_shards(lambda: experience.memory.init(page), devices),
+            [experience.index() for _ in devices],
+            LENGTH,
+            SLOTS,
+            experience.example_draw,
+            shard_of=experience.shard_of,
+            accounts=experience.accounts,
+        ),
+        exchange=exchange,
+        metrics=metrics,
+        publish_every_updates=1,
+        poll_seconds=0.0,
+    )
+    return Running(learning, exchange, tally)
+
+
+def send(running: Running, *pages: Page) -> None:
+    """As acting does: all from slots of one parity, and padded to SLOTS."""
+    padded = [*pages, *[pages[0]] * (SLOTS - len(pages))]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+    streams = list(range(len(pages)))
+    running.exchange.limiter.acted(LENGTH * len(pages), len(pages))
+    running.exchange.pages.put(FilledPages(stacked, streams, [2 * i for i in streams], ()))
+
+
+def state_of(running: Running) -> Any:
+    running.learning.finish_update()
+    return running.learning.final_snapshot(with_replay=False).state
+
+
+def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_again(
+    running: Running,
+) -> None:
+    learning = running.learning
+    poisoned = 2 * BATCH + 1  # in the third batch
+    before: Any = None
+    num_compared = 0
+    for first in range(0, 30, SLOTS):
+        numbers = range(first, first + SLOTS)
+        send(running, *(page_of(n, np.nan if n == poisoned else 1.0) for n in numbers))
+        while learning.run_once():
+            state = state_of(running)
+            if learning.num_skipped == 1 and learning.num_applied == 2:
+                # Nothing of the update was applied: bit for bit.
+                for leaf, old in zip(jax.tree.leaves(state[:-1]), before, strict=True):
+                    np.testing.assert_array_equal(leaf, old)
+                num_compared += 1
+            before = jax.tree.leaves(state[:-1])
+    assert num_compared == 1
+    num_taken = 30 // BATCH * BATCH
+    expected = np.zeros(MOST)
+    expected[:num_taken] = 1
+    expected[2 * BATCH : 3 * BATCH] = 0  # consumed, and never trained
+    state = state_of(running)
+    np.testing.assert_array_equal(state.extras, expected)
+    assert (learning.num_applied, learning.num_skipped) == (num_taken // BATCH - 1, 1)
+    assert int(state.updates) == learning.updates == num_taken // BATCH - 1
+    assert learning.stored_rows == 30 * LENGTH
+    assert learning.accounts() == {
+        "requeued": 0,
+        "taken": num_taken * LENGTH,
+        "waiting": (30 - num_taken) * LENGTH,
+    }
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+
+
+def test_what_does_not_fill_a_batch_waits(running: Running) -> None:
+    send(running, *(page_of(n) for n in range(SLOTS)))
+    assert not running.learning.run_once()
+    assert running.learning.num_sequences == SLOTS
+    send(running, page_of(SLOTS))
+    assert running.learning.run_once()
+    assert not running.learning.run_once()
+    np.testing.assert_array_equal(state_of(running).extras[:BATCH], np.ones(BATCH))

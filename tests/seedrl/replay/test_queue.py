@@ -1,0 +1,159 @@
+"""The on-policy queue: every sequence once, in order of arrival, on one device or several."""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.replay.experience import Experience, Scale, by_slot, by_turns
+from seedrl.replay.queue import QueueConfig
+from seedrl.replay.queue_index import QueueIndex
+from seedrl.replay.queue_limiter import QueueLimiter
+from seedrl.types import Page, StoredStep
+
+BATCH, SLOTS, AHEAD = 3, 4, 2
+WINDOW = WindowSpec(burn_in=0, unroll=1, bootstrap=1, stride=2)
+LENGTH = WINDOW.length
+
+
+def pages_of(numbers: list[int]) -> Page:
+    """Pages that say their number in every row and in the carry."""
+    number = np.repeat(np.asarray(numbers, np.int32)[:, None], LENGTH, axis=1)
+    return Page(StoredStep((), number, (), ()), carry=(number[:, 0],))
+
+
+PAGE = jax.tree.map(lambda leaf: leaf[0], pages_of([0]))
+
+
+def built(num_devices: int = 1, device_bytes: int = 2**30, ahead: int = AHEAD) -> Experience:
+    scale = Scale(num_devices, BATCH, SLOTS, device_bytes, "a device")
+    config = QueueConfig(ahead_updates=ahead)
+    config.check(WINDOW, training_slots=SLOTS, total_steps=1)
+    given: Any = None
+    return config.build(WINDOW, page=PAGE, initial_priorities=given, scale=scale)
+
+
+@functools.cache
+def jitted(num_devices: int) -> tuple[Any, Any]:
+    memory = built(num_devices).memory
+    sample = lambda state, draw: memory.sample(state, draw, None, lambda x: x)  # noqa: E731
+    return jax.jit(memory.insert), jax.jit(sample)
+
+
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_every_sequence_is_drawn_once_in_order_of_arrival(num_devices: int) -> None:
+    experience, random = built(num_devices), np.random.default_rng(num_devices)
+    insert, sample = jitted(num_devices)
+    indices = [experience.index() for _ in range(num_devices)]
+    states = [experience.memory.init(PAGE) for _ in range(num_devices)]
+    limiter = experience.limiter
+    on_their_way: list[int] = []
+    num_completed, trained, longest = 0, [], 0
+    while len(trained) < 30 * BATCH * num_devices:
+        limiter = limiter.holds(min(index.num_sequences for index in indices))
+        # Whatever is on its way arrives: then one of the two may continue.
+        assert limiter.may_act() or limiter.may_learn() or on_their_way
+        what = random.choice(["act", "arrive", "learn"])
+        if what == "act" and limiter.may_act():
+            more = int(random.integers(1, SLOTS + 1))
+            on_their_way += range(num_completed, num_completed + more)
+            num_completed += more
+            limiter = limiter.acted(0, more)
+        elif what == "arrive" and on_their_way:
+            assert all(index.has_room(SLOTS) for index in indices)  # so much as may arrive at once
+            arrived, on_their_way = on_their_way[:SLOTS], on_their_way[SLOTS:]
+            before = sum(index.num_inserted for index in indices)
+            owners = experience.shard_of([7] * len(arrived), before, num_devices)
+            padding = [-1] * (SLOTS - len(arrived))
+            for shard, index in enumerate(indices):
+                streams = [5 if owner == shard else -1 for owner in owners] + padding
+                plan = index.plan(streams)
+                assert plan.dtype == np.int32
+                states[shard] = insert(states[shard], pages_of(arrived + padding), plan)
+        elif what == "learn" and limiter.may_learn():
+            batches = [sample(states[i], index.draw()) for i, index in enumerate(indices)]
+            limiter = limiter.took()
+            for batch in batches:
+                assert batch.sequence.steps.action.shape == (LENGTH, BATCH)
+                np.testing.assert_array_equal(batch.weights, np.ones(BATCH))
+                rows = batch.sequence.steps.action
+                np.testing.assert_array_equal(rows, [batch.sequence.carry[0]] * LENGTH)
+            # The oldest of all, whichever shard they were dealt to.
+            trained += sorted(number for batch in batches for number in rows_of(batch))
+        longest = max(longest, num_completed - len(trained))
+    assert trained == list(range(len(trained)))
+    limit = AHEAD * BATCH * num_devices
+    assert limit <= longest < limit + SLOTS  # it was full, and never by more than a batch of acting
+    counted = [experience.accounts(index) for index in indices]
+    assert sum(found["taken"] for found in counted) == len(trained)
+    waiting = sum(found["waiting"] for found in counted)
+    assert waiting == num_completed - len(on_their_way) - len(trained)
+
+
+def rows_of(batch: Any) -> list[int]:
+    return batch.sequence.steps.action[0].tolist()
+
+
+def test_pages_are_dealt_by_turns_whatever_slots_they_are_from() -> None:
+    assert by_turns([0, 0, 2, 2, 4], 3, 2) == [1, 0, 1, 0, 1]
+    assert by_slot([0, 0, 2, 3, 4], 3, 2) == [0, 0, 0, 1, 0]
+
+
+def test_a_queue_resumes_with_what_waited() -> None:
+    index = QueueIndex(capacity_sequences=7, batch=2)
+    index.plan([1, -1, 1, 1, 1, 1])
+    index.draw()
+    index.plan([1, 1, 1])
+    state = index.state()
+    resumed = QueueIndex(capacity_sequences=7, batch=2)
+    resumed.restore({**state, "streams": []})
+    assert resumed.accounts() == {"requeued": 6, "taken": 0, "waiting": 6}
+    assert resumed.num_inserted == 8
+    assert not resumed.has_room(2)
+    while index.num_sequences >= 2:
+        np.testing.assert_array_equal(resumed.draw(), index.draw())
+    np.testing.assert_array_equal(resumed.plan([3, -1, 3]), index.plan([3, -1, 3]))
+    other = QueueIndex(capacity_sequences=8, batch=2)
+    with pytest.raises(ValueError, match="the queue holds 8 sequences .* written with 7"):
+        other.restore(state)
+
+
+def test_acting_waits_for_what_is_on_its_way_too() -> None:
+    limiter = QueueLimiter(batch_per_device=3, num_devices=2, ahead_updates=2)
+    limiter = limiter.acted(1000, 11)
+    assert limiter.may_act()
+    assert not limiter.may_learn()  # nothing has arrived
+    limiter = limiter.acted(0, 1)
+    assert not limiter.may_act()
+    limiter = limiter.holds(6)
+    assert limiter.may_learn()
+    assert limiter.metrics() == {"queue_updates": 2.0}
+    limiter = limiter.took().applied()
+    assert limiter.may_act()
+    assert limiter.may_learn()
+    limiter = limiter.took()
+    assert not limiter.may_learn()
+    assert limiter.restored({}) == limiter
+
+
+@pytest.mark.parametrize(
+    ("window", "ahead", "message"),
+    [
+        (WindowSpec(0, 20, 1, 20), 2, "agent.window.stride 21, got 20"),
+        (WindowSpec(40, 80, 5, 40), 2, "agent.window.stride 125, got 40"),
+        (WINDOW, 0, "replay.ahead_updates: expected at least 1, got 0"),
+    ],
+)
+def test_what_cannot_work_is_refused(window: WindowSpec, ahead: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        QueueConfig(ahead_updates=ahead).check(window, training_slots=2, total_steps=1)
+
+
+def test_a_queue_that_no_device_can_hold_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"replay.ahead_updates: the queue needs .* 14 sequences"):
+        built(device_bytes=14 * 12 - 1)
+    built(device_bytes=14 * 12)

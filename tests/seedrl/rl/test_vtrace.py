@@ -1,0 +1,206 @@
+"""V-trace: numbers worked by hand, the paper's sum, and what must hold for any experience."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
+from seedrl.types import StepType, TimeStep
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+GAMMA = 0.9
+
+
+class Rows(NamedTuple):
+    """U + 1 rows of B streams, `[U + 1, B]` each, and log ratios `[U, B]`."""
+
+    log_ratios: np.ndarray
+    values: np.ndarray
+    timesteps: TimeStep
+
+
+@functools.cache
+def _compiled(settings: VTraceSettings) -> Any:
+    return jax.jit(functools.partial(vtrace, settings=settings))
+
+
+def corrected(rows: Rows, **settings: Any) -> VTrace:
+    return _compiled(VTraceSettings(**{"gamma": GAMMA, **settings}))(*rows)
+
+
+def rows_of(
+    types: Any, rewards: Any, discounts: Any, values: Any, ratios: Any, unseen: float = 1e9
+) -> Rows:
+    """One stream; what must not be looked at is `unseen`."""
+    columns = [np.array(x, np.float32)[:, None] for x in (rewards, discounts, values)]
+    reward, discount, value = columns
+    step_type = np.array(types, np.uint8)[:, None]
+    reward = np.where((np.arange(len(reward))[:, None] == 0) | (step_type == FIRST), unseen, reward)
+    log_ratios = np.log(np.array(ratios, np.float32))[:, None]
+    return Rows(log_ratios, value, TimeStep(step_type, reward, discount, ()))
+
+
+def example(last_discount: float) -> Rows:
+    """Rows 0 to 4, of which row 2 is LAST; its ratio must not count."""
+    return rows_of(
+        [FIRST, MID, LAST, FIRST, MID],
+        [0, 1, 2, 0, -1],
+        [1, 1, last_discount, 1, 1],
+        [1, 1.5, 9, 0.5, 1.5],
+        [1.5, 0.5, 3, 2],
+    )
+
+
+TERMINATED, TRUNCATED = example(0), example(1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "corrections", "advantages"),
+    [
+        (TERMINATED, {}, [1.575, 0.25, 0, -0.15], [1.575, 0.25, 0, -0.15]),
+        # λ mixes v and V in the advantage, too: not 1.575, which takes v whatever λ is.
+        (TERMINATED, {"trace_lambda": 0.5}, [1.4625, 0.25, 0, -0.15], [1.4625, 0.25, 0, -0.15]),
+        (TERMINATED, {"rho_bar": 2.0}, [2.25, 0.25, 0, -0.3], [1.575, 0.25, 0, -0.15]),
+        # c̄ 1.5 in row 0: 1.35 + .9 * 1.5 * .25.
+        (TERMINATED, {"c_bar": 1.5}, [1.6875, 0.25, 0, -0.15], [1.575, 0.25, 0, -0.15]),
+        (TERMINATED, {"pg_rho_bar": 1.5}, [1.575, 0.25, 0, -0.15], [2.3625, 0.25, 0, -0.225]),
+        # As if all ratios were 1: δ_1 = 2 - 1.5; δ_0 + .9 δ_1 = 1.35 + .45.
+        (TERMINATED, {"correction": "none"}, [1.8, 0.5, 0, -0.15], [1.8, 0.5, 0, -0.15]),
+        # Ratios (1, .5, 0, 1) weight the advantages alone.
+        (TERMINATED, {"correction": "one_step"}, [1.8, 0.5, 0, -0.15], [1.8, 0.25, 0, -0.15]),
+        # Truncated, not terminated: 1.575 and .25 would be a termination's; with the LAST row
+        # unmasked it were 1.702575, .39175, -8.685; with a mask that lets traces pass 5.15925 and
+        # 4.2325, of which -.0675 has leaked from the next episode.
+        (TRUNCATED, {}, [5.22, 4.3, 0, -0.15], [5.22, 4.3, 0, -0.15]),
+        (TRUNCATED, {"correction": "none"}, [9.09, 8.6, 0, -0.15], [9.09, 8.6, 0, -0.15]),
+    ],
+)
+def test_worked_examples(
+    rows: Rows, settings: dict[str, Any], corrections: Any, advantages: Any
+) -> None:
+    found = corrected(rows, **settings)
+    np.testing.assert_allclose((found.targets - rows.values[:-1])[:, 0], corrections, rtol=2e-6)
+    np.testing.assert_allclose(found.advantages[:, 0], advantages, rtol=2e-6)
+    np.testing.assert_array_equal(found.is_trained[:, 0], [True, True, False, True])
+
+
+def random_rows(seed: int, num_rows: int = 12, batch: int = 5) -> Rows:
+    """Streams of episodes of one to some steps, terminated or truncated, that begin anywhere."""
+    random = np.random.default_rng(seed)
+    types = np.full((num_rows + 1, batch), MID, np.uint8)
+    for stream in range(batch):
+        row = int(random.integers(0, 4))
+        while row <= num_rows:
+            types[row : row + 2, stream] = [LAST, FIRST][: num_rows + 1 - row]
+            row += int(random.integers(2, 7))
+    shape = types.shape
+    discount = np.where(types == LAST, random.integers(0, 2, shape), 1).astype(np.float32)
+    reward = random.normal(size=shape).astype(np.float32)
+    log_ratios = random.normal(size=(num_rows, batch)).astype(np.float32)
+    values = 3 * random.normal(size=shape).astype(np.float32)
+    return Rows(log_ratios, values, TimeStep(types, reward, discount, ()))
+
+
+def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Targets and advantages as the paper's sum over all later rows, in float64."""
+    log_ratios, values = rows.log_ratios.astype(np.float64), rows.values.astype(np.float64)
+    step_type, reward, discount, _ = rows.timesteps
+    num_rows, batch = log_ratios.shape
+    ratios = np.exp(log_ratios)
+    value_ratios = ratios if settings.correction == "vtrace" else np.ones_like(ratios)
+    policy_ratios = np.ones_like(ratios) if settings.correction == "none" else ratios
+    targets, advantages = values[:-1].copy(), np.zeros((num_rows, batch))
+    for b in range(batch):
+        v = values[:, b].copy()
+        for start in range(num_rows):
+            weight = 1.0
+            for t in range(start, num_rows):
+                if step_type[t, b] == LAST:
+                    break  # nothing that follows belongs to the episode of `start`
+                ahead = settings.gamma * float(discount[t + 1, b])
+                error = reward[t + 1, b] + ahead * values[t + 1, b] - values[t, b]
+                v[start] += weight * min(settings.rho_bar, value_ratios[t, b]) * error
+                weight *= ahead * settings.trace_lambda * min(settings.c_bar, value_ratios[t, b])
+        for t in range(num_rows):
+            if step_type[t, b] == LAST:
+                continue
+            mixed = (
+                settings.trace_lambda * v[t + 1] + (1 - settings.trace_lambda) * values[t + 1, b]
+            )
+            q = reward[t + 1, b] + settings.gamma * float(discount[t + 1, b]) * mixed
+            advantages[t, b] = min(settings.pg_rho_bar, policy_ratios[t, b]) * (q - values[t, b])
+        targets[:, b] = v[:-1]
+    return targets, advantages
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        VTraceSettings(gamma=0.97, trace_lambda=0.8, rho_bar=1.3, c_bar=0.9, pg_rho_bar=1.1),
+        VTraceSettings(gamma=1.0, correction="one_step"),
+        VTraceSettings(gamma=0.9, trace_lambda=0.0, correction="none"),
+    ],
+)
+def test_targets_and_advantages_are_the_sums_of_the_paper(settings: VTraceSettings) -> None:
+    for seed in range(20):
+        rows = random_rows(seed)
+        found = _compiled(settings)(*rows)
+        targets, advantages = quadratic(rows, settings)
+        np.testing.assert_allclose(found.targets, targets, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found.advantages, advantages, rtol=1e-5, atol=1e-5)
+
+
+def test_on_policy_targets_are_n_step_returns_and_advantages_gae() -> None:
+    rows = random_rows(100)._replace(log_ratios=np.zeros((12, 5), np.float32))
+    step_type, reward, discount, _ = rows.timesteps
+    returns, gae = rows.values[-1].astype(np.float64), np.zeros(5)
+    expected_returns, expected_gae = [], []
+    for t in reversed(range(12)):
+        is_last, ahead = step_type[t] == LAST, GAMMA * discount[t + 1]
+        returns = np.where(is_last, rows.values[t], reward[t + 1] + ahead * returns)
+        delta = reward[t + 1] + ahead * rows.values[t + 1] - rows.values[t]
+        gae = np.where(is_last, 0, delta + ahead * 0.8 * gae)
+        expected_returns.append(returns)
+        expected_gae.append(gae)
+    found = corrected(rows)
+    np.testing.assert_allclose(found.targets, expected_returns[::-1], rtol=1e-5, atol=1e-5)
+    found = corrected(rows, trace_lambda=0.8)
+    np.testing.assert_allclose(found.advantages, expected_gae[::-1], rtol=1e-5, atol=1e-5)
+
+
+def test_what_was_never_done_by_the_present_policy_teaches_nothing() -> None:
+    rows = random_rows(101)._replace(log_ratios=np.full((12, 5), -np.inf, np.float32))
+    found = corrected(rows)
+    np.testing.assert_array_equal(found.targets, rows.values[:-1])
+    np.testing.assert_array_equal(found.advantages, np.zeros((12, 5)))
+
+
+def test_an_episode_is_corrected_as_if_it_were_alone() -> None:
+    rows = TRUNCATED
+    alone = Rows(
+        rows.log_ratios[3:],
+        rows.values[3:],
+        TimeStep(*(leaf[3:] for leaf in rows.timesteps[:3]), ()),
+    )
+    found, expected = corrected(rows), corrected(alone)
+    np.testing.assert_array_equal(found.targets[3:], expected.targets)
+    # And whatever happens in it does not reach the one before.
+    other = rows._replace(values=rows.values + np.array([[0], [0], [0], [1e6], [1e6]], np.float32))
+    np.testing.assert_array_equal(corrected(other).targets[:3], found.targets[:3])
+
+
+def test_nothing_finite_makes_it_overflow_and_no_gradient_flows() -> None:
+    rows = random_rows(102)
+    huge = rows._replace(log_ratios=np.full((12, 5), 500.0, np.float32))
+    assert all(np.isfinite(leaf).all() for leaf in corrected(huge)[:2])
+
+    def total(log_ratios: Any, values: Any) -> Any:
+        found = vtrace(log_ratios, values, rows.timesteps, VTraceSettings(GAMMA))
+        return jnp.sum(found.targets) + jnp.sum(found.advantages)
+
+    for gradient in jax.jit(jax.grad(total, (0, 1)))(rows.log_ratios, rows.values):
+        np.testing.assert_array_equal(gradient, np.zeros_like(gradient))

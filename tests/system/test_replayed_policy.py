@@ -1,0 +1,145 @@
+"""A stored sequence, replayed from its stored carry, gives the log-probabilities of acting.
+
+Of an IMPALA with memory whose parameters never change: the ratio of every stored step is 1, over
+resets, truncations and terminations, and before and after a reconnect. The sequences lie in
+prioritized replay, which forgets none; that the queue mixes nothing up is shown by the simulator.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.impala_functions import log_probability
+from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.window import WindowSpec
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.specs import EnvSpec
+from seedrl.types import Sequence
+from tests.system.harness import LearnerRun
+
+LENGTHS = (2, 1, 9, 25)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnchangingImpala:
+    """IMPALA whose updates leave the parameters as they are, for a replay that keeps everything."""
+
+    impala: ImpalaConfig
+
+    @property
+    def window(self) -> WindowSpec:
+        return self.impala.window
+
+    def build(self, spec: EnvSpec) -> Agent:
+        agent: Agent = self.impala.build(spec)
+        return agent._replace(
+            init=lambda key: _decided(agent.init(key)),
+            update=_nothing,
+            initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
+        )
+
+
+def _decided(params: Any) -> Any:
+    """With a policy far from uniform, as after much learning."""
+    params["params"]["PolicyAndValueHead_0"]["policy"]["kernel"] *= 200.0
+    return params
+
+
+def _nothing(
+    state: AgentState, sequence: Sequence, weights: Any, key: Any, mean: Any
+) -> tuple[AgentState, UpdateOutput]:
+    del sequence, weights, key, mean
+    return state, UpdateOutput({}, guarded=jnp.zeros(()))
+
+
+CONFIG = Config(
+    environment=EnvironmentConfig(
+        id="envs_server.envs.counting:make",
+        arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, "image": True}),
+        wrappers=("gymnasium.wrappers:NormalizeReward",),
+    ),
+    agent=UnchangingImpala(
+        impala=ImpalaConfig(
+            network=ActorCriticConfig(
+                torso="mlp", torso_sizes=(8,), core="lstm", core_size=8, frame_stack=3
+            ),
+            unroll=7,
+        )
+    ),
+    serving=ServingConfig(training_slots=5, evaluation_slots=1),
+    replay=ReplayConfig(capacity_steps=2_400, min_steps=150, ratio=0.2),
+    learning=LearningConfig(batch_sequences=4, num_devices=1),
+    evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
+)
+
+
+class Replayed(NamedTuple):
+    """Every stored sequence, `[T, n]`, and log-probabilities `[T, n, A]` of all actions now."""
+
+    sequence: Sequence
+    log_policy: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
+    allow = ("--allow-env", "gymnasium.wrappers*")
+    run = learner_run(CONFIG)
+    victim = run.add_env_server(6, *allow)
+    run.start()
+    run.wait_for_slots(6)
+    run.run_for(env_steps=300, updates=1)
+    run.kill(victim)
+    run.add_env_server(6, *allow)
+    run.wait_for_slots(6)
+    run.run_for(env_steps=300, updates=1)
+    outcome = run.finish()
+    assert outcome.epochs == [2] * 6
+    spec = run.hub.wait_for_spec(0.0)
+    assert spec is not None
+    network = CONFIG.agent.impala.network.build(spec)
+    sequence = outcome.shards[0].sequences
+    output, _ = jax.jit(network.unroll)(
+        outcome.state.params, sequence.carry.network, inputs_of_sequence(sequence)
+    )
+    return Replayed(sequence, np.asarray(jax.nn.log_softmax(output.logits)))
+
+
+def test_the_ratio_of_every_stored_step_is_one(replayed: Replayed) -> None:
+    steps = replayed.sequence.steps
+    found = log_probability(replayed.log_policy, steps.action)
+    np.testing.assert_allclose(np.exp(found - steps.extras), 1, rtol=0, atol=1e-5)
+    assert steps.action.shape[1] > 60
+    # Numbers that differ between actions and between rows by far more.
+    assert np.std(replayed.log_policy, axis=(0, 1)).min() > 1e-2
+    assert np.std(replayed.log_policy, axis=-1).min() > 1e-3
+    assert np.mean(replayed.log_policy.argmax(axis=-1) != steps.action) > 0.1
+
+
+def test_sequences_share_no_row_and_hold_resets_truncations_and_terminations(
+    replayed: Replayed,
+) -> None:
+    timestep = replayed.sequence.steps.timestep
+    inside = timestep.step_type[1:-1], timestep.discount[1:-1]
+    seen = {
+        (int(kind), int(discount)) for kind, discount in zip(*map(np.ravel, inside), strict=True)
+    }
+    assert seen == {(0, 1), (1, 1), (2, 0), (2, 1)}
+    assert set(timestep.step_type[0]) == {0, 1, 2}
+    observations = timestep.observation.reshape(-1, *timestep.observation.shape[2:])
+    assert len(np.unique(observations, axis=0)) == len(observations)

@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "play a checkpoint of a run",
     "record": "film episodes of a run's policy",
     "export": "write a policy as one file that needs jax alone",
+    "compare": "compare runs over their seeds, with intervals and learning curves",
     "runs": "list the runs in a folder",
     "check-env": "check an environment of your own before training with it",
     "check-env-server": "check an env server, in any language, against the wire's contract",
@@ -25,7 +26,9 @@ COMMANDS = {
     "bench": "measure how well this machine is used",
 }
 
-_OF_SAVED_RUNS = frozenset({"evaluate", "record", "export", "runs", "digest", "replay-images"})
+_OF_SAVED_RUNS = frozenset(
+    {"compare", "digest", "evaluate", "export", "record", "replay-images", "runs"}
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

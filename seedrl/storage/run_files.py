@@ -9,3 +9,7 @@ STATUS = "status.json"
 METRICS = "metrics.jsonl"
 EVENTS = "events.jsonl"
 LOGS = "logs"  # a folder: what the env servers of `seedrl train` write
+FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
+
+# In the folder of an experiment, beside those of its runs.
+EXPERIMENT = "experiment.json"

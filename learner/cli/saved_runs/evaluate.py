@@ -11,9 +11,11 @@ from learner.cli.arguments import parse_flags
 from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
+from learner.saving.final_score import FinalScore, write_final_score
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_json import of_run
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
@@ -38,11 +40,21 @@ class EvaluateOptions(PlayOptions):
         training.
       env_servers: number of env-server processes; by default as in the run.
       json: print one JSON object instead of a line.
+      save: keep the result in the folder of the run, as its final score for `seedrl compare`.
     """
 
     episodes: int = 100
     env_servers: int | None = None
     json: bool = False
+    save: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.save and (self.best or self.step is not None):
+            raise ConfigError(
+                "--save: expected the newest checkpoint, whose score is the run's final one, got "
+                f"{'--best' if self.best else '--step'}"
+            )
 
 
 def run(argv: Sequence[str]) -> int:
@@ -67,6 +79,11 @@ def run(argv: Sequence[str]) -> int:
         evaluation = play(supervisor, config, options)
     if not isinstance(evaluation, tuple):
         return evaluation
+    if options.save:
+        played = FinalScore(
+            evaluation.mean, evaluation.episodes, evaluation.updates, options.greedy
+        )
+        write_final_score(options.workdir, played)
     print(_text(evaluation, as_json=options.json))
     return ExitCode.OK
 

@@ -13,6 +13,7 @@ import learner.session.offline_evaluation
 from learner.cli.main import main
 from learner.launch import env_servers
 from learner.launch.child import Command
+from learner.saving.final_score import read_final_score
 from learner.session.offline_evaluation import Evaluation
 from seedrl import config_file
 from seedrl.config import Config
@@ -171,3 +172,24 @@ def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
         "seedrl: error: env server 0 cannot run: no such environment\n"
     )
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_result_is_kept_as_the_final_score_of_the_run(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch)
+    assert main(["evaluate", str(run_folder)]) == 0
+    assert read_final_score(run_folder, updates=7) is None
+    assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 0
+    assert read_final_score(run_folder, updates=7) == (2.0, 2, 7, True)
+    # The run was trained on, so that is not its final score any more.
+    assert read_final_score(run_folder, updates=8) is None
+    (run_folder / "final_score.json").write_text('{"mean": 2.0')
+    assert read_final_score(run_folder, updates=7) is None
+
+
+def test_only_the_newest_checkpoint_has_the_final_score(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(run_folder), "--best", "--save"]) == 2
+    assert "--save: expected the newest checkpoint" in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""`seedrl compare RUN... [--against RUN...]`: what runs show together, as in a paper."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from learner.cli.arguments import parse_flags
+from learner.evidence.comparison import numbers, overall, pairs, threshold_of
+from learner.evidence.grouping import Group, group
+from learner.evidence.measured_run import MeasuredRun, measure
+from learner.evidence.text import Comparison, as_json, lines
+from learner.saving.run_records import find_runs
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
+
+PROG = "seedrl compare"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Compares runs from their files alone. Runs that differ in their seed alone are one group; of
+    each: final scores, when a return was reached, area under the learning curve, and pace.
+
+    Attributes:
+      runs: folders of runs, or of several runs each.
+      against: likewise: each group of `runs` is compared with each of these that plays the same.
+      threshold: the return of which is said when it was reached; by default the target of the runs.
+      json: print one JSON object.
+      html: file to write a report with learning curves to.
+      png: file to write the learning curves to.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    against: tuple[Path, ...] = ()
+    threshold: float | None = None
+    json: bool = False
+    html: Path | None = None
+    png: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ConfigError("expected the folder of a run first, or of several, got nothing")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints the comparison; returns the exit code."""
+    options = parse_flags(CompareOptions, argv, prog=PROG)
+    if options.html or options.png:
+        extras.require("learner")
+    comparison = compare(options.runs, options.against, options.threshold)
+    if options.json:
+        print(json.dumps(as_json(comparison), allow_nan=False))
+    else:
+        print(*lines(comparison), sep="\n")
+    if options.png or options.html:
+        from learner.evidence import figure
+
+        picture = figure.png(comparison)
+        if options.png:
+            _write("--png", options.png, picture)
+        if options.html:
+            _write("--html", options.html, figure.page(comparison, picture).encode())
+    return ExitCode.OK
+
+
+def compare(
+    runs: Sequence[Path], against: Sequence[Path], threshold: float | None = None
+) -> Comparison:
+    """Reads and compares. Raises ConfigError for what is no run, or cannot be compared."""
+    right = _measured(against)
+    left = [run for run in _measured(runs) if run.record.folder.resolve() not in _folders(right)]
+    if not left:
+        raise ConfigError("--against: expected other runs than those before it, got all of them")
+    # Together, so that names tell the groups of both sides apart.
+    together = group([*left, *right])
+    own, others = _of(together, left), _of(together, right)
+    groups = [*own, *others]
+    tasks = dict.fromkeys(each.task for each in groups)
+    thresholds = {
+        task: threshold_of([each for each in groups if each.task == task])
+        if threshold is None
+        else threshold
+        for task in tasks
+    }
+    found = [numbers(each, thresholds[each.task]) for each in groups]
+    compared = pairs(found[: len(own)], found[len(own) :]) if others else []
+    return Comparison(
+        groups=found,
+        pairs=compared,
+        overall=overall(compared, found),
+        thresholds=thresholds,
+    )
+
+
+def _of(groups: Iterable[Group], runs: Sequence[MeasuredRun]) -> list[Group]:
+    """The groups with only these runs; those with none are left out."""
+    folders = _folders(runs)
+    kept = [
+        each._replace(
+            runs=tuple(run for run in each.runs if run.record.folder.resolve() in folders)
+        )
+        for each in groups
+    ]
+    return [each for each in kept if each.runs]
+
+
+def _folders(runs: Iterable[MeasuredRun]) -> set[Path]:
+    return {run.record.folder.resolve() for run in runs}
+
+
+def _measured(folders: Sequence[Path]) -> list[MeasuredRun]:
+    found: dict[Path, MeasuredRun] = {}
+    for folder in folders:
+        inside = list(find_runs(folder))
+        if not inside:
+            what = "found none" if folder.is_dir() else "but there is no such folder"
+            raise ConfigError(f"{folder}: expected the folder of a run or runs, {what}")
+        for each in inside:
+            found.setdefault(each.resolve(), measure(each))
+    return list(found.values())
+
+
+def _write(flag: str, path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"{flag}: cannot write {path}: {error.strerror}") from error
+    print(f"wrote {path}", file=sys.stderr)

@@ -1,0 +1,114 @@
+"""`seedrl compare` on folders that are given."""
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from learner.cli.main import main
+from tests.learner.evidence.run_folders import write_run
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Three runs that reach 475, and three of another replay ratio of which one does."""
+    for seed, final in enumerate((500.0, 480.0, 490.0)):
+        write_run(
+            tmp_path / "a" / f"s{seed}", [100.0, final], seed=seed, target=475.0, final=final,
+            confirmed=final,
+        )  # fmt: skip
+    for seed, final in enumerate((200.0, 100.0, 480.0)):
+        write_run(
+            tmp_path / "b" / f"s{seed}", [50.0, final], seed=seed, target=475.0, ratio=1.0,
+            confirmed=final,
+        )  # fmt: skip
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_what_is_printed(folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = folders
+    assert main(["compare", str(a), "--against", str(b)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:7] == [
+        "CartPole-v1",
+        "  A  cartpole_r2d2 replay.ratio=4.0: 3 runs, seeds 0 1 2, budget 1,000 steps",
+        "       command          seedrl train cartpole_r2d2 --seed S",
+        "       machine          1 x cpu",
+        "       final score      mean 490.0, IQM 490.0 [480.0, 500.0]: 500.0 480.0 490.0   "
+        "(100 fresh greedy episodes)",
+        "       to 475           median 250 steps, 5 s: 250 250 250 steps",
+        "       area / budget    mean 431.5, IQM 431.5 [423.0, 440.0]: 440.0 423.0 431.5",
+    ]
+    assert lines[12] == (
+        "       to 475           median never steps, never s; 2 of 3 never: never never 250 steps"
+    )
+    exact = "one-sided exact Mann-Whitney p"
+    assert lines[15:19] == [
+        "A against B, CartPole-v1",
+        f"       final score      P(A > B) = 0.94 [0.78, 1.00], {exact} = 0.1",
+        f"       area             P(A > B) = 1.00 [1.00, 1.00], {exact} = 0.05",
+        f"       fewer steps      P(A > B) = 0.83 [0.50, 1.00], {exact} = 0.2",
+    ]
+    assert [line[:30] for line in lines[19:]] == [
+        "note: intervals are 95 % perce",
+        "note: some final scores are of",
+    ]
+
+
+def test_the_same_as_json(folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    # Runs of the other side are taken out: the folder that holds both may be named.
+    a, b = folders
+    assert main(["compare", str(a.parent), "--against", str(b), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [len(each["runs"]) for each in found["groups"]] == [3, 3]
+    assert found["groups"][1]["reached"]["steps"] == [None, None, 250.0]
+    ((pair),) = found["pairs"]
+    assert (pair["a"], pair["b"], pair["final"]["p"]) == ("A", "B", 0.1)
+    assert found["overall"] is None
+
+
+def test_the_curves_are_drawn(
+    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    html, png = tmp_path / "report.html", tmp_path / "curves.png"
+    words = ["compare", str(tmp_path), "--html", str(html), "--png", str(png)]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert png.read_bytes().startswith(PNG)
+    picture = re.search(r"base64,([^\"]+)", html.read_text())
+    assert picture is not None and base64.b64decode(picture[1]).startswith(PNG)
+    assert out.splitlines()[1] in html.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["none"], "none: expected the folder of a run or runs, but there is no such folder"),
+        (["empty"], "empty: expected the folder of a run or runs, found none"),
+        ([], "expected the folder of a run first, or of several, got nothing"),
+        (["a", "--against", "catch"], "expected runs of the same environments on both sides"),
+        (["a", "--against", "a"], "expected other runs than those before it"),
+        (["unplayed"], "expected a round of evaluation in its metrics.jsonl, found none"),
+        (["a", "--png", "no/folder.png"], "--png: cannot write no/folder.png: No such file"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    folders: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("learner.evidence.figure.png", lambda comparison: PNG)
+    (tmp_path / "empty").mkdir()
+    write_run(tmp_path / "catch", [1.0], environment="Catch")
+    write_run(tmp_path / "unplayed", [])
+    assert main(["compare", *words]) == 2
+    said = capsys.readouterr().err
+    assert expected in said and len(said.splitlines()) == 1

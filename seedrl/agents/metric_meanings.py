@@ -1,17 +1,17 @@
 """What the agents' own metrics mean, by name: what `UpdateOutput.metrics` holds."""
 
 R2D2 = {
-    "q_mean": "R2D2: mean Q-value, in scaled space",
+    "q_mean": "R2D2 and SAC: mean Q-value, R2D2's in scaled space",
     "q_max": "R2D2: largest Q-value, in scaled space",
-    "td_error_mean": "R2D2: mean |δ| of the trained rows",
-    "td_error_max": "R2D2: largest |δ|",
-    "target_mean": "R2D2: mean target of the trained rows",
+    "td_error_mean": "R2D2 and SAC: mean |δ| of the trained rows",
+    "td_error_max": "R2D2 and SAC: largest |δ|",
+    "target_mean": "R2D2 and SAC: mean target of the trained rows",
     "trained_fraction": "share of rows behind the burn-in that are trained; LAST rows are not",
 }
 IMPALA = {
     "policy_loss": "IMPALA: mean of -log π(a) times its advantage",
     "value_loss": "IMPALA: mean of half the squared error of V",
-    "entropy": "IMPALA: mean entropy of the policy, in nats",
+    "entropy": "IMPALA and SAC: mean entropy of the policy, in nats; SAC's of actions in [-1, 1]",
     "value_mean": "IMPALA: mean V of all rows, in scaled rewards",
     "advantage_size": "IMPALA: mean |advantage|, ratio included",
     "behaviour_kl": (
@@ -21,4 +21,10 @@ IMPALA = {
     "ratio_max": "IMPALA: largest ratio π(a)/μ(a)",
     "ratio_clipped_fraction": "IMPALA: share of ratios above ρ̄",
     "ratio_low_fraction": "IMPALA: share of ratios below 0.5",
+}
+SAC = {
+    "critic_loss": "SAC: half the squared errors of both critics, mean over rows",
+    "actor_loss": "SAC: mean of α log π(a) - min Q(a)",
+    "temperature_loss": "SAC: ln α times the entropy beyond its target, mean over rows",
+    "temperature": "SAC: α, the weight of the entropy",
 }

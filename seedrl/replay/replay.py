@@ -14,7 +14,7 @@ from seedrl.replay.index import check_geometry
 from seedrl.replay.placement import write_rows
 from seedrl.replay.sampling import stratified_draw
 from seedrl.rl.importance import importance_weights, shard_probability
-from seedrl.rl.priorities import stored_mass
+from seedrl.rl.priorities import MIN_MASS, stored_mass
 from seedrl.types import Array, Page, Sequence, StoredStep
 
 
@@ -173,8 +173,9 @@ def _insert(
        this call. `PageIndex.plan` never names a sequence whose start is overwritten in the same
        call.
 
-    A refused initial priority (see `stored_mass`) is replaced by the mean mass of the sampleable
-    sequences, or 1 if there is none: the sequence stays countable, and is soon drawn and corrected.
+    A refused initial priority (see `stored_mass`) is replaced by the mean mass of the sequences
+    that something can be learned of, or 1 if there is none: the sequence stays countable, and is
+    soon drawn and corrected.
     """
     num_pages = plan.shape[1]
     chex.assert_shape(plan, (3, num_pages))
@@ -200,8 +201,10 @@ def _insert(
 
 
 def _mean_mass(mass: Array) -> Array:
-    num_sampleable = jnp.sum(mass > 0)
-    return jnp.where(num_sampleable > 0, jnp.sum(mass) / jnp.maximum(num_sampleable, 1), 1.0)
+    # Sequences of which nothing can be learned do not count: with them in it, the mean of equal
+    # masses would be less than each, and newer sequences would be drawn less and less.
+    num_useful = jnp.sum(mass > MIN_MASS)
+    return jnp.where(num_useful > 0, jnp.sum(mass) / jnp.maximum(num_useful, 1), 1.0)
 
 
 def _sample(

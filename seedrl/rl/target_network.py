@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from seedrl.types import Array, Tree
 
@@ -18,3 +19,11 @@ def periodic_copy(interval: int, params: Tree, target: Tree, updates: Array) -> 
     """
     is_due = updates % interval == 0
     return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
+
+
+def polyak_average(rate: float, params: Tree, target: Tree) -> Tree:
+    """θ' + τ (θ - θ'): `target` after it has gone `rate` of the way to `params`.
+
+    Source: Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", section 3.
+    """
+    return optax.incremental_update(params, target, rate)

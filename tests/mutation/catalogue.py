@@ -2,6 +2,7 @@
 
 from tests.mutation.mutants import (
     acting,
+    continuous,
     env_servers,
     equations,
     learning,
@@ -21,5 +22,6 @@ MUTANTS = (
     *serving.MUTANTS,
     *reporting.MUTANTS,
     *learning.MUTANTS,
+    *continuous.MUTANTS,
     *env_servers.MUTANTS,
 )

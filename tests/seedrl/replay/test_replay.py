@@ -150,6 +150,11 @@ def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -
     np.testing.assert_array_equal(state.mass, [smallest, smallest, 1, 0])
     drawn = np.concatenate([replay.sample(state, jax.random.key(n), 64).index for n in range(50)])
     assert set(drawn.tolist()) == {2}
+    # Nor does it count in the mean that a refused priority becomes.
+    timestep = timestep._replace(reward=np.full((3, 1), -1, np.float32))
+    pages = pages._replace(steps=pages.steps._replace(timestep=timestep))
+    state = replay.insert(state, pages, np.asarray([[3, 4, 4], [4, 4, 4], [3, 4, 4]], np.int32))
+    np.testing.assert_array_equal(state.mass, [smallest, smallest, 1, 1])
 
 
 def _sums_outside_branches(jaxpr: jax.extend.core.Jaxpr) -> list[tuple[int, ...]]:

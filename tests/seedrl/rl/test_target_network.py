@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.rl.target_network import copied, periodic_copy
+from seedrl.rl.target_network import copied, periodic_copy, polyak_average
 
 ONLINE = {"weight": jnp.array([1.0, 2.0]), "bias": jnp.array(3.0)}
 TARGET = {"weight": jnp.array([-1.0, -2.0]), "bias": jnp.array(-3.0)}
@@ -25,3 +25,8 @@ def test_a_copy_shares_no_memory() -> None:
     ):
         np.testing.assert_array_equal(copy, original)
         assert copy.unsafe_buffer_pointer() != original.unsafe_buffer_pointer()
+
+
+def test_a_polyak_average_goes_a_part_of_the_way() -> None:
+    found = polyak_average(0.25, ONLINE, TARGET)
+    jax.tree.map(np.testing.assert_allclose, found, {"weight": [-0.5, -1.0], "bias": -1.5})

@@ -1,0 +1,48 @@
+"""SAC on Pendulum-v1: real actions, on two CPU cores.
+
+Ends when frozen parameters score -200 over 100 fresh episodes. Pendulum never terminates: episodes
+are cut after 200 steps, so every one of them bootstraps.
+
+Command: `seedrl train pendulum_sac`.
+
+Lab record
+  None yet.
+"""
+
+from seedrl.agents.sac.config import SacConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.box_network import BoxNetworkConfig
+
+
+def config() -> Config:
+    """SAC on Pendulum-v1."""
+    return Config(
+        environment=EnvironmentConfig(id="Pendulum-v1"),
+        agent=SacConfig(
+            network=BoxNetworkConfig(torso="mlp", actor_sizes=(64, 64), critic_sizes=(64, 64)),
+            gamma=0.98,
+            actor_learning_rate=1e-3,
+            critic_learning_rate=2e-3,
+            temperature_learning_rate=1e-3,
+            target_rate=0.01,
+        ),
+        serving=ServingConfig(training_slots=16, evaluation_slots=20),
+        replay=ReplayConfig(
+            capacity_steps=100_000,
+            min_steps=1_000,
+            priority_exponent=0.0,
+            importance_exponent=0.0,
+            ratio=64.0,
+        ),
+        learning=LearningConfig(batch_sequences=256, total_steps=200_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=2.0, episodes=20, target_return=-200.0, confirm_episodes=100
+        ),
+    )

@@ -1,0 +1,1 @@
+"""SAC: soft actor-critic, for actions of a box."""

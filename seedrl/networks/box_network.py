@@ -1,0 +1,57 @@
+"""The configuration of networks for real actions: a Gaussian policy and twin Q-values.
+
+What it builds is in `box_module`: reading a configuration imports no jax.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from seedrl.config_types import check_types
+
+if TYPE_CHECKING:  # import jax and numpy
+    from seedrl.networks.box_module import BoxNetwork
+    from seedrl.specs import EnvSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxNetworkConfig:
+    """An actor and twin critics, each with a torso of its own. Nothing is shared between them.
+
+    Attributes:
+      torso: encoder of images; "mlp" flattens them; "auto" is "nature" where there is an image that
+        is large enough for it (36 x 36), else "mlp". Whatever is no such image is flattened.
+      actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.
+      critic_sizes: hidden layers of each critic, which sees the action beside the observation.
+        SAC's authors: 256, 256.
+      lowest_log_std: the logarithm of the standard deviation before tanh is clipped to this and to
+        `highest_log_std`. SAC's authors: -20.
+      highest_log_std: see `lowest_log_std`. SAC's authors: 2.
+      dtype: of matrix products and convolutions. Parameters and results stay float32.
+    """
+
+    torso: Literal["auto", "mlp", "nature", "impala"] = "auto"
+    actor_sizes: tuple[int, ...] = (256, 256)
+    critic_sizes: tuple[int, ...] = (256, 256)
+    lowest_log_std: float = -20.0
+    highest_log_std: float = 2.0
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+    def __post_init__(self) -> None:
+        check_types("network.", self)  # before anything is compared
+        for name in ("actor_sizes", "critic_sizes"):
+            if any(size < 1 for size in getattr(self, name)):
+                raise ValueError(f"network.{name}: expected sizes >= 1, got {getattr(self, name)}")
+        if not self.lowest_log_std < self.highest_log_std:
+            raise ValueError(
+                f"network.lowest_log_std: expected less than network.highest_log_std "
+                f"({self.highest_log_std}), got {self.lowest_log_std}"
+            )
+
+    def build(self, spec: "EnvSpec") -> "BoxNetwork":
+        """The networks for environments of this spec, whose actions are a box.
+
+        Raises ConfigError for a convolutional torso where the observation has no image for it.
+        """
+        from seedrl.networks import box_module
+
+        return box_module.build_network(self, spec)

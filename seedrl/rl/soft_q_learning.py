@@ -1,0 +1,36 @@
+"""Soft Q-learning: targets whose values count the entropy of the policy, too."""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from seedrl.types import Array
+
+
+def soft_targets(
+    reward_t: Array,
+    discount_t: Array,
+    q_t: Array,
+    log_probability_t: Array,
+    *,
+    gamma: float,
+    temperature: Array,
+) -> Array:
+    """y = r_t + γ d_t (min_i Q_i(s_t, a_t) - α ln π(a_t|s_t)), no gradient: `[N] float32`.
+
+    Args:
+      reward_t: `[N] float32`, of the action before.
+      discount_t: `[N] float32`: 0 on the LAST row of an episode that terminated; 1 on one that was
+        truncated, which bootstraps.
+      q_t: `[2, N] float32`, of the target critics.
+      log_probability_t: `[N] float32`, of a_t, which the present policy drew.
+      gamma: discount of one step.
+      temperature: α, `[] float32`.
+
+    Source: Haarnoja et al. 2018b, equations 3 and 5, https://arxiv.org/abs/1812.05905; the smaller
+    of two critics: Fujimoto et al. 2018, equation 10.
+    """
+    chex.assert_rank(q_t, 2)
+    chex.assert_equal_shape([reward_t, discount_t, q_t[0], log_probability_t])
+    values = jnp.min(q_t, axis=0) - temperature * log_probability_t
+    return jax.lax.stop_gradient(reward_t + gamma * discount_t * values)

@@ -1,0 +1,313 @@
+"""SAC: its losses and their gradients written out again, where values converge, and acting."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.contract import build_agent
+from seedrl.agents.sac.config import SacConfig
+from seedrl.agents.sac.functions import SacParams
+from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+SHAPE = (2, 1)
+SPEC = EnvSpec(ArraySpec((3,), "float32"), BoxSpec(SHAPE, (-2.0, 0.0), (2.0, 4.0)))
+NETWORK = BoxNetworkConfig(actor_sizes=(8,), critic_sizes=(9,))
+CONFIG = SacConfig(network=NETWORK, unroll=3, gamma=0.9, initial_temperature=0.3)
+B, T = 5, CONFIG.window.length
+KEY = jax.random.key(4)
+
+
+class Built(NamedTuple):
+    """An agent, its parameters and target, and its loss with gradients, compiled."""
+
+    agent: Agent
+    params: SacParams
+    target: Any
+    loss: Any
+
+
+@functools.cache
+def built() -> Built:
+    agent = build_agent(CONFIG, SPEC)
+    init = jax.jit(agent.init)
+    params, other = init(jax.random.key(0)), init(jax.random.key(1))
+    update = CONFIG.build(SPEC).update
+    loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))  # type: ignore[attr-defined]
+    # Last layers as large as others: the means depend on what is observed.
+    actor = jax.tree.map(lambda leaf: leaf * 1.0, params.actor)
+    actor["params"]["Dense_0"]["kernel"] *= 100
+    return Built(agent, params._replace(actor=actor), other.critics, loss)
+
+
+def batch() -> Sequence:
+    """Sequences of 4 rows: two that end within, one that begins on LAST, one that ends on it."""
+    random = np.random.default_rng(3)
+    types = np.full((T, B), MID, np.uint8)
+    types[1:3, 0] = types[1:3, 1] = types[0:2, 2] = LAST, FIRST
+    types[3, 3] = LAST
+    discount = np.ones((T, B), np.float32)
+    discount[1, 0] = discount[3, 3] = 0
+    reward = np.where(types == FIRST, 0, random.normal(size=(T, B))).astype(np.float32)
+    observation = random.normal(size=(T, B, 3)).astype(np.float32)
+    action = random.uniform(-1, 1, (T, B, *SHAPE)).astype(np.float32)
+    steps = StoredStep(TimeStep(types, reward, discount, observation), action, types * 0, ())
+    return Sequence(steps, ())
+
+
+def dense(layer: Any, inputs: np.ndarray) -> np.ndarray:
+    return inputs @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
+
+
+def policy_of(actor: Any, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    torso = actor["params"]["ObservationTorso_0"]["dense"]["Dense_0"]
+    outputs = dense(actor["params"]["Dense_0"], np.maximum(dense(torso, observation), 0))
+    return outputs[:2], outputs[2:]
+
+
+def q_values_of(critics: Any, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+    inputs = np.concatenate([observation, action])
+    hidden = [np.maximum(dense(one["params"]["dense"]["Dense_0"], inputs), 0) for one in critics]
+    layers = [one["params"]["q"] for one in critics]
+    return np.array([dense(layer, h)[0] for layer, h in zip(layers, hidden, strict=True)])
+
+
+def drawn(actor: Any, observation: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
+    """An action and its log-probability by the change of variables, in float64."""
+    mean, log_std = policy_of(actor, observation)
+    u = mean + np.exp(log_std) * noise
+    normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
+    return np.tanh(u), float(np.sum(normal + 2 * np.log(np.cosh(u))))
+
+
+class Losses(NamedTuple):
+    """What the loops below give."""
+
+    critic: float
+    actor: float
+    temperature: float
+    priorities: np.ndarray
+
+
+def looped(
+    params: SacParams, target: Any, sequence: Sequence, weights: np.ndarray, constant: SacParams
+) -> Losses:
+    """The three losses row by row in float64; `constant` is what no gradient goes through."""
+    steps, step = sequence.steps, sequence.steps.timestep
+    target_key, actor_key = jax.random.split(KEY)
+    noises = [
+        np.asarray(jax.random.normal(key, ((T - 1) * B, 2)), np.float64).reshape(T - 1, B, 2)
+        for key in (target_key, actor_key)
+    ]
+    alpha = math.exp(float(constant.log_temperature))
+    critic, actor, temperature, sizes = 0.0, 0.0, 0.0, [[] for _ in range(B)]
+    for t in range(T - 1):
+        for b in range(B):
+            if step.step_type[t, b] == LAST:
+                continue
+            here, after = (step.observation[row, b].astype(np.float64) for row in (t, t + 1))
+            action, log_probability = drawn(constant.actor, after, noises[0][t, b])
+            value = min(q_values_of(target, after, action)) - alpha * log_probability
+            y = float(step.reward[t + 1, b]) + CONFIG.gamma * float(step.discount[t + 1, b]) * value
+            errors = y - q_values_of(params.critics, here, steps.action[t, b].ravel())
+            critic += float(weights[b]) * 0.5 * float(np.sum(errors**2))
+            sizes[b].append(float(np.mean(np.abs(errors))))
+            action, log_probability = drawn(params.actor, here, noises[1][t, b])
+            value = min(q_values_of(constant.critics, here, action))
+            actor += float(weights[b]) * (alpha * log_probability - value)
+            _, log_probability = drawn(constant.actor, here, noises[1][t, b])
+            excess = -log_probability - -2.0
+            temperature += float(weights[b]) * float(params.log_temperature) * excess
+    rows = (T - 1) * B
+    priorities = [0.9 * max(found) + 0.1 * float(np.mean(found)) for found in sizes]
+    return Losses(critic / rows, actor / rows, temperature / rows, np.array(priorities))
+
+
+WEIGHTS = np.array([1.0, 0.25, 0.5, 1.0, 0.75], np.float32)
+
+
+def test_losses_and_priorities_agree_with_the_loop() -> None:
+    _, params, target, loss = built()
+    (total, output), _ = loss(params, target, batch(), WEIGHTS, KEY)
+    expected = looped(params, target, batch(), WEIGHTS, params)
+    metrics = output.metrics
+    np.testing.assert_allclose(metrics["critic_loss"], expected.critic, rtol=1e-4)
+    np.testing.assert_allclose(metrics["actor_loss"], expected.actor, rtol=1e-4)
+    np.testing.assert_allclose(metrics["temperature_loss"], expected.temperature, rtol=1e-4)
+    np.testing.assert_allclose(total, sum(expected[:3]), rtol=1e-4)
+    np.testing.assert_allclose(output.priorities, expected.priorities, rtol=1e-4)
+    assert float(metrics["temperature"]) == pytest.approx(0.3)
+    assert float(metrics["trained_fraction"]) == pytest.approx(12 / 15)
+    assert all(np.isfinite(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize("part", ["critics", "actor", "log_temperature"])
+def test_each_part_is_moved_by_its_own_loss_alone(part: str) -> None:
+    """The gradient against differences of the loops, in which all else is held."""
+    _, params, target, loss = built()
+    _, gradient = loss(params, target, batch(), WEIGHTS, KEY)
+    gradient = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), getattr(gradient, part))
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    up, down = (
+        looped(
+            wide._replace(
+                **{
+                    part: jax.tree.map(
+                        lambda leaf, slope, size=size: leaf + size * np.sign(slope),
+                        getattr(wide, part),
+                        gradient,
+                    )
+                }
+            ),
+            target,
+            batch(),
+            WEIGHTS,
+            wide,
+        )
+        for size in (1e-5, -1e-5)
+    )
+    difference = sum(up[:3]) - sum(down[:3])
+    expected = sum(float(np.sum(np.abs(leaf))) for leaf in jax.tree.leaves(gradient))
+    assert expected > 1e-3
+    assert difference / 2e-5 == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_policy_of_more_entropy_than_asked_for_lowers_the_temperature() -> None:
+    # H - H̄ of the worked example: a mean log-probability of .5 and H̄ = -1 leave .5 > 0.
+    _, params, target, loss = built()
+    (_, output), gradient = loss(params, target, batch(), np.ones(B, np.float32), KEY)
+    entropy = float(output.metrics["entropy"])
+    assert entropy > -2.0
+    share = float(output.metrics["trained_fraction"])
+    assert float(gradient.log_temperature) == pytest.approx(share * (entropy + 2.0), rel=1e-5)
+
+
+def test_nothing_of_a_last_row_or_of_what_follows_a_termination_matters() -> None:
+    """What was done on LAST, the reward of the FIRST after it, and the end of a terminated one."""
+    _, params, target, loss = built()
+    (total, _), gradient = loss(params, target, batch(), WEIGHTS, KEY)
+    steps = batch().steps
+    action, reward = steps.action.copy(), steps.timestep.reward.copy()
+    action[1, :2] = action[0, 2] = 0.99
+    reward[2, :2] = reward[1, 2] = 1e6
+    timestep = steps.timestep._replace(reward=reward)
+    other = Sequence(steps._replace(action=action, timestep=timestep), ())
+    (with_other, _), its_gradient = loss(params, target, other, WEIGHTS, KEY)
+    assert float(total) == float(with_other)
+    jax.tree.map(np.testing.assert_array_equal, gradient, its_gradient)
+
+
+def test_truncated_and_terminated_twins_converge_to_their_values() -> None:
+    """One observation, reward 1; the episode ends after each step.
+
+    With the policy and α held: 1 if it is terminated, and if it is truncated the fixed point of
+    Q = 1 + γ (Q + α H), that is (1 + γ α H) / (1 - γ), where H is the entropy of the policy.
+    """
+    gamma, alpha = 0.5, 0.4
+    config = SacConfig(
+        network=BoxNetworkConfig(actor_sizes=(4,), critic_sizes=(16,)),
+        gamma=gamma,
+        actor_learning_rate=0.0,
+        critic_learning_rate=0.02,
+        temperature_learning_rate=0.0,
+        initial_temperature=alpha,
+        target_rate=0.2,
+    )
+    spec = EnvSpec(ArraySpec((1,), "float32"), BoxSpec((1,), (-1.0,), (1.0,)))
+    agent, size = config.build(spec), 64
+    types = np.array([[MID] * size, [LAST] * size], np.uint8)
+    ones = np.ones((2, size), np.float32)
+    first = jax.jit(agent.init)(jax.random.key(0))
+
+    def learned(discount: jax.Array) -> tuple[SacParams, jax.Array]:
+        timestep = TimeStep(types, ones, ones * discount, ones[..., None])
+
+        def step(state: AgentState, key: jax.Array) -> tuple[AgentState, jax.Array]:
+            action = jax.random.uniform(key, (2, size, 1), minval=-1.0)
+            sequence = Sequence(StoredStep(timestep, action, types, ()), ())
+            state, output = agent.update(state, sequence, ones[0], key, lambda tree: tree)
+            return state, output.metrics["q_mean"]
+
+        keys = jax.random.split(jax.random.key(1), 400)
+        state, q_means = jax.lax.scan(step, agent.init_state(first), keys)
+        return state.params, jnp.mean(q_means[-50:])
+
+    params, values = jax.jit(jax.vmap(learned))(np.float32([0, 1]))
+    held = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), (first.actor, first.log_temperature))
+    jax.tree.map(np.testing.assert_array_equal, (params.actor, params.log_temperature), held)
+    mean, log_std = _policy_on_one(first.actor)
+    noise = np.linspace(-8, 8, 4001)
+    u = mean + math.exp(log_std) * noise
+    density = np.exp(-0.5 * noise**2) / math.sqrt(2 * math.pi)
+    log_policy = np.log(density) - log_std + 2 * np.log(np.cosh(u))
+    entropy = -float(np.trapezoid(density * log_policy, noise))
+    expected = [1.0, (1 + gamma * alpha * entropy) / (1 - gamma)]
+    np.testing.assert_allclose(values, expected, rtol=0.015)
+
+
+def _policy_on_one(actor: Any) -> np.ndarray:
+    torso = actor["params"]["ObservationTorso_0"]["dense"]["Dense_0"]
+    return dense(actor["params"]["Dense_0"], np.maximum(dense(torso, np.ones(1)), 0))
+
+
+def test_actions_are_drawn_from_the_policy_and_evaluation_takes_its_middle() -> None:
+    agent, params, _, _ = built()
+    observation = np.repeat(np.float32([[0.4, -1.0, 0.2]]), 3000, axis=0)
+    column = np.ones(3000, np.float32)
+    timestep = TimeStep(np.full(3000, MID, np.uint8), column, column, observation)
+    assert agent.exploration(3).tolist() == [1, 1, 1]
+    actor = agent.behaviour(params)
+    act = jax.jit(agent.act)
+    explored = np.asarray(act(actor, (), timestep, column, KEY).action, np.float64)
+    evaluated = act(actor, (), timestep, column * agent.evaluation_exploration, KEY).action
+    assert explored.shape == (3000, *SHAPE)
+    mean, log_std = policy_of(params.actor, observation[0].astype(np.float64))
+    np.testing.assert_allclose(evaluated[0].ravel(), np.tanh(mean), rtol=1e-5)
+    np.testing.assert_array_equal(evaluated, np.broadcast_to(evaluated[0], evaluated.shape))
+    u = np.arctanh(np.clip(explored.reshape(3000, 2), -1 + 1e-7, 1 - 1e-7))
+    np.testing.assert_allclose(u.mean(0), mean, atol=0.1 * np.exp(log_std).max())
+    np.testing.assert_allclose(u.std(0), np.exp(log_std), rtol=0.06)
+
+
+def test_an_update_counts_as_not_finite_where_a_reward_is_not() -> None:
+    agent, params, _, _ = built()
+    steps = batch().steps
+    reward = steps.timestep.reward.copy()
+    reward[1, 4] = np.nan
+    sequence = Sequence(steps._replace(timestep=steps.timestep._replace(reward=reward)), ())
+
+    def update(sequence: Sequence) -> tuple[AgentState, UpdateOutput]:
+        state = agent.init_state(params)
+        return agent.update(state, sequence, WEIGHTS, KEY, lambda tree: tree)
+
+    compiled = jax.jit(update)
+    _, output = compiled(sequence)
+    assert not any(np.isfinite(leaf) for leaf in jax.tree.leaves(output.guarded))
+    state, output = compiled(batch())
+    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(output.guarded))
+    # The target critics go a two-hundredth of the way, and the actor has none.
+    jax.tree.map(
+        lambda new, old, target: np.testing.assert_allclose(
+            target, old + 0.005 * (new - old), rtol=1e-5, atol=1e-7
+        ),
+        state.params.critics,
+        params.critics,
+        state.target,
+    )
+
+
+def test_sequences_of_which_nothing_can_be_learned_are_drawn_last() -> None:
+    config = SacConfig(network=NETWORK)
+    assert config.window == (0, 1, 1, 1)
+    steps = jax.tree.map(lambda leaf: leaf[:2], batch().steps)
+    steps = steps._replace(timestep=steps.timestep._replace(observation=()))
+    # Negative: none, for which replay puts the mean.
+    assert config.build(SPEC).initial_priorities(steps).tolist() == [-1, -1, 0, -1, -1]

@@ -1,0 +1,54 @@
+"""Networks for a box of actions: what they see, and how they begin."""
+
+import jax
+import numpy as np
+import pytest
+
+from seedrl.errors import ConfigError
+from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.rl.tanh_gaussian import TanhGaussian
+from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
+
+BOX = BoxSpec((3,), (-1.0,) * 3, (1.0,) * 3)
+IMAGE = EnvSpec({"image": ArraySpec((36, 36, 2), "uint8"), "speed": ArraySpec((), "float64")}, BOX)
+VECTOR = EnvSpec(ArraySpec((4,), "float32"), BOX)
+
+
+def observations(number: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    image = random.integers(0, 256, (number, 36, 36, 2), dtype=np.uint8)
+    return {"image": image, "speed": random.normal(size=number).astype(np.float32)}
+
+
+def test_images_and_numbers_are_seen_by_the_actor_and_by_each_critic() -> None:
+    network = BoxNetworkConfig(actor_sizes=(5,), critic_sizes=(6,)).build(IMAGE)
+    actor = jax.eval_shape(network.init_actor, jax.random.key(0))
+    critics = jax.eval_shape(network.init_critics, jax.random.key(0))
+    for params in (actor, *critics):
+        assert "NatureEncoder_0" in params["params"]["ObservationTorso_0"]
+    seen = observations(7)
+    policy = jax.eval_shape(network.policy, actor, seen)
+    assert (policy.mean.shape, policy.log_std.shape) == ((7, 3), (7, 3))
+    values = jax.eval_shape(network.q_values, critics, seen, np.zeros((7, 3), np.float32))
+    assert (values.shape, values.dtype) == ((2, 7), np.float32)
+
+
+def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> None:
+    config = BoxNetworkConfig(actor_sizes=(5,), critic_sizes=(6,), highest_log_std=-0.5)
+    network = config.build(VECTOR)
+    seen = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
+
+    def begun(key: jax.Array) -> tuple[TanhGaussian, jax.Array]:
+        critics, action = network.init_critics(key), np.zeros((9, 3), np.float32)
+        policy = network.policy(network.init_actor(key), seen)
+        return policy, network.q_values(critics, seen, action)
+
+    policy, (first, second) = jax.jit(begun)(jax.random.key(0))
+    np.testing.assert_allclose(policy.mean, 0.0, atol=0.05)
+    np.testing.assert_array_equal(policy.log_std, np.float32(-0.5))  # 0, clipped
+    assert np.min(np.abs(first - second)) > 1e-4
+
+
+def test_a_torso_for_images_needs_an_image() -> None:
+    with pytest.raises(ConfigError, match=r"network.torso: .nature.*observation float32\[4\]"):
+        BoxNetworkConfig(torso="nature").build(VECTOR)

@@ -13,6 +13,7 @@ NAMES = [
     "cartpole_masked_r2d2",
     "cartpole_r2d2",
     "catch_r2d2",
+    "masked_impala",
     "pendulum_sac",
     "pong_r2d2",
 ]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 
 Vectorization = Literal["auto", "seeded", "sync", "native", "atari"]
-Regime = Literal["asynchronous", "lock_step"]
+Regime = Literal["asynchronous", "synchronous", "lock_step"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +75,11 @@ class LearningConfig:
       total_steps: training environment steps after which the run ends.
       num_devices: devices that learn; 0 takes all.
       regime: how acting and learning share time. `asynchronous`: both at once, whichever is ahead
-        waits. `lock_step`: act on all training slots together, wait for each of them, and learn in
-        between: slower, but on CPUs the seed and what env servers send then decide every bit. For
-        debugging.
+        waits. `synchronous`: in rounds of one sequence of every training slot: act, by the same
+        parameters throughout, then learn from all of them while acting waits: the policy lag is 0.
+        For queues; while an env server is missing, all wait. `lock_step`: act on all training slots
+        together, wait for each of them, and learn in between: slower, but on CPUs the seed and what
+        env servers send then decide every bit. For debugging.
       record: keep what env servers send in the run's folder, to be played back by an env server
         with `--play`; in lock step only.
       keep_freed_memory: on CPUs, let an update use the memory of the one before, instead of getting

@@ -187,10 +187,11 @@ def _check_learning(config: Config) -> None:
 def _check_regime(config: Config) -> None:
     regime: str = config.learning.regime
     if regime not in get_args(Regime):
-        later = "; this version has no synchronous agents" if regime == "synchronous" else ""
         raise ConfigError(
-            f"learning.regime: expected {' or '.join(get_args(Regime))}, got {regime!r}{later}"
+            f"learning.regime: expected {' or '.join(get_args(Regime))}, got {regime!r}"
         )
+    if regime == "synchronous":
+        _check_rounds(config)
     if regime != "lock_step":
         if config.learning.record:
             raise ConfigError(
@@ -208,6 +209,22 @@ def _check_regime(config: Config) -> None:
         raise ConfigError(
             "checkpoint.replay: expected it to be set with learning.regime lock_step, else a "
             "resumed run would differ from an uninterrupted one"
+        )
+
+
+def _check_rounds(config: Config) -> None:
+    agent, replay = type(config.agent).__name__, type(config.replay).__name__
+    if not getattr(config.replay, "hands_out_rounds", False):
+        raise ConfigError(
+            f"learning.regime: {agent} with {replay} cannot take synchronous, where each sequence "
+            "is learned from once, right after it was acted; use asynchronous, or an agent that "
+            "learns on policy with a seedrl.replay.queue.QueueConfig"
+        )
+    if config.learning.batch_sequences != config.serving.training_slots:
+        raise ConfigError(
+            "learning.batch_sequences: expected that of serving.training_slots "
+            f"({config.serving.training_slots}) with learning.regime synchronous, where a round is "
+            f"one sequence of every slot, got {config.learning.batch_sequences}"
         )
 
 

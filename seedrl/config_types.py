@@ -1,10 +1,11 @@
-"""Whether a configuration's fields are declared, and its values of the types that they declare."""
+"""Whether a configuration's fields are declared, and its values of their types and ranges."""
 
 import dataclasses
 import inspect
+import math
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from seedrl.errors import ConfigError
@@ -37,6 +38,23 @@ def check_types(path: str, value: Any) -> None:
             raise ConfigError(f"{path}{field.name}: expected {name}, got {_show(item)}")
         if dataclasses.is_dataclass(item) and not isinstance(item, type):
             check_types(f"{path}{field.name}.", item)
+
+
+def check_ranges(
+    path: str, value: Any, ranges: Mapping[str, tuple[float, float]], positive: Collection[str]
+) -> None:
+    """Raises ValueError for the first field out of its range, or of `positive` not above 0.
+
+    `path` as in `check_types`, which is to be called before; of `ranges` inf is no limit.
+    """
+    for name, (lowest, highest) in ranges.items():
+        number = getattr(value, name)
+        if not lowest <= number <= highest:
+            limits = f"at least {lowest}" if highest == math.inf else f"{lowest} to {highest}"
+            raise ValueError(f"{path}{name}: expected {limits}, got {number}")
+    for name in positive:
+        if not getattr(value, name) > 0:
+            raise ValueError(f"{path}{name}: expected more than 0, got {getattr(value, name)}")
 
 
 def _check_declared(path: str, kind: type, fields: Collection[str]) -> None:

@@ -1,14 +1,13 @@
 """What every metric of a run is called, and what it means: the source of docs/metrics.md.
 
 A test compares these names with those that the code emits, in both directions. The metrics of an
-agent are its own: R2D2's, IMPALA's and SAC's are here, an agent of another package emits what it
-likes.
+agent are its own: those of bundled agents are here, one of another package emits what it likes.
 """
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from seedrl.agents.metric_meanings import IMPALA, R2D2, SAC
+from seedrl.agents.metric_meanings import IMPALA, PPO, R2D2, SAC
 
 Kind = Literal["count", "gauge", "distribution", "extremes", "mean", "share"]
 Group = Literal["balance", "learning", "agent", "episodes", "ledger", "system"]
@@ -167,7 +166,7 @@ METRICS: tuple[Metric, ...] = (
     *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),
     *(
         Metric(name, "mean", "agent", "", meaning, True)
-        for name, meaning in {**IMPALA, **SAC}.items()
+        for name, meaning in (IMPALA | PPO | SAC).items()
     ),
     Metric(
         "return/training", "extremes", "episodes", "reward", "sum of rewards of a training episode"

@@ -1,4 +1,4 @@
-"""When a batch is due, and how its rows lie: free running, or in lock step."""
+"""When a batch is due, and how its rows lie: free running, in rounds, or in lock step."""
 
 import itertools
 import math
@@ -17,12 +17,15 @@ class BatchRule(NamedTuple):
         Asked when `num_live` changes.
       rows: of the slots of each of a batch's steps: which of its rows are theirs.
       is_complete: whether every batch has all slots, so that a stream's row is a batch's number.
+      is_aligned: whether all slots fill their pages together: while they are not at the same row,
+        because a stream has begun, all of them begin their pages anew.
     """
 
     deadline_seconds: float
     target_rows: Callable[[int, int, int], int]
     rows: Callable[[Sequence[np.ndarray]], list[slice | np.ndarray]]
     is_complete: bool
+    is_aligned: bool = False
 
 
 def free_running(deadline_seconds: float) -> BatchRule:
@@ -47,6 +50,14 @@ def lock_step() -> BatchRule:
         rows=list,
         is_complete=True,
     )
+
+
+def rounds() -> BatchRule:
+    """As in lock step, but for training slots alone, whose pages are begun and filled together.
+
+    So what is learned from between two pages is a page of each slot, and nothing is open then.
+    """
+    return lock_step()._replace(is_complete=False, is_aligned=True)
 
 
 def _by_arrival(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:

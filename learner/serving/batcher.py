@@ -44,6 +44,7 @@ class Lane:
 
     Attributes:
       role: what its experience is for.
+      rule: when its batches are due, and how their rows lie.
       num_live: environments in it whose stream is open.
       num_rows: that wait.
       target_rows: at which a batch is due.
@@ -51,18 +52,18 @@ class Lane:
 
     def __init__(self, slots: SlotRange, rule: BatchRule):
         self.role = slots.role
+        self.rule = rule
         self.num_live = 0
         self.num_rows = 0
         self._num_slots = slots.size
         self._max_rows = max(slots.size, 1)
-        self._rule = rule
         self._queue: deque[Pending] = deque()
         self.add_live(0)
 
     def add_live(self, num_envs: int) -> None:
         """N more streams are open, or fewer if N is negative."""
         self.num_live += num_envs
-        target = self._rule.target_rows(self.num_live, self._num_slots, _LOOKAHEAD[self.role])
+        target = self.rule.target_rows(self.num_live, self._num_slots, _LOOKAHEAD[self.role])
         self.target_rows = min(target, self._max_rows)
 
     def put(self, pending: Pending) -> None:
@@ -84,7 +85,7 @@ class Lane:
             return None
         if self.num_rows >= self.target_rows:
             return 0.0
-        return max(0.0, self._queue[0].arrival + self._rule.deadline_seconds - now)
+        return max(0.0, self._queue[0].arrival + self.rule.deadline_seconds - now)
 
     def count_rows(self) -> int:
         """Counts the rows that wait; `num_rows` must be the same."""

@@ -55,18 +55,27 @@ class Serving:
     Attributes:
       slots: which slots there are, and whose they are.
       lanes: what waits for them, in the order of `slots.lanes`.
-      rule: when batches are due, and how their rows lie.
+      rule: when batches of training slots are due, and how their rows lie.
       ledger: rows by what has happened to them; `accounts` adds those to which something is still
         to happen.
       reconciliation: what env servers report to have sent.
       num_batches: batches taken so far.
     """
 
-    def __init__(self, slots: SlotTable, *, page_steps: int, rule: BatchRule):
+    def __init__(
+        self,
+        slots: SlotTable,
+        *,
+        page_steps: int,
+        rule: BatchRule,
+        evaluation_rule: BatchRule | None = None,
+    ):
+        """`evaluation_rule`: of evaluation slots, if it is another."""
         self.slots = slots
         self.page_steps = page_steps
         self.rule = rule
-        self.lanes = [Lane(lane, rule) for lane in slots.lanes]
+        rules = {"training": rule, "evaluation": evaluation_rule or rule}
+        self.lanes = [Lane(lane, rules[lane.role]) for lane in slots.lanes]
         self.num_batches = 0
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
@@ -202,12 +211,14 @@ class Serving:
     def take(self, lane: Lane) -> Batch:
         """Takes a lane's batch; its slots stay taken until `answered`."""
         pending = lane.take()
-        rows = self.rule.rows([item.group.slots for item in pending])
+        rows = lane.rule.rows([item.group.slots for item in pending])
         num_rows = sum(len(item.group.slots) for item in pending)
         slots, streams = np.empty(num_rows, np.int32), np.empty(num_rows, np.int64)
         for item, where in zip(pending, rows, strict=True):
             slots[where], streams[where] = item.group.slots, item.group.streams
         rows_before = self.slots.rows[slots]
+        if lane.rule.is_aligned:
+            rows_before = self._aligned(rows_before)
         positions = (rows_before % self.page_steps).astype(np.int32)
         self.slots.rows[slots] = rows_before + 1
         for item in pending:
@@ -216,6 +227,14 @@ class Serving:
         self.num_batches += 1
         arrival, number = pending[0].arrival, self.num_batches - 1
         return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows)
+
+    def _aligned(self, rows: np.ndarray) -> np.ndarray:
+        """Rows before a batch of all slots, without those of open pages if these differ."""
+        positions = rows % self.page_steps
+        if (positions == positions[0]).all():
+            return rows
+        self.ledger["discarded"] += int(positions.sum())
+        return rows - positions
 
     def answered(self, batch: Batch) -> list[Group]:
         """The batch has been computed: frees its slots; returns the groups whose lease is open."""

@@ -35,7 +35,8 @@ ACCOUNTS = {
     "restored": "rows of open pages that were restored from a checkpoint",
     "evaluation": "rows of evaluation slots",
     "partial": "rows of open pages",
-    "discarded": "rows of pages that were never filled, because their lease ended",
+    "discarded": "rows of pages that were never filled, because their lease ended, or, in rounds, "
+    "another's",
     "completed": "rows of full pages",
     "stored": "rows that replay has taken in since the start of the session",
     "requeued": "rows of sequences that were restored into an on-policy queue from a checkpoint",

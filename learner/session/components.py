@@ -114,7 +114,7 @@ def assemble(
         exchange=exchange,
         metrics=metrics,
         publish_every_updates=config.learning.publish_every_updates,
-        poll_seconds=0.0 if config.learning.regime == "lock_step" else POLL_SECONDS,
+        poll_seconds=POLL_SECONDS if config.learning.regime == "asynchronous" else 0.0,
     )
     _gauge_constants(given)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
@@ -199,8 +199,8 @@ def _actor(
         spec,
         num_training=config.serving.training_slots,
         num_evaluation=config.serving.evaluation_slots,
-        # In lock step every batch has all slots, and their pages fill up together.
-        rungs=1 if config.learning.regime == "lock_step" else 3,
+        # Unless both run at once every batch has all slots, and their pages fill up together.
+        rungs=3 if config.learning.regime == "asynchronous" else 1,
     )
     return Actor(programs, shapes, jax.device_put(programs.init(key), device))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import jax
 
+from learner.launch.malloc_settings import keep_freed_memory
 from learner.launch.repeats import is_repeat
-from learner.session.malloc_settings import keep_freed_memory
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 

@@ -18,7 +18,7 @@ from learner.saving.restoring import initial_checkpoint, restore_streams, same_a
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import rounds_until
 from learner.saving.saver import Saver
-from learner.serving.batch_rules import free_running, lock_step
+from learner.serving.batch_rules import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
@@ -207,9 +207,11 @@ def _hub(
 ) -> Hub:
     meta = {} if checkpoint is None else checkpoint.meta
     deadline = config.serving.batch_deadline_seconds
-    is_lock_step = config.learning.regime == "lock_step"
-    rule = lock_step() if is_lock_step else free_running(deadline)
-    serving = Serving(slots, page_steps=page_steps, rule=rule)
+    free = free_running(deadline)
+    rule = {"asynchronous": free, "synchronous": rounds(), "lock_step": lock_step()}
+    serving = Serving(
+        slots, page_steps=page_steps, rule=rule[config.learning.regime], evaluation_rule=free
+    )
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None

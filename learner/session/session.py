@@ -19,10 +19,11 @@ from learner.saving.saver import Best
 from learner.saving.sequences import Source
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
-from learner.session.components import assemble
+from learner.session.components import Parts, assemble
 from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
 from learner.session.lock_step import LockStep
+from learner.session.rounds import Rounds
 from learner.threads.requests import Requests
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
@@ -39,7 +40,7 @@ _LOOK_SECONDS = 60.0
 
 
 class Regime(Protocol):
-    """How acting and learning share time: each in a thread of its own, or in one.
+    """How acting and learning share time: each in a thread of its own, or both in one.
 
     Attributes:
       bodies: what each thread repeats, by its name.
@@ -105,17 +106,13 @@ class Session:
         self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()
         self.begins_untrained = checkpoint is None and initial is None
-        self._regime: Regime = (
-            LockStep(self._parts, hub, recorder)
-            if config.learning.regime == "lock_step"
-            else FreeRunning(self._parts)
-        )
+        self._regime = _regime(config, self._parts, hub, recorder)
         self._workers = [
             Worker(name, body, self.failed) for name, body in self._regime.bodies.items()
         ]
 
     def start(self) -> None:
-        """Compiles what acting needs, or in lock step everything, and starts the threads."""
+        """Compiles what acting needs, or for one thread everything, and starts the threads."""
         self._regime.warm_up()
         for worker in self._workers:
             worker.start()
@@ -274,3 +271,9 @@ class Session:
         """The parameters that were scored, on the host; those that do not act are from `params`."""
         behaviour = jax.tree.map(np.asarray, score.frozen.params)
         return replace_behaviour(self._parts.behaviour, params, behaviour)
+
+
+def _regime(config: Config, parts: Parts, hub: Hub, recorder: Recorder | None) -> Regime:
+    if config.learning.regime == "lock_step":
+        return LockStep(parts, hub, recorder)
+    return Rounds(parts) if config.learning.regime == "synchronous" else FreeRunning(parts)

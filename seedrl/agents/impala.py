@@ -4,11 +4,12 @@ What it builds is in `impala_functions`: reading a configuration imports no jax.
 """
 
 import functools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from seedrl.agents.window import WindowSpec
-from seedrl.config_types import check_types
+from seedrl.config_types import check_ranges, check_types
 from seedrl.networks.actor_critic import ActorCriticConfig
 
 if TYPE_CHECKING:  # import jax and numpy
@@ -74,14 +75,8 @@ class ImpalaConfig:
 
     def __post_init__(self) -> None:
         check_types("agent.", self)  # before anything is compared
-        for name, (lowest, highest) in _RANGES.items():
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                limits = f"at least {lowest}" if highest == _NO_LIMIT else f"{lowest} to {highest}"
-                raise ValueError(f"agent.{name}: expected {limits}, got {value}")
-        for name in ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"agent.{name}: expected more than 0, got {getattr(self, name)}")
+        positive = ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
+        check_ranges("agent.", self, _RANGES, positive)
 
     @property
     def window(self) -> WindowSpec:
@@ -120,18 +115,17 @@ class ImpalaConfig:
         )
 
 
-_NO_LIMIT = float("inf")
 _RANGES = {
-    "unroll": (1, _NO_LIMIT),
+    "unroll": (1, math.inf),
     "gamma": (0, 1),
     "trace_lambda": (0, 1),
-    "rho_bar": (0, _NO_LIMIT),
-    "c_bar": (0, _NO_LIMIT),
-    "pg_rho_bar": (0, _NO_LIMIT),
-    "value_cost": (0, _NO_LIMIT),
-    "entropy_cost": (0, _NO_LIMIT),
-    "reward_clip": (0, _NO_LIMIT),
-    "learning_rate_decay_updates": (0, _NO_LIMIT),
+    "rho_bar": (0, math.inf),
+    "c_bar": (0, math.inf),
+    "pg_rho_bar": (0, math.inf),
+    "value_cost": (0, math.inf),
+    "entropy_cost": (0, math.inf),
+    "reward_clip": (0, math.inf),
+    "learning_rate_decay_updates": (0, math.inf),
     "adam_b1": (0, 0.99999),
     "adam_b2": (0, 0.99999),
 }

@@ -11,6 +11,8 @@ from seedrl.agents.agent import ActOutput
 from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
 from seedrl.networks.network import Network, PolicyAndValue
+from seedrl.rl import categorical
+from seedrl.rl.rewards import scaled
 from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
 from seedrl.types import Array, Sequence, TimeStep, Tree
 
@@ -43,16 +45,6 @@ class LossParts(NamedTuple):
     entropy: Array
 
 
-def log_probability(logits: Array, action: Array) -> Array:
-    """log π(a): `logits [..., A] float32`, `action [...] int32` -> `[...] float32`.
-
-    Acting and the loss both call this, so that the same parameters give the same number.
-    """
-    chex.assert_type(logits, jnp.float32)
-    log_policy = jax.nn.log_softmax(logits)
-    return jnp.take_along_axis(log_policy, action[..., None], axis=-1)[..., 0]
-
-
 def act(
     network: Network,
     params: Tree,
@@ -69,13 +61,11 @@ def act(
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     output, network_carry = network.unroll(params, carry.network, inputs_of_row(carry, timestep))
     logits = output.logits[0]
-    # The largest of logits with Gumbel noise is a draw from their softmax.
-    noise = exploration[:, None] * jax.random.gumbel(key, logits.shape)
-    action = jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
+    action = categorical.drawn(logits, exploration, key)
     return ActOutput(
         action=action,
         carry=AgentCarry(network_carry, action),
-        extras=log_probability(logits, action),
+        extras=categorical.log_probability(logits, action),
     )
 
 
@@ -97,33 +87,23 @@ def loss(
     chex.assert_shape([steps.action, steps.extras], (num_rows + 1, *weights.shape))
     output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
     logits = output.logits[:num_rows]
-    log_policy = log_probability(logits, steps.action[:num_rows])
+    log_policy = categorical.log_probability(logits, steps.action[:num_rows])
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_rows]
-    rewarded = steps.timestep._replace(reward=_rewards(objective, steps.timestep.reward))
+    reward = scaled(steps.timestep.reward, objective.reward_scale, objective.reward_clip)
+    rewarded = steps.timestep._replace(reward=reward)
     corrected = vtrace(log_ratios, output.value, rewarded, objective.vtrace)
     trained = corrected.is_trained * weights[None]
     errors = corrected.targets - output.value[:num_rows]
     parts = LossParts(
         policy=-jnp.mean(trained * log_policy * corrected.advantages),
         value=0.5 * jnp.mean(trained * jnp.square(errors)),
-        entropy=jnp.mean(trained * _entropy(logits)),
+        entropy=jnp.mean(trained * categorical.entropy(logits)),
     )
     total = (
         parts.policy + objective.value_cost * parts.value - objective.entropy_cost * parts.entropy
     )
     metrics = _metrics(parts, output, log_ratios, corrected, objective.vtrace)
     return total, LossOutput(priorities=(), metrics=metrics)
-
-
-def _rewards(objective: Objective, reward: Array) -> Array:
-    scaled = objective.reward_scale * reward
-    limit = objective.reward_clip
-    return jnp.clip(scaled, -limit, limit) if limit else scaled
-
-
-def _entropy(logits: Array) -> Array:
-    log_policy = jax.nn.log_softmax(logits)
-    return -jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1)
 
 
 def _metrics(

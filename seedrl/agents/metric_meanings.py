@@ -8,19 +8,28 @@ R2D2 = {
     "target_mean": "R2D2 and SAC: mean target of the trained rows",
     "trained_fraction": "share of rows behind the burn-in that are trained; LAST rows are not",
 }
+# Of both actor-critics, unless said otherwise.
 IMPALA = {
-    "policy_loss": "IMPALA: mean of -log π(a) times its advantage",
-    "value_loss": "IMPALA: mean of half the squared error of V",
-    "entropy": "IMPALA and SAC: mean entropy of the policy, in nats; SAC's of actions in [-1, 1]",
-    "value_mean": "IMPALA: mean V of all rows, in scaled rewards",
-    "advantage_size": "IMPALA: mean |advantage|, ratio included",
+    "policy_loss": "IMPALA: mean of -log π(a) times its advantage; PPO: minus the clipped gain",
+    "value_loss": "mean of half the squared error of V",
+    "entropy": "mean entropy of the policy, in nats; SAC's of actions in [-1, 1]",
+    "value_mean": "mean V in scaled rewards; of PPO, the one stored when acting",
+    "advantage_size": "mean |advantage|; of IMPALA with its ratio, of PPO before it is normalised",
     "behaviour_kl": (
-        "IMPALA: estimate of KL(μ, π), of the policy that acted and the present one: the mean of "
+        "estimate of KL(μ, π), of the policy that acted and the present one: the mean of "
         "ratio - 1 - log ratio over trained rows"
     ),
-    "ratio_max": "IMPALA: largest ratio π(a)/μ(a)",
+    "ratio_max": "largest ratio π(a)/μ(a)",
     "ratio_clipped_fraction": "IMPALA: share of ratios above ρ̄",
     "ratio_low_fraction": "IMPALA: share of ratios below 0.5",
+}
+PPO = {
+    "clip_fraction": "PPO: share of ratios further from 1 than `clip`",
+    "explained_variance": (
+        "PPO: 1 - Var(target - V) / Var(target), by V when acting; 1 is a perfect critic, 0 or "
+        "less one that is worse than a constant"
+    ),
+    "stopped_fraction": "PPO with `kl_stop`: share of minibatches that were left out",
 }
 SAC = {
     "critic_loss": "SAC: half the squared errors of both critics, mean over rows",

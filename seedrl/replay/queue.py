@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
@@ -30,6 +30,9 @@ class QueueConfig:
     """
 
     ahead_updates: int = 2
+
+    # Not a field: with as many sequences as slots an update is a round; see `learning.regime`.
+    hands_out_rounds: ClassVar[bool] = True
 
     def steps_of_page(self, window: WindowSpec) -> int:
         """K: a sequence is one page."""

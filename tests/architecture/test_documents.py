@@ -66,13 +66,15 @@ def _pattern(name: ast.expr) -> str | None:
 
 
 def computed_names(tree: ast.AST) -> Iterator[str]:
-    """The names in the dicts of `packed`, and in those that a function `metrics` returns."""
+    """The names in the dicts of `packed`, and in those called, or returned by, `metrics`."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(
                 func=ast.Name(id="packed"),
                 args=[ast.Dict(keys=keys)],
             ):
+                yield from _literals(keys)
+            case ast.Assign(targets=[ast.Name(id="metrics")], value=ast.Dict(keys=keys)):
                 yield from _literals(keys)
             case ast.FunctionDef(name="metrics" | "_metrics"):
                 for inner in ast.walk(node):

@@ -11,9 +11,9 @@ NAMES = [
     "atari_r2d2",
     "cartpole_impala",
     "cartpole_masked_r2d2",
+    "cartpole_ppo",
     "cartpole_r2d2",
     "catch_r2d2",
-    "masked_impala",
     "pendulum_sac",
     "pong_r2d2",
 ]

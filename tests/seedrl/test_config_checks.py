@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
@@ -19,6 +20,7 @@ from seedrl.config import (
 )
 from seedrl.config_checks import check, check_bind, page_steps
 from seedrl.errors import ConfigError
+from seedrl.replay.queue import QueueConfig
 
 WINDOW = WindowSpec(burn_in=10, unroll=20, bootstrap=5, stride=10)
 
@@ -297,11 +299,22 @@ def test_lock_step_refuses_what_would_depend_on_time_or_be_lost(section: str, me
 
 
 def test_a_regime_that_this_version_does_not_have_is_refused_by_name() -> None:
-    learning: Any = {"regime": "synchronous"}
+    learning: Any = {"regime": "alternating"}
     config = dataclasses.replace(VALID, learning=LearningConfig(**learning))
-    message = "learning.regime: expected asynchronous or lock_step, got 'synchronous'; this version"
+    message = "regime: expected asynchronous or synchronous or lock_step, got 'alternating'"
     with pytest.raises(ConfigError, match=message):
         check(config)
+
+
+def test_rounds_are_for_a_queue_and_one_sequence_of_every_slot() -> None:
+    rounds = LearningConfig(regime="synchronous", batch_sequences=6)
+    with pytest.raises(ConfigError, match="OwnAgent with ReplayConfig cannot take synchronous"):
+        check(dataclasses.replace(VALID, learning=rounds))
+    on_policy = dataclasses.replace(VALID, agent=PpoConfig(), replay=QueueConfig(), learning=rounds)
+    with pytest.raises(ConfigError, match=r"batch_sequences: expected .*slots \(\d+\).* got 6"):
+        check(on_policy)
+    slots = dataclasses.replace(on_policy.serving, training_slots=6)
+    check(dataclasses.replace(on_policy, serving=slots))
 
 
 @dataclass(frozen=True)

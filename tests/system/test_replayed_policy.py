@@ -17,7 +17,6 @@ import pytest
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.impala_functions import log_probability
 from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
@@ -29,6 +28,7 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.rl.categorical import log_probability
 from seedrl.specs import EnvSpec
 from seedrl.types import Sequence
 from tests.system.harness import LearnerRun

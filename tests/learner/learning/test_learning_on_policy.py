@@ -1,4 +1,4 @@
-"""Learning from the on-policy queue with the programs of two devices and a real IMPALA."""
+"""Learning from the on-policy queue with the programs of two devices and real agents."""
 
 import functools
 from types import SimpleNamespace
@@ -19,6 +19,8 @@ from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_e
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo.functions import Acted
 from seedrl.networks.actor_critic import ActorCriticConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.queue import QueueConfig
@@ -29,15 +31,29 @@ DEVICES, PER_DEVICE, SLOTS = 2, 2, 3
 BATCH = DEVICES * PER_DEVICE
 MOST = 64
 SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
-CONFIG = ImpalaConfig(
-    network=ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=()), unroll=2
+NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=())
+LOG_MU, EPOCHS = np.float32(-0.7), 3
+
+
+class OnPolicy(NamedTuple):
+    """A configuration, what it stores of a row, and how often it trains on one."""
+
+    config: ImpalaConfig | PpoConfig
+    extras: Any
+    times: int
+
+
+IMPALA = OnPolicy(ImpalaConfig(network=NETWORK, unroll=2), LOG_MU, 1)
+PPO = OnPolicy(
+    PpoConfig(network=NETWORK, unroll=2, epochs=EPOCHS, minibatches=2),
+    Acted(LOG_MU, np.float32(0.3)),
+    EPOCHS,
 )
-LENGTH = CONFIG.window.length
+LENGTH = IMPALA.config.window.length
 
 
-def counting_agent() -> Agent:
-    """IMPALA that also counts, in `extras`, how often it was trained on each sequence."""
-    agent = CONFIG.build(SPEC)
+def counting(agent: Agent) -> Agent:
+    """The agent, which also counts, in `extras`, how often it was trained on each sequence."""
 
     def init_state(params: Any) -> Any:
         return agent.init_state(params)._replace(extras=jnp.zeros(MOST))
@@ -51,7 +67,7 @@ def counting_agent() -> Agent:
     return agent._replace(init_state=init_state, update=update)
 
 
-def page_of(number: int, reward: float = 1.0) -> Page:
+def page_of(on_policy: OnPolicy, number: int, reward: float = 1.0) -> Page:
     """A page of an episode that continues, whose versions say its number."""
     timestep = TimeStep(
         np.full(LENGTH, StepType.MID, np.uint8),
@@ -59,36 +75,37 @@ def page_of(number: int, reward: float = 1.0) -> Page:
         np.ones(LENGTH, np.float32),
         np.full((LENGTH, 2), number / MOST, np.float32),
     )
-    versions, log_mu = np.full(LENGTH, number, np.int32), np.full(LENGTH, -0.7, np.float32)
-    steps = StoredStep(timestep, np.zeros(LENGTH, np.int32), versions, log_mu)
-    previous = np.int32(0)
-    carry = jax.tree.map(lambda leaf: leaf[0], CONFIG.build(SPEC).initial_carry(1))
-    return Page(steps, carry._replace(previous_action=previous))
+    versions = np.full(LENGTH, number, np.int32)
+    extras = jax.tree.map(lambda leaf: np.full(LENGTH, leaf), on_policy.extras)
+    steps = StoredStep(timestep, np.zeros(LENGTH, np.int32), versions, extras)
+    carry = jax.tree.map(lambda leaf: leaf[0], on_policy.config.build(SPEC).initial_carry(1))
+    return Page(steps, carry._replace(previous_action=np.int32(0)))
 
 
 class Running(NamedTuple):
+    on_policy: OnPolicy
     learning: Learning
     exchange: Exchange
     tally: Tally
 
 
 @functools.cache
-def _programs() -> Any:
-    agent = counting_agent()
+def _programs(config: ImpalaConfig | PpoConfig) -> Any:
+    agent = counting(config.build(SPEC))
     page = example_page(agent, SPEC, LENGTH)
     scale = Scale(DEVICES, PER_DEVICE, SLOTS, 2**30, "a device")
     given: Any = None
     experience = QueueConfig(ahead_updates=2).build(
-        CONFIG.window, page=page, initial_priorities=given, scale=scale
+        config.window, page=page, initial_priorities=given, scale=scale
     )
     programs = build_learn_programs(agent, experience.memory, batch_per_device=PER_DEVICE)
     devices = jax.local_devices()[:DEVICES]
     return experience, page, programs, map_programs(programs, devices), devices
 
 
-@pytest.fixture
-def running() -> Running:
-    experience, page, programs, mapped, devices = _programs()
+@pytest.fixture(params=[IMPALA, PPO], ids=["impala", "ppo"])
+def running(request: pytest.FixtureRequest) -> Running:
+    experience, page, programs, mapped, devices = _programs(request.param.config)
     state = jax.jit(programs.init)(jax.random.PRNGKey(0))
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
@@ -112,7 +129,7 @@ def running() -> Running:
         publish_every_updates=1,
         poll_seconds=0.0,
     )
-    return Running(learning, exchange, tally)
+    return Running(request.param, learning, exchange, tally)
 
 
 def send(running: Running, *pages: Page) -> None:
@@ -138,7 +155,10 @@ def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_a
     num_compared = 0
     for first in range(0, 30, SLOTS):
         numbers = range(first, first + SLOTS)
-        send(running, *(page_of(n, np.nan if n == poisoned else 1.0) for n in numbers))
+        send(
+            running,
+            *(page_of(running.on_policy, n, np.nan if n == poisoned else 1.0) for n in numbers),
+        )
         while learning.run_once():
             state = state_of(running)
             if learning.num_skipped == 1 and learning.num_applied == 2:
@@ -150,7 +170,7 @@ def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_a
     assert num_compared == 1
     num_taken = 30 // BATCH * BATCH
     expected = np.zeros(MOST)
-    expected[:num_taken] = 1
+    expected[:num_taken] = running.on_policy.times
     expected[2 * BATCH : 3 * BATCH] = 0  # consumed, and never trained
     state = state_of(running)
     np.testing.assert_array_equal(state.extras, expected)
@@ -166,10 +186,12 @@ def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_a
 
 
 def test_what_does_not_fill_a_batch_waits(running: Running) -> None:
-    send(running, *(page_of(n) for n in range(SLOTS)))
+    send(running, *(page_of(running.on_policy, n) for n in range(SLOTS)))
     assert not running.learning.run_once()
     assert running.learning.num_sequences == SLOTS
-    send(running, page_of(SLOTS))
+    send(running, page_of(running.on_policy, SLOTS))
     assert running.learning.run_once()
     assert not running.learning.run_once()
-    np.testing.assert_array_equal(state_of(running).extras[:BATCH], np.ones(BATCH))
+    np.testing.assert_array_equal(
+        state_of(running).extras[:BATCH], [running.on_policy.times] * BATCH
+    )

@@ -70,6 +70,21 @@ def test_each_epoch_trains_each_sequence_once(passes: Passes) -> None:
     assert output.priorities.min() >= 100 * (num_passes - passes.minibatches)
 
 
+def test_each_epoch_is_dealt_anew() -> None:
+    """As far as one can see: by what the first minibatch of each epoch is."""
+
+    def update(state: AgentState, sequence: Sequence, weights: Array, key: Array) -> Any:
+        del weights, key
+        dealt = state.params.at[state.extras].set(sequence.steps.action[-1])
+        metrics: dict[str, Array] = {}
+        return state._replace(params=dealt, extras=state.extras + 1), UpdateOutput(metrics, ())
+
+    passes = Passes(4, 2)
+    state = AgentState(jnp.zeros((8, B // 2), jnp.int32), (), (), jnp.int32(0), jnp.int32(0))
+    state, _ = jax.jit(lambda: run_passes(update, passes, state, _sequence(), WEIGHTS, KEY))()
+    assert len({tuple(epoch) for epoch in state.params.reshape(4, B).tolist()}) == 4
+
+
 def test_one_pass_is_one_call_of_everything_as_it_is() -> None:
     given: list[Any] = []
 

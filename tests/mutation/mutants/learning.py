@@ -100,6 +100,14 @@ MUTANTS = (
         "each epoch goes through the whole batch (HOUSE, seams)",
     ),
     Mutant(
+        "epochs_reuse_a_key",
+        _PASSES,
+        "jax.random.split(deal_key, epochs)",
+        "jnp.stack([deal_key] * epochs)",
+        "Every epoch deals the same minibatches.",
+        "minibatches are dealt again for each epoch",
+    ),
+    Mutant(
         "priorities_in_the_order_dealt",
         _PASSES,
         ".at[dealt[-1]].set(",

@@ -1,9 +1,12 @@
-"""Bugs in V-trace, in IMPALA and in the on-policy queue."""
+"""Bugs in V-trace, in GAE, in IMPALA and PPO, and in the on-policy queue."""
 
 from tests.mutation.mutant import Mutant
 
 _VTRACE = "seedrl/rl/vtrace.py"
 _IMPALA = "seedrl/agents/impala_functions.py"
+_GAE = "seedrl/rl/gae.py"
+_SURROGATE = "seedrl/rl/surrogate.py"
+_PPO = "seedrl/agents/ppo/functions.py"
 _MEMORY = "seedrl/replay/queue_memory.py"
 _INDEX = "seedrl/replay/queue_index.py"
 _LIMITER = "seedrl/replay/queue_limiter.py"
@@ -60,8 +63,8 @@ MUTANTS = (
     Mutant(
         "behaviour_is_the_greedy_action",
         _IMPALA,
-        "extras=log_probability(logits, action),",
-        "extras=log_probability(logits, jnp.argmax(logits, axis=-1).astype(jnp.int32)),",
+        "extras=categorical.log_probability(logits, action),",
+        "extras=categorical.log_probability(logits, jnp.argmax(logits, -1).astype(jnp.int32)),",
         "The log-probability of the likeliest action is stored, not of the executed one.",
         "with unchanged parameters every ratio is 1",
     ),
@@ -84,10 +87,94 @@ MUTANTS = (
     Mutant(
         "ignored_actions_trained",
         _IMPALA,
-        "entropy=jnp.mean(trained * _entropy(logits)),",
-        "entropy=jnp.mean(weights[None] * _entropy(logits)),",
+        "entropy=jnp.mean(trained * categorical.entropy(logits)),",
+        "entropy=jnp.mean(weights[None] * categorical.entropy(logits)),",
         "The entropy of rows counts whose action is ignored.",
         "an action taken on LAST is ignored (DESIGN 4)",
+    ),
+    Mutant(
+        "gae_bootstraps_past_last",
+        _GAE,
+        "advantage = jnp.where(is_trained, delta + decay * later, 0.0)",
+        "advantage = delta + decay * later",
+        "A LAST row bootstraps from the next episode.",
+        "nothing crosses the end of an episode (DESIGN 4)",
+    ),
+    Mutant(
+        "gae_truncation_is_termination",
+        _GAE,
+        "discount = gamma * timesteps.discount[1:]",
+        "discount = gamma * (timesteps.step_type[1:] != StepType.LAST)",
+        "A truncated episode is taken for one that terminated.",
+        "truncation bootstraps (DESIGN 4)",
+    ),
+    Mutant(
+        "gae_targets_of_the_new_row",
+        _GAE,
+        "advantages + values[:-1], is_trained)",
+        "advantages + values[1:], is_trained)",
+        "Value targets take the value of the next row.",
+        "the target is A + V (Schulman et al. 2017)",
+    ),
+    Mutant(
+        "advantage_normalized_over_the_wrong_axis",
+        _SURROGATE,
+        "centred = advantages - mean_of(advantages, is_trained)",
+        "centred = advantages - jnp.mean(advantages, axis=0, where=is_trained, keepdims=True)",
+        "Advantages of each sequence are centred apart.",
+        "advantages are normalised over all rows of a minibatch",
+    ),
+    Mutant(
+        "ignored_rows_dilute_means",
+        _SURROGATE,
+        "count = jnp.maximum(jnp.sum(is_trained, dtype=jnp.float32), 1.0)",
+        "count = jnp.float32(is_trained.size)",
+        "Means are divided by all rows, those of ignored actions too.",
+        "an action taken on LAST is ignored (DESIGN 4)",
+    ),
+    Mutant(
+        "clipped_gain_is_the_larger",
+        _SURROGATE,
+        "return jnp.minimum(ratios * advantages, clipped * advantages)",
+        "return clipped * advantages",
+        "A ratio that has gone too far the wrong way has no gradient back.",
+        "the lesser of both (Schulman et al. 2017, equation 7)",
+    ),
+    Mutant(
+        "value_clip_takes_the_nearer",
+        _SURROGATE,
+        "return jnp.maximum(square, jnp.square(near - targets))",
+        "return jnp.square(near - targets)",
+        "A value that is far from its old one is not drawn back.",
+        "the larger of both squares (Huang et al. 2022, detail 9)",
+    ),
+    Mutant(
+        "advantages_of_the_new_critic",
+        _PPO,
+        "estimated = _advantages(objective, steps.extras.value, steps.timestep)\n"
+        "    output, _ = network.unroll(params, sequence.carry.network, "
+        "inputs_of_sequence(sequence))\n",
+        "output, _ = network.unroll(params, sequence.carry.network, "
+        "inputs_of_sequence(sequence))\n"
+        "    estimated = _advantages(objective, output.value, steps.timestep)\n",
+        "Each minibatch has advantages of its own, by the newest critic.",
+        "all epochs share the same advantages",
+    ),
+    Mutant(
+        "ppo_stores_the_greedy_action",
+        _PPO,
+        "extras=Acted(categorical.log_probability(logits, action), output.value[0]),",
+        "extras=Acted(jnp.max(jax.nn.log_softmax(logits), -1), output.value[0]),",
+        "The log-probability of the likeliest action is stored, not of the executed one.",
+        "with unchanged parameters every ratio is 1",
+    ),
+    Mutant(
+        "next_batch_is_stopped_too",
+        _PPO,
+        "has_stopped = is_far | (state.extras == state.updates)",
+        "has_stopped = is_far | (state.extras >= 0)",
+        "Once a batch was stopped, nothing is learned any more.",
+        "what remains of a batch is left out",
     ),
     Mutant(
         "sequence_trained_twice",

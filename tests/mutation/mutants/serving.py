@@ -160,9 +160,36 @@ MUTANTS = (
         "deterministic mode repeats bit for bit (DESIGN 9.4)",
     ),
     Mutant(
+        "rounds_are_not_aligned",
+        "learner/serving/core.py",
+        "        if lane.rule.is_aligned:\n",
+        "        if lane.rule.is_complete:\n",
+        "In rounds a stream that begins fills its pages later than the others.",
+        "in rounds every row was acted with the version that its round began with",
+    ),
+    Mutant(
+        "rounds_lose_count_of_rows",
+        "learner/serving/core.py",
+        'self.ledger["discarded"] += int(positions.sum())',
+        'self.ledger["discarded"] += int(positions.max())',
+        "Rows of pages that a round begins anew are in no account.",
+        "every row is in exactly one account (DESIGN 5)",
+    ),
+    Mutant(
+        "rounds_act_before_they_publish",
+        "learner/session/rounds.py",
+        """        while self._learning.run_once():
+            # At once, so that the next round is acted with what was learned.
+            self._learning.finish_update()
+""",
+        "        self._learning.run_once()\n",
+        "A round begins with the parameters of the one before.",
+        "in rounds every row was acted with the version that its round began with",
+    ),
+    Mutant(
         "batch_waits_for_ever",
         "learner/serving/batcher.py",
-        "return max(0.0, self._queue[0].arrival + self._rule.deadline_seconds - now)",
+        "return max(0.0, self._queue[0].arrival + self.rule.deadline_seconds - now)",
         "return None",
         "A batch that is not full is never computed: SEED RL's bug.",
         "the batcher flushes on size or deadline (DESIGN 5)",

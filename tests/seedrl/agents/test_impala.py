@@ -14,17 +14,25 @@ from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.networks.actor_critic import ActorCriticConfig
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
-from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
+from seedrl.types import Sequence, StoredStep
+from tests.seedrl.agents.actor_critics import (
+    LAST,
+    NETWORK,
+    PLAIN_NETWORK,
+    PLAIN_SPEC,
+    ROWS,
+    SPEC,
+    B,
+    acted,
+    episodes_of_two_steps,
+    jitted,
+    log_softmax,
+    poisoned,
+    random_timesteps,
+    window_of,
+)
 
-FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-SPEC = EnvSpec(
-    {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
-)
-NETWORK = ActorCriticConfig(
-    torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(4,), frame_stack=3
-)
 CONFIG = ImpalaConfig(
     network=NETWORK,
     unroll=6,
@@ -35,63 +43,22 @@ CONFIG = ImpalaConfig(
     reward_scale=2.0,
     reward_clip=1.0,
 )
-ROWS, B = 14, 3
 KEY = jax.random.key(9)
 WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
 
 
 @functools.cache
-def built(config: ImpalaConfig = CONFIG) -> tuple[Agent, Any]:
-    """The agent with jitted functions, and parameters whose policy is far from uniform."""
-    agent = config.build(SPEC)
-    loss_and_gradient = jax.jit(jax.value_and_grad(agent.update.loss, has_aux=True))
-    agent = agent._replace(
-        act=jax.jit(agent.act), update=agent.update._replace(loss=loss_and_gradient)
-    )
-    params = jax.jit(agent.init)(jax.random.key(0))
-    policy = params["params"]["PolicyAndValueHead_0"]["policy"]
-    policy["kernel"] = 100 * policy["kernel"]
-    return agent, params
-
-
-def random_timesteps() -> TimeStep:
-    """Three streams: episodes that terminate and are truncated, and one that never ends."""
-    random = np.random.default_rng(5)
-    types = np.full((ROWS, B), MID, np.uint8)
-    types[0] = FIRST
-    discount = np.ones((ROWS, B), np.float32)
-    for row, stream, is_terminated in ((4, 0, True), (9, 0, False), (6, 1, False)):
-        types[row : row + 2, stream] = [LAST, FIRST]
-        discount[row, stream] = 1 - is_terminated
-    reward = np.where(types == FIRST, 0, random.normal(size=types.shape)).astype(np.float32)
-    observation = {
-        "image": random.integers(0, 256, (ROWS, B, 3, 3), dtype=np.uint8),
-        "speed": random.normal(size=(ROWS, B, 2)).astype(np.float32),
-    }
-    return TimeStep(types, reward, discount, observation)
+def built() -> tuple[Agent, Any]:
+    return jitted(CONFIG.build(SPEC))
 
 
 @functools.cache
-def acted() -> tuple[StoredStep, list[Any]]:
-    """A stream acted on step by step, and the carry before every row."""
-    agent, params = built()
-    timesteps = random_timesteps()
-    carry, carries, actions, extras = agent.initial_carry(B), [], [], []
-    for row in range(ROWS):
-        carries.append(carry)
-        timestep = jax.tree.map(lambda leaf, row=row: leaf[row], timesteps)
-        output = agent.act(params, carry, timestep, jnp.ones(B), jax.random.key(row))
-        carry = output.carry
-        actions.append(output.action)
-        extras.append(output.extras)
-    versions = np.zeros((ROWS, B), np.int32)
-    return StoredStep(timesteps, np.stack(actions), versions, np.stack(extras)), carries
+def stream() -> Any:
+    return acted(*built())
 
 
 def window_at(start: int) -> Sequence:
-    steps, carries = acted()
-    rows = slice(start, start + CONFIG.window.length)
-    return Sequence(jax.tree.map(lambda leaf: leaf[rows], steps), carries[start])
+    return window_of(stream(), start, CONFIG.window.length)
 
 
 @functools.cache
@@ -103,11 +70,6 @@ def outputs_at(start: int) -> Any:
         params, sequence.carry.network, inputs_of_sequence(sequence)
     )
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
-
-
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def test_sequences_follow_each_other_without_a_shared_row() -> None:
@@ -199,46 +161,30 @@ def test_what_must_be_ignored_may_be_anything() -> None:
     """The reward of a FIRST row and of row 0, the action and its probability on a LAST row."""
     agent, params = built()
     sequence = window_at(3)
-    timestep, steps = sequence.steps.timestep, sequence.steps
-    types = timestep.step_type
-    assert (types[: CONFIG.unroll] == LAST).any()
+    assert (sequence.steps.timestep.step_type[: CONFIG.unroll] == LAST).any()
     clean = agent.update.loss(params, (), sequence, WEIGHTS, KEY)
-    ignored = types == LAST
-    ignored[CONFIG.unroll] = True  # the row that only bootstraps
-    poisoned = sequence._replace(
-        steps=steps._replace(
-            timestep=timestep._replace(reward=np.where(types == FIRST, 1e9, timestep.reward)),
-            action=np.where(ignored, (steps.action + 1) % 3, steps.action),
-            extras=np.where(ignored, np.float32(-80), steps.extras),
-        )
-    )
-    found = agent.update.loss(params, (), poisoned, WEIGHTS, KEY)
+    other = poisoned(sequence, lambda extras, ignored: np.where(ignored, np.float32(-80), extras))
+    found = agent.update.loss(params, (), other, WEIGHTS, KEY)
     jax.tree.map(np.testing.assert_array_equal, found, clean)
 
 
 @pytest.mark.parametrize(
     ("last_discount", "expected"),
-    # V of an episode of two steps that looks the same throughout: if it terminates, 1 + .9 and 1
-    # in equal parts; if it is truncated, 1 + .9 V.
     [(0.0, 1.45), (1.0, 10.0)],
 )
 def test_truncated_and_terminated_twins_have_their_different_values(
     last_discount: float, expected: float
 ) -> None:
-    spec = EnvSpec(ArraySpec((1,), "float32"), DiscreteSpec(2))
     config = ImpalaConfig(
-        network=ActorCriticConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=()),
+        network=PLAIN_NETWORK,
         unroll=5,
         gamma=0.9,
         learning_rate=0.1,
         learning_rate_decay_updates=400,
         adam_b1=0.9,
     )
-    agent = config.build(spec)
-    types = np.array([FIRST, MID, LAST] * 2, np.uint8)[:, None]
-    discount = np.where(types == LAST, last_discount, 1).astype(np.float32)
-    reward = np.where(types == FIRST, 0, 1).astype(np.float32)
-    timestep = TimeStep(types, reward, discount, np.ones((6, 1, 1), np.float32))
+    agent = config.build(PLAIN_SPEC)
+    timestep = episodes_of_two_steps(last_discount)
 
     def update(state: Any, key: Any) -> Any:
         row = jax.tree.map(lambda leaf: leaf[0], timestep)

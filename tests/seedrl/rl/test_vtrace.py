@@ -10,6 +10,7 @@ import pytest
 
 from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
 from seedrl.types import StepType, TimeStep
+from tests.seedrl.rl.episodes import random_timesteps
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 GAMMA = 0.9
@@ -90,19 +91,11 @@ def test_worked_examples(
 
 def random_rows(seed: int, num_rows: int = 12, batch: int = 5) -> Rows:
     """Streams of episodes of one to some steps, terminated or truncated, that begin anywhere."""
+    timesteps = random_timesteps(seed, num_rows + 1, batch)
     random = np.random.default_rng(seed)
-    types = np.full((num_rows + 1, batch), MID, np.uint8)
-    for stream in range(batch):
-        row = int(random.integers(0, 4))
-        while row <= num_rows:
-            types[row : row + 2, stream] = [LAST, FIRST][: num_rows + 1 - row]
-            row += int(random.integers(2, 7))
-    shape = types.shape
-    discount = np.where(types == LAST, random.integers(0, 2, shape), 1).astype(np.float32)
-    reward = random.normal(size=shape).astype(np.float32)
     log_ratios = random.normal(size=(num_rows, batch)).astype(np.float32)
-    values = 3 * random.normal(size=shape).astype(np.float32)
-    return Rows(log_ratios, values, TimeStep(types, reward, discount, ()))
+    values = 3 * random.normal(size=(num_rows + 1, batch)).astype(np.float32)
+    return Rows(log_ratios, values, timesteps)
 
 
 def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import pytest
 # unlike the main one.
 FAULTS = """
 import resource, threading
-from learner.session.malloc_settings import keep_freed_memory
+from learner.launch.malloc_settings import keep_freed_memory
 
 size = 100 * 2**20
 

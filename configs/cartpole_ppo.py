@@ -1,0 +1,44 @@
+"""PPO on CartPole-v1: an on-policy agent without memory, on two CPU cores.
+
+Command: `seedrl train cartpole_ppo`.
+
+Lab record
+  None yet.
+"""
+
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ServingConfig,
+)
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+
+
+def config() -> Config:
+    """PPO on CartPole-v1."""
+    return Config(
+        environment=EnvironmentConfig(id="CartPole-v1"),
+        agent=PpoConfig(
+            network=ActorCriticConfig(
+                torso="mlp", torso_sizes=(), core="none", head_sizes=(64, 64), frame_stack=1
+            ),
+            unroll=31,
+            epochs=8,
+            minibatches=4,
+            gamma=0.99,
+            trace_lambda=0.95,
+            entropy_cost=0.0,
+            reward_scale=0.01,
+            learning_rate=2e-3,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=100),
+        replay=QueueConfig(ahead_updates=1),
+        learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=0.5, episodes=20, target_return=475.0, confirm_episodes=100
+        ),
+    )

@@ -1,0 +1,1 @@
+"""PPO: its configuration, and its functions, which alone import jax."""

@@ -1,0 +1,171 @@
+"""Rounds: every row that is trained was acted by the parameters that its round began with.
+
+Real serving and a real queue, whatever env servers do; acting writes down who acted on what, and
+learning looks at it.
+"""
+
+import random
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from learner.serving.batch_rules import free_running, rounds
+from learner.serving.batcher import Lane, Pending
+from learner.serving.core import Batch, Serving
+from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
+from learner.serving.ledger import ALWAYS, residues
+from learner.session.rounds import Rounds
+from seedrl.replay.queue_index import QueueIndex
+from seedrl.types import StepType, TimeStep
+
+SLOTS, EVALUATION, K = 5, 2, 4
+
+
+class Row(NamedTuple):
+    """Of a page: which row of which stream it is, and the version that acted on it."""
+
+    stream: int
+    number: int
+    version: int
+
+
+class Fleet:
+    """Env servers that come and go; each group has one step in flight."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        slots = SlotTable(training=SLOTS, evaluation=EVALUATION, seed=seed)
+        free = free_running(0.0)
+        self.serving = Serving(slots, page_steps=K, rule=rounds(), evaluation_rule=free)
+        self.leases: list[Lease] = []
+        self.num_lost = 0
+
+    def move(self) -> None:
+        """Sends all that may be sent; sometimes an env server is lost, or one arrives."""
+        if self.leases and self.random.random() < 0.05:
+            self.lose(self.random.choice(self.leases))
+        if self.serving.slots.num_free:
+            try:
+                wanted = self.random.randint(1, 4), self.random.randint(1, 2)
+                self.leases.append(self.serving.lease(*wanted, "an env server"))
+            except NoFreeSlotError:
+                pass  # the last batch of one that was lost is still being computed
+        for lease in self.leases:
+            for group in lease.groups:
+                if not (group.queued or group.dispatched) and self.random.random() < 0.7:
+                    self._send(group)
+
+    def lose(self, lease: Lease) -> None:
+        self.leases.remove(lease)
+        self.serving.end(lease)
+        self.num_lost += 1
+
+    def _send(self, group: Group) -> None:
+        size = len(group.slots)
+        kind = StepType.MID if group.sequence else StepType.FIRST
+        timestep = TimeStep(np.full(size, kind, np.uint8), np.zeros(size), np.ones(size), ())
+        self.serving.step(Pending(group, group.sequence, timestep, 0.0))
+
+
+class Acting:
+    """Acts with `version`; a page that is full waits for learning."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.version = 0
+        self.full: list[list[Row]] = []
+        self.num_evaluated = 0
+        self._open: dict[int, list[Row]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def run_once(self) -> None:
+        self.fleet.move()
+        serving = self.fleet.serving
+        for lane in serving.lanes:
+            if lane.seconds_until_due(0.0) == 0.0:
+                batch = self._take(lane)
+                if self.fleet.random.random() < 0.02:
+                    self.fleet.lose(self.fleet.random.choice(self.fleet.leases))
+                serving.answered(batch)
+                assert residues(serving.accounts(), ALWAYS) == []
+
+    def _take(self, lane: Lane) -> Batch:
+        batch = self.fleet.serving.take(lane)
+        if batch.role == "evaluation":
+            self.num_evaluated += 1
+            return batch
+        assert sorted(batch.slots) == list(range(SLOTS))
+        for slot, stream, position in zip(
+            batch.slots.tolist(), batch.streams.tolist(), batch.positions.tolist(), strict=True
+        ):
+            number = self._numbers[stream] = self._numbers.get(stream, -1) + 1
+            page = [] if position == 0 else self._open[slot]
+            assert len(page) == position
+            self._open[slot] = [*page, Row(stream, number, self.version)]
+            if position == K - 1:
+                self.full.append(self._open.pop(slot))
+        return batch
+
+
+class Learning:
+    """Takes a batch of the oldest pages, once there are enough; publishes when it has finished."""
+
+    def __init__(self, acting: Acting) -> None:
+        self.acting = acting
+        self.index = QueueIndex(capacity_sequences=4 * SLOTS, batch=SLOTS)
+        self.pages: dict[int, list[Row]] = {}
+        self.updates = 0
+        self.lags: list[int] = []
+        self.snapshots = "learning's"
+
+    def run_once(self) -> bool:
+        arrived, self.acting.full = self.acting.full, []
+        self.pages.update(zip(self.index.plan([0] * len(arrived)).tolist(), arrived, strict=True))
+        if self.index.num_sequences < SLOTS:
+            return False
+        for place in self.index.draw().tolist():
+            page = self.pages.pop(place)
+            first = page[0]
+            assert [row[:2] for row in page] == [(first.stream, first.number + i) for i in range(K)]
+            self.lags += [self.updates - row.version for row in page]
+        self.updates += 1
+        return True
+
+    def finish_update(self) -> None:
+        self.acting.version = self.updates
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(seed: int) -> None:
+    acting = Acting(fleet := Fleet(seed))
+    learning = Learning(acting)
+    exchange = SimpleNamespace(wake_acting=lambda: None)
+    parts: Any = SimpleNamespace(acting=acting, learning=learning, exchange=exchange)
+    regime = Rounds(parts)
+    for _ in range(2000):
+        regime.run_once()
+        assert len(learning.pages) < SLOTS
+    assert set(learning.lags) == {0}
+    assert learning.updates > 30
+    assert len(learning.lags) == learning.updates * SLOTS * K
+    assert fleet.num_lost > 30
+    assert fleet.serving.ledger["discarded"] > 100
+    assert acting.num_evaluated > 30
+    regime.end_waits()
+    assert regime.snapshots == "learning's"
+    assert not regime.is_compiling
+
+
+def test_nothing_is_cut_short_while_all_env_servers_stay() -> None:
+    fleet = Fleet(0)
+    acting = Acting(fleet)
+    fleet.leases = [fleet.serving.lease(4, 2, "one"), fleet.serving.lease(3, 1, "two")]
+    for _ in range(3):
+        for group in fleet.serving.slots.holding():
+            if group.role == "training":
+                fleet._send(group)
+        fleet.serving.answered(acting._take(fleet.serving.lanes[0]))
+    assert fleet.serving.accounts().get("discarded", 0) == 0
+    assert fleet.serving.accounts()["partial"] == 3 * SLOTS

@@ -1,0 +1,111 @@
+"""What actor-critic agents are tried on: a network with memory, and streams it has acted on."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from seedrl.agents.agent import Agent
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+SPEC = EnvSpec(
+    {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
+)
+NETWORK = ActorCriticConfig(
+    torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(4,), frame_stack=3
+)
+ROWS, B = 14, 3
+# Of one observation, which looks the same at every step.
+PLAIN_SPEC = EnvSpec(ArraySpec((1,), "float32"), DiscreteSpec(2))
+PLAIN_NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=())
+
+
+def jitted(agent: Agent) -> tuple[Agent, Any]:
+    """The agent with jitted functions, and parameters whose policy is far from uniform."""
+    loss: Any = agent.update.loss  # type: ignore[attr-defined]
+    loss_and_gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    update: Any = agent.update
+    agent = agent._replace(act=jax.jit(agent.act), update=update._replace(loss=loss_and_gradient))
+    params: Any = jax.jit(agent.init)(jax.random.key(0))
+    policy = params["params"]["PolicyAndValueHead_0"]["policy"]
+    policy["kernel"] = 100 * policy["kernel"]
+    return agent, params
+
+
+def random_timesteps() -> TimeStep:
+    """Three streams: episodes that terminate and are truncated, and one that never ends."""
+    random = np.random.default_rng(5)
+    types = np.full((ROWS, B), MID, np.uint8)
+    types[0] = FIRST
+    discount = np.ones((ROWS, B), np.float32)
+    for row, stream, is_terminated in ((4, 0, True), (9, 0, False), (6, 1, False)):
+        types[row : row + 2, stream] = [LAST, FIRST]
+        discount[row, stream] = 1 - is_terminated
+    reward = np.where(types == FIRST, 0, random.normal(size=types.shape)).astype(np.float32)
+    observation = {
+        "image": random.integers(0, 256, (ROWS, B, 3, 3), dtype=np.uint8),
+        "speed": random.normal(size=(ROWS, B, 2)).astype(np.float32),
+    }
+    return TimeStep(types, reward, discount, observation)
+
+
+def acted(agent: Agent, params: Any) -> tuple[StoredStep, list[Any]]:
+    """A stream acted on step by step, and the carry before every row."""
+    timesteps = random_timesteps()
+    carry, carries, actions, extras = agent.initial_carry(B), [], [], []
+    for row in range(ROWS):
+        carries.append(carry)
+        timestep = jax.tree.map(lambda leaf, row=row: leaf[row], timesteps)
+        output = agent.act(params, carry, timestep, jnp.ones(B), jax.random.key(row))
+        carry = output.carry
+        actions.append(output.action)
+        extras.append(output.extras)
+    stored = jax.tree.map(lambda *rows: np.stack(rows), *extras)
+    versions = np.zeros((ROWS, B), np.int32)
+    return StoredStep(timesteps, np.stack(actions), versions, stored), carries
+
+
+def window_of(stream: tuple[StoredStep, list[Any]], start: int, length: int) -> Sequence:
+    """The sequence that begins in this row."""
+    steps, carries = stream
+    return Sequence(jax.tree.map(lambda leaf: leaf[start : start + length], steps), carries[start])
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """In the precision of `logits`."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def poisoned(sequence: Sequence, extras: Any) -> Sequence:
+    """With other rewards on FIRST, and other actions on LAST and on the row that bootstraps.
+
+    `extras`: `(extras, ignored [T, B] bool) -> extras`.
+    """
+    timestep, steps = sequence.steps.timestep, sequence.steps
+    ignored = timestep.step_type == LAST
+    ignored[-1] = True
+    return sequence._replace(
+        steps=steps._replace(
+            timestep=timestep._replace(
+                reward=np.where(timestep.step_type == FIRST, 1e9, timestep.reward)
+            ),
+            action=np.where(ignored, (steps.action + 1) % 3, steps.action),
+            extras=extras(steps.extras, ignored),
+        )
+    )
+
+
+def episodes_of_two_steps(last_discount: float) -> TimeStep:
+    """Two episodes that look the same throughout, `[6, 1]`, with reward 1.
+
+    If it terminates, V is 1 + γ and 1 in equal parts; if it is truncated, 1 + γ V.
+    """
+    types = np.array([FIRST, MID, LAST] * 2, np.uint8)[:, None]
+    discount = np.where(types == LAST, last_discount, 1).astype(np.float32)
+    reward = np.where(types == FIRST, 0, 1).astype(np.float32)
+    return TimeStep(types, reward, discount, np.ones((6, 1, 1), np.float32))

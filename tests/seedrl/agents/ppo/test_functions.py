@@ -1,0 +1,285 @@
+"""PPO: the loss sees what acting did, is that of the paper, and values what it should."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learner.learning.passes import run_passes
+from seedrl.agents.agent import Agent, AgentState, Passes, UpdateOutput
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo.functions import Acted, with_kl_stop
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
+from seedrl.types import Sequence, StoredStep
+from tests.seedrl.agents.actor_critics import (
+    LAST,
+    NETWORK,
+    PLAIN_NETWORK,
+    PLAIN_SPEC,
+    ROWS,
+    SPEC,
+    B,
+    acted,
+    episodes_of_two_steps,
+    jitted,
+    log_softmax,
+    poisoned,
+    random_timesteps,
+    window_of,
+)
+
+CONFIG = PpoConfig(
+    network=NETWORK,
+    unroll=6,
+    gamma=0.9,
+    trace_lambda=0.8,
+    value_clip=0.3,
+    entropy_cost=0.03,
+    reward_scale=2.0,
+    reward_clip=1.0,
+)
+KEY = jax.random.key(9)
+WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
+STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)
+
+
+@functools.cache
+def built() -> tuple[Agent, Any]:
+    return jitted(CONFIG.build(SPEC))
+
+
+@functools.cache
+def stream() -> Any:
+    return acted(*built())
+
+
+def window_at(start: int) -> Sequence:
+    return window_of(stream(), start, CONFIG.window.length)
+
+
+def of_another_policy(sequence: Sequence) -> Sequence:
+    """As if a policy had acted that thought otherwise of each action and row."""
+    random = np.random.default_rng(2)
+    extras = jax.tree.map(
+        lambda leaf: leaf + 0.4 * random.normal(size=leaf.shape).astype(np.float32),
+        sequence.steps.extras,
+    )
+    return sequence._replace(steps=sequence.steps._replace(extras=extras))
+
+
+def loss_of(sequence: Sequence, params: Any = None) -> Any:
+    agent, own = built()
+    update: Any = agent.update
+    return update.loss(own if params is None else params, (), sequence, WEIGHTS, KEY)
+
+
+def test_sequences_share_no_row_and_are_gone_through_as_often_as_is_said() -> None:
+    config = PpoConfig(unroll=31, epochs=3, minibatches=2, network=PLAIN_NETWORK)
+    assert config.window == WindowSpec(0, 31, 1, 32)
+    assert config.build(PLAIN_SPEC).passes == Passes(3, 2)
+
+
+def test_it_acts_as_impala_does_and_stores_the_value_too() -> None:
+    """So what is shown of stored log-probabilities over reconnects holds for both."""
+    agent, params = built()
+    impala = ImpalaConfig(network=NETWORK).build(SPEC)
+    timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())
+    arguments = params, agent.initial_carry(B), timestep, jnp.ones(B), KEY
+    found, expected = agent.act(*arguments), jax.jit(impala.act)(*arguments)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        (found.action, found.carry, found.extras.log_probability),
+        tuple(expected),
+    )
+    assert (agent.exploration(3) == 1).all()
+    assert agent.evaluation_exploration == 0
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(start: int) -> None:
+    """Recurrent, with stacked frames, across resets, from the stored carry."""
+    sequence = window_at(start)
+    (_, output), _ = loss_of(sequence)
+    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
+    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    assert float(output.metrics["clip_fraction"]) == 0
+    logits, values = outputs_at(start)
+    log_policy = log_softmax(logits)
+    expected = np.take_along_axis(log_policy, sequence.steps.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(
+        np.exp(expected - sequence.steps.extras.log_probability), 1, atol=1e-5
+    )
+    np.testing.assert_allclose(sequence.steps.extras.value, values, atol=1e-5)
+
+
+@functools.cache
+def outputs_at(start: int) -> Any:
+    """What the network says of all rows of a window, float64."""
+    _, params = built()
+    network, sequence = NETWORK.build(SPEC), window_at(start)
+    output, _ = jax.jit(network.unroll)(
+        params, sequence.carry.network, inputs_of_sequence(sequence)
+    )
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
+
+
+def looped_loss(start: int, sequence: Sequence) -> float:
+    """The loss written out in float64 from the network's outputs, row by row."""
+    logits, values = outputs_at(start)
+    log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
+    step_type, reward, discount, _ = steps.timestep
+    reward = np.clip(2.0 * reward.astype(np.float64), -1, 1)
+    old = steps.extras.value.astype(np.float64)
+    rows = [(t, b) for t in range(c.unroll) for b in range(B) if step_type[t, b] != LAST]
+    advantages = np.zeros((c.unroll + 1, B))
+    for t, b in reversed(rows):
+        ahead = c.gamma * float(discount[t + 1, b])
+        delta = reward[t + 1, b] + ahead * old[t + 1, b] - old[t, b]
+        is_cut = step_type[t + 1, b] == LAST
+        later = 0.0 if is_cut else advantages[t + 1, b]
+        advantages[t, b] = delta + ahead * c.trace_lambda * later
+    counted = np.array([advantages[row] for row in rows])
+    total = 0.0
+    for t, b in rows:
+        advantage = (advantages[t, b] - counted.mean()) / counted.std()
+        log_pi = log_policy[t, b, steps.action[t, b]]
+        ratio = np.exp(log_pi - float(steps.extras.log_probability[t, b]))
+        gained = min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+        target = advantages[t, b] + old[t, b]
+        near = old[t, b] + np.clip(values[t, b] - old[t, b], -0.3, 0.3)
+        square = max((values[t, b] - target) ** 2, (near - target) ** 2)
+        entropy = -np.sum(np.exp(log_policy[t, b]) * log_policy[t, b])
+        total += float(WEIGHTS[b]) * (-gained + 0.5 * square - c.entropy_cost * entropy)
+    return total / len(rows)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_loss_agrees_with_the_loop(start: int) -> None:
+    sequence = of_another_policy(window_at(start))
+    (loss, output), _ = loss_of(sequence)
+    np.testing.assert_allclose(loss, looped_loss(start, sequence), rtol=1e-4)
+    assert all(np.isfinite(value) for value in output.metrics.values())
+    assert 0 < float(output.metrics["clip_fraction"]) < 1
+    assert float(output.metrics["behaviour_kl"]) > 0.01
+    assert output.priorities == ()
+
+
+def test_what_must_be_ignored_may_be_anything() -> None:
+    """Rewards of FIRST rows; the action and its probability on LAST rows and on the last row."""
+    sequence = window_at(3)
+    assert (sequence.steps.timestep.step_type[: CONFIG.unroll] == LAST).any()
+
+    def extras(stored: Acted, ignored: np.ndarray) -> Acted:
+        return stored._replace(
+            log_probability=np.where(ignored, np.float32(-800), stored.log_probability)
+        )
+
+    found = loss_of(poisoned(sequence, extras))
+    jax.tree.map(np.testing.assert_array_equal, found, loss_of(sequence))
+
+
+def test_all_epochs_have_the_same_advantages() -> None:
+    sequence, (_, params) = of_another_policy(window_at(0)), built()
+    other = jax.tree.map(lambda leaf: leaf + 0.1, params)
+    (_, first), (_, later) = loss_of(sequence)[0], loss_of(sequence, other)[0]
+    for name in ("advantage_size", "explained_variance", "value_mean"):
+        assert first.metrics[name] == later.metrics[name]
+    assert first.metrics["policy_loss"] != later.metrics["policy_loss"]
+
+
+def plain(**settings: Any) -> PpoConfig:
+    settings = {"epochs": 4, "minibatches": 2, "gamma": 0.9, "entropy_cost": 0.0, **settings}
+    return PpoConfig(network=PLAIN_NETWORK, unroll=5, **settings)
+
+
+def round_of(config: PpoConfig, last_discount: float) -> Any:
+    """`(state, key) -> (state, output)`: acts on two streams and goes through them as is said."""
+    agent, timestep = config.build(PLAIN_SPEC), episodes_of_two_steps(last_discount)
+    timesteps = jax.tree.map(lambda leaf: jnp.repeat(leaf, 2, axis=1), timestep)
+
+    def one_round(state: Any, key: Any) -> Any:
+        row = jax.tree.map(lambda leaf: leaf[0], timesteps)
+        # Without a core and with one observation, every row is acted on alike.
+        action, carry, extras = agent.act(
+            state.params, agent.initial_carry(2), row, jnp.ones(2), key
+        )
+        stored = jax.tree.map(lambda leaf: jnp.stack([leaf] * 6), (action, extras))
+        sequence = Sequence(StoredStep(timesteps, stored[0], (), stored[1]), carry)
+        update = functools.partial(agent.update, mean=lambda tree: tree)
+        state, output = run_passes(update, agent.passes, state, sequence, jnp.ones(2), key)
+        return state._replace(updates=state.updates + 1), output
+
+    return agent, one_round
+
+
+@pytest.mark.parametrize(("last_discount", "expected"), [(0.0, 1.45), (1.0, 10.0)])
+def test_truncated_and_terminated_twins_have_their_different_values(
+    last_discount: float, expected: float
+) -> None:
+    config = plain(learning_rate=0.1, learning_rate_decay_updates=100, max_gradient_norm=100.0)
+    agent, one_round = round_of(config, last_discount)
+    state = agent.init_state(agent.init(jax.random.key(0)))
+    keys = jax.random.split(jax.random.key(1), 100)
+
+    def value_after(state: Any, key: Any) -> Any:
+        state, output = one_round(state, key)
+        return state, output.metrics["value_mean"]
+
+    values = jax.jit(lambda state: jax.lax.scan(value_after, state, keys))(state)[1]
+    assert float(values[-1]) == pytest.approx(expected, rel=1e-2)
+
+
+def test_a_batch_is_left_when_the_policy_has_gone_too_far_and_the_next_one_is_not() -> None:
+    def counted(state: Any, sequence: Any, weights: Any, key: Any, mean: Any) -> Any:
+        divergence = mean(weights)
+        return state._replace(params=state.params + 1), UpdateOutput(
+            {"behaviour_kl": weights}, divergence
+        )
+
+    agent = CONFIG.build(SPEC)._replace(update=counted)
+    agent = with_kl_stop(agent._replace(init_state=_state_of), 0.5)
+    state, found = agent.init_state(jnp.int32(0)), []
+    # Of two devices, whose mean decides; the version changes with the batch.
+    for version, divergences in ((0, (0.2, 0.7)), (0, (0.2, 0.9)), (0, (0.1, 0.1)), (1, (0.1, 0))):
+        state = state._replace(updates=jnp.int32(version))
+        no: Any = ()
+        state, output = agent.update(state, no, jnp.array(divergences), no, mean=jnp.mean)
+        found.append((int(state.params), float(output.metrics["stopped_fraction"])))
+    assert found == [(1, 0), (1, 1), (1, 1), (2, 0)]
+
+
+def test_a_limit_of_the_divergence_is_a_field() -> None:
+    init_state = dataclasses.replace(CONFIG, kl_stop=0.1).build(SPEC).init_state
+    assert int(init_state(jnp.zeros(())).extras) == -1
+    assert CONFIG.build(SPEC).init_state(jnp.zeros(())).extras == ()
+
+
+def _state_of(params: Any) -> AgentState:
+    return AgentState(params, (), (), jnp.int32(0))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("trace_lambda", 1.5, "agent.trace_lambda: expected 0 to 1, got 1.5"),
+        ("clip", 0.0, "agent.clip: expected more than 0, got 0.0"),
+        ("epochs", 0, "agent.epochs: expected at least 1, got 0"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **{field: value})
+
+
+def test_a_box_of_actions_is_refused_in_one_line() -> None:
+    spec = EnvSpec(ArraySpec((1,), "float32"), BoxSpec((2,), (-1, -1), (1, 1)))
+    with pytest.raises(ConfigError, match=r"PPO chooses among discrete actions.*\[2\]"):
+        CONFIG.build(spec)

@@ -1,0 +1,72 @@
+"""The clipped objectives: numbers worked by hand, and which rows have a gradient."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.rl.surrogate import (
+    clipped_square,
+    clipped_surrogate,
+    divergence,
+    mean_of,
+    normalized,
+)
+
+CLIP = 0.2
+
+
+def column(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float32)[:, None]
+
+
+@jax.jit
+def _surrogate(ratios: Any, advantages: Any) -> Any:
+    def total(log_ratios: Any) -> Any:
+        rows = clipped_surrogate(log_ratios, advantages, CLIP)
+        return jnp.sum(rows), rows
+
+    return jax.value_and_grad(total, has_aux=True)(jnp.log(ratios))
+
+
+def test_a_ratio_has_no_gradient_where_going_on_would_gain() -> None:
+    (_, rows), gradient = _surrogate(column(1.3, 1.3, 0.7, 0.7), column(2, -1, 2, -1))
+    # With bounds of 1 / 1.2 and 1.2 the last were -.8333.
+    np.testing.assert_allclose(rows, column(2.4, -1.3, 1.4, -0.8), rtol=1e-6)
+    np.testing.assert_allclose(gradient, column(0, -1.3, 1.4, 0), rtol=1e-6)
+    assert float(rows.mean()) == pytest.approx(0.425)
+
+
+@pytest.mark.parametrize(
+    ("target", "clip", "loss", "gradient"),
+    # Old V 1, new 1.5: clipped to 1.2.
+    [(2.0, 0.2, 0.64, 0.0), (1.1, 0.2, 0.16, 0.8), (2.0, 0.0, 0.25, -1.0), (1.2, 1.0, 0.09, 0.6)],
+)
+def test_a_value_moves_at_most_so_far_from_the_old_one(
+    target: float, clip: float, loss: float, gradient: float
+) -> None:
+    def total(value: Any) -> Any:
+        return clipped_square(value, 1.0, target, clip)  # type: ignore[arg-type]
+
+    found = jax.value_and_grad(total)(jnp.float32(1.5))
+    np.testing.assert_allclose(found, (loss, gradient), rtol=1e-5, atol=1e-6)
+
+
+def test_the_divergence_is_never_negative() -> None:
+    found = divergence(np.log(column(1.3, 0.9, 1.0)))
+    assert float(jnp.mean(found[:2])) == pytest.approx(0.0215, abs=5e-5)  # mean of -log: -.0785
+    assert float(found.min()) == 0
+
+
+def test_only_rows_that_count_are_normalized_and_all_of_them_together() -> None:
+    advantages = np.array([[1, 2], [1e9, 3], [6, -1e9]], np.float32)
+    counts = np.array([[True, True], [False, True], [True, False]])
+    found = np.asarray(jax.jit(normalized)(advantages, counts))
+    expected = [[-1.06904, -0.53452], [0, 0], [1.60357, 0]]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    # Along either axis alone they have other means: (2 and 3.5; 1.5, 3 and 6).
+    assert mean_of(advantages, counts) == 3
+    assert mean_of(advantages, np.zeros_like(counts)) == 0
+    np.testing.assert_array_equal(normalized(column(2.0), np.array([[True]])), column(0))

@@ -16,6 +16,7 @@ class ExitCode(enum.IntEnum):
       BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.
       FAILING_ENVIRONMENT: an env server: the environment raised an error too often; `seedrl train`:
         an env server has died too often.
+      FAILED_RUNS: `seedrl experiment`: some of its runs have failed; the others are done.
       INTERNAL: a defect of ours; the traceback is printed.
       UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
       STUCK: a thread made no progress; all stacks are printed.
@@ -29,6 +30,7 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     BROKEN_ENVIRONMENT = 3
     FAILING_ENVIRONMENT = 4
+    FAILED_RUNS = 5
     INTERNAL = 70
     UNREADABLE_CHECKPOINT = 74
     STUCK = 75

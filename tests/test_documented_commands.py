@@ -14,6 +14,7 @@ from envs_server.options import read_options
 from envs_server.server_conformance.options import read_options as read_server_check_options
 from learner.cli import learner, main, train
 from learner.cli.arguments import parse
+from learner.cli.experiment import checked_runs
 from seedrl.config_checks import check
 from tests.documented.commands import (
     ROOT,
@@ -89,6 +90,9 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             read_check_options(argv)
         case ["seedrl", "check-env-server", *argv]:
             read_server_check_options(argv)
+        case ["seedrl", "experiment", grid, *argv]:
+            checked_runs(folder / grid)
+            _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
         case ["seedrl", name, *argv]:
             _require_flags(argv, _help(lambda: main.main([name, "--help"])))
         case ["python", "-m", module, *argv]:

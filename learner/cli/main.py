@@ -16,6 +16,7 @@ COMMANDS = {
     "evaluate": "play a checkpoint of a run",
     "record": "film episodes of a run's policy",
     "export": "write a policy as one file that needs jax alone",
+    "experiment": "train a grid of configs, options and seeds; resumes",
     "compare": "compare runs over their seeds, with intervals and learning curves",
     "runs": "list the runs in a folder",
     "check-env": "check an environment of your own before training with it",

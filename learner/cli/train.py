@@ -62,13 +62,7 @@ def run(argv: Sequence[str]) -> int:
     """Trains until the run is over; returns its exit code."""
     options, config = parse(TrainOptions, argv, prog=PROG)
     extras.require("learner")
-    config, planned = env_servers.plan(
-        options.apply(config),
-        env_servers=options.env_servers,
-        envs_per_server=options.envs_per_server,
-        groups=options.groups,
-    )
-    check(config)
+    config, planned = plan(options, config)
     workdir = options.workdir or _new_workdir(argv[0], config)
     check_free(workdir)
     is_new = not workdir.exists()
@@ -77,6 +71,18 @@ def run(argv: Sequence[str]) -> int:
     if is_new and code in _REFUSED and not has_failed_env_server:
         remove_refused(workdir)
     return code
+
+
+def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fleet]:
+    """The run's whole configuration, and its env servers. Raises ConfigError if it cannot work."""
+    config, planned = env_servers.plan(
+        options.apply(config),
+        env_servers=options.env_servers,
+        envs_per_server=options.envs_per_server,
+        groups=options.groups,
+    )
+    check(config)
+    return config, planned
 
 
 def _supervised(

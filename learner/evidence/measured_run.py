@@ -112,14 +112,13 @@ def measure(folder: Path) -> MeasuredRun:
             f"{folder}: expected a round of evaluation in its {run_files.METRICS}, found none; "
             "train it on, or leave it out"
         )
-    status = _json(folder / run_files.STATUS)
     return MeasuredRun(
         record=read_run(folder),
         config=config,
         command=_first_line(folder / run_files.COMMANDS),
         machine=", ".join(filter(None, [_devices(folder / run_files.EVENTS), _recorded(folder)])),
         rounds=rounds,
-        final=_final(folder, rounds, status.get("updates")),
+        final=_final(folder, rounds),
         seconds=float(lines[-1]["elapsed_seconds"]),
         pace=_pace([line for line in lines if line["kind"] == "metrics"]),
     )
@@ -146,8 +145,8 @@ def _round(line: dict[str, Any]) -> Round:
     )
 
 
-def _final(folder: Path, rounds: tuple[Round, ...], updates: int | None) -> FinalScoreOf:
-    if (kept := read_final_score(folder, updates=updates)) is not None:
+def _final(folder: Path, rounds: tuple[Round, ...]) -> FinalScoreOf:
+    if (kept := read_final_score(folder)) is not None:
         how = "greedy" if kept.greedy else "exploring"
         return FinalScoreOf(kept.mean, f"{kept.episodes} fresh {how} episodes", True)
     last = rounds[-1]
@@ -172,11 +171,8 @@ def _devices(events: Path) -> str:
 
 def _recorded(folder: Path) -> str:
     """What the experiment that the run is part of says of its machine."""
-    machine = _json(folder.parent / run_files.EXPERIMENT).get("machine", {})
-    words = [machine.get("processor", "")]
-    words += [f"{machine[key]} {key}" for key in ("cores",) if key in machine]
-    words += [f"commit {machine['commit']}"] if machine.get("commit") else []
-    return ", ".join(filter(None, words))
+    machines = _json(folder.parent / run_files.EXPERIMENT).get("machines", [])
+    return "; ".join(map(str, machines))
 
 
 def _first_line(path: Path) -> str:

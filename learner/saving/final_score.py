@@ -36,13 +36,19 @@ def write_final_score(folder: Path, score: FinalScore) -> None:
     os.replace(new, path)
 
 
-def read_final_score(folder: Path, *, updates: int | None) -> FinalScore | None:
-    """What is kept in the folder of a run; None without, or if it is not of these updates.
-
-    `updates`: of the run by now; a run that was trained on has no final score again. None: unknown.
-    """
+def read_final_score(folder: Path) -> FinalScore | None:
+    """What is kept in the folder of a run; None without, or if the run was trained on since."""
     try:
         kept = FinalScore(**json.loads((folder / run_files.FINAL_SCORE).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return kept if updates in (None, kept.updates) else None
+    return kept if _updates(folder) in (None, kept.updates) else None
+
+
+def _updates(folder: Path) -> int | None:
+    """Of the run by now; None if that is not known."""
+    try:
+        status = json.loads((folder / run_files.STATUS).read_text())
+    except (OSError, ValueError):
+        return None
+    return status.get("updates") if isinstance(status, dict) else None

@@ -87,8 +87,9 @@ def _lines(block: str) -> Iterator[str]:
 
 
 def files_of(document: Path) -> dict[str, str]:
-    """Names and texts of a document's Python files: the blocks whose first line names them."""
-    return dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", document.read_text(), re.DOTALL))
+    """Names and texts of a document's files: the blocks whose first line names them."""
+    blocks = r"```(?:python|toml)\n# (\S+\.(?:py|toml))\n(.*?)```"
+    return dict(re.findall(blocks, document.read_text(), re.DOTALL))
 
 
 def write_files(document: Path, folder: Path) -> None:

@@ -8,13 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
-
 _PACKAGES = ("seedrl", "jax", "jaxlib", "grpcio", "numpy", "gymnasium", "ale-py", "flax", "optax")
 
 
 def describe() -> dict[str, Any]:
     """Plain values: what somebody else needs to compare."""
+    # Here: an experiment asks for the rest of this file, and needs no jax.
+    import jax
+
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": _processor(),
@@ -27,6 +28,13 @@ def describe() -> dict[str, Any]:
         "versions": {name: _version(name) for name in _PACKAGES},
         "commit": commit(),
     }
+
+
+def in_words() -> str:
+    """The processor, how many cores of it, and the commit."""
+    name, dash, dirty = (commit() or "unknown").partition("-")
+    words = [_processor(), f"{num_cores()} cores", f"commit {name[:12]}{dash}{dirty}"]
+    return ", ".join(filter(None, words))
 
 
 def num_cores() -> int:

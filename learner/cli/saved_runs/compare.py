@@ -115,14 +115,22 @@ def _folders(runs: Iterable[MeasuredRun]) -> set[Path]:
 
 
 def _measured(folders: Sequence[Path]) -> list[MeasuredRun]:
+    """The runs in these folders, each once. Raises ConfigError if there is none with a score."""
     found: dict[Path, MeasuredRun] = {}
     for folder in folders:
         inside = list(find_runs(folder))
         if not inside:
             what = "found none" if folder.is_dir() else "but there is no such folder"
             raise ConfigError(f"{folder}: expected the folder of a run or runs, {what}")
+        known = len(found)
         for each in inside:
-            found.setdefault(each.resolve(), measure(each))
+            try:
+                found.setdefault(each.resolve(), measure(each))
+            except ConfigError as error:
+                # Others stand for the folder; alone, it is what was asked for.
+                if each is inside[-1] and len(found) == known:
+                    raise
+                print(f"left out: {error}", file=sys.stderr)
     return list(found.values())
 
 

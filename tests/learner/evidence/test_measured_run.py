@@ -22,10 +22,10 @@ def test_a_run_is_its_rounds_and_what_it_took(tmp_path: Path) -> None:
 
 
 def test_what_an_experiment_recorded_of_its_machine_is_said(tmp_path: Path) -> None:
-    machine = {"processor": "Xeon", "cores": 2, "commit": "24ce7d5"}
-    (tmp_path / "experiment.json").write_text(json.dumps({"machine": machine}))
+    machines = ["Xeon, 2 cores, commit 24ce7d5", "Xeon, 2 cores, commit d005743"]
+    (tmp_path / "experiment.json").write_text(json.dumps({"machines": machines}))
     run = measure(write_run(tmp_path / "a", [10.0]))
-    assert run.machine == "1 x cpu, Xeon, 2 cores, commit 24ce7d5"
+    assert run.machine == "1 x cpu, " + "; ".join(machines)
 
 
 def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:

@@ -84,6 +84,17 @@ def test_the_curves_are_drawn(
     assert out.splitlines()[1] in html.read_text()
 
 
+def test_of_many_runs_those_without_a_score_are_left_out(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(folders[0] / "unplayed", [])
+    write_run(folders[0] / "zz", [])
+    assert main(["compare", str(folders[0])]) == 0
+    out, err = capsys.readouterr()
+    assert "3 runs, seeds 0 1 2" in out
+    assert [line[:10] for line in err.splitlines()] == ["left out: "] * 2
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

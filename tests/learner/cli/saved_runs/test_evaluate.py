@@ -179,13 +179,16 @@ def test_the_result_is_kept_as_the_final_score_of_the_run(
 ) -> None:
     stand_in(monkeypatch)
     assert main(["evaluate", str(run_folder)]) == 0
-    assert read_final_score(run_folder, updates=7) is None
+    assert read_final_score(run_folder) is None
     assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 0
-    assert read_final_score(run_folder, updates=7) == (2.0, 2, 7, True)
+    (run_folder / "status.json").write_text('{"updates": 7}')
+    assert read_final_score(run_folder) == (2.0, 2, 7, True)
     # The run was trained on, so that is not its final score any more.
-    assert read_final_score(run_folder, updates=8) is None
+    (run_folder / "status.json").write_text('{"updates": 8}')
+    assert read_final_score(run_folder) is None
+    (run_folder / "status.json").unlink()
     (run_folder / "final_score.json").write_text('{"mean": 2.0')
-    assert read_final_score(run_folder, updates=7) is None
+    assert read_final_score(run_folder) is None
 
 
 def test_only_the_newest_checkpoint_has_the_final_score(

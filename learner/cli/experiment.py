@@ -1,0 +1,153 @@
+"""`seedrl experiment GRID`: trains a grid of configurations, options and seeds on this machine."""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from learner.cli import train
+from learner.cli.arguments import parse, parse_flags
+from learner.experiment.grid import PlannedRun, read_grid
+from learner.experiment.run_state import check_same
+from learner.experiment.workers import Workers
+from learner.launch.env_servers import child_environment
+from learner.launch.supervisor import forward_signals
+from learner.reporting.output import tolerating_lost_output
+from learner.reporting.wording import score
+from learner.saving.final_score import read_final_score
+from learner.saving.folder_lock import lock
+from learner.saving.run_records import read_run
+from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
+from seedrl.storage import run_files
+
+PROG = "seedrl experiment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions:
+    """Trains each run of a grid as `seedrl train` does, and plays its final score afterwards. The
+    same command again resumes: finished runs are skipped, others go on from their checkpoints, and
+    what has failed is tried again. Ctrl-C saves all runs.
+
+    Attributes:
+      grid: a TOML file, see docs/experiments.md.
+      workers: how many runs at a time.
+      workdir: folder of the experiment, with one for each run in it; by default runs/GRID.
+      episodes: of each run's final score.
+      dry_run: print what would be trained, one command a line, and end.
+    """
+
+    grid: Annotated[Path, tyro.conf.Positional]
+    workers: int = 1
+    workdir: Path | None = None
+    episodes: int = 100
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "episodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"--{name}: expected at least 1, got {getattr(self, name)}")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Trains until all runs are done; returns the exit code."""
+    options = parse_flags(ExperimentOptions, argv, prog=PROG)
+    extras.require("learner")
+    runs = checked_runs(options.grid)
+    folder = options.workdir or Path("runs") / options.grid.stem
+    for each in runs:
+        check_same(folder / each.name, each)
+    if options.dry_run:
+        for each in runs:
+            words = ["seedrl", "train", *each.words, "--workdir", str(folder / each.name)]
+            print(shlex.join(words))
+        return ExitCode.OK
+    descriptor = _own(folder)
+    try:
+        _record(folder, options.grid)
+        return _work(folder, runs, options)
+    finally:
+        os.close(descriptor)
+
+
+def checked_runs(grid: Path) -> list[PlannedRun]:
+    """The runs of a grid, whose configurations work. Raises ConfigError, in one line."""
+    runs = read_grid(grid)
+    checked = set()
+    for each in runs:
+        config, _, _, *options = each.words  # beside the seed
+        if (key := (config, *options)) in checked:
+            continue
+        checked.add(key)
+        try:
+            parsed, loaded = parse(train.TrainOptions, each.words, prog=train.PROG)
+            train.plan(parsed, loaded)
+        except ConfigError as error:
+            raise ConfigError(f"{grid}: {each.name}: {error}") from error
+    return runs
+
+
+def table(folder: Path, outcomes: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
+    """The lines of a table of all runs."""
+    rows: list[tuple[str, ...]] = [("run", "state", "steps", "last", "final", "why")]
+    for name, outcome in outcomes.items():
+        record, final = read_run(folder / name), read_final_score(folder / name)
+        scores = (record.last, None if final is None else final.mean)
+        shown = ("–" if value is None else score(value) for value in scores)
+        reason = reasons.get(name, record.reason if outcome == "finished" else "")
+        rows.append((name, outcome, f"{record.env_steps:,}", *shown, reason))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _work(folder: Path, runs: Sequence[PlannedRun], options: ExperimentOptions) -> int:
+    with (
+        tolerating_lost_output(),
+        Workers(
+            folder,
+            runs,
+            number=options.workers,
+            episodes=options.episodes,
+            environment=child_environment(),
+        ) as workers,
+        forward_signals(workers.signal),
+    ):
+        code = workers.wait()
+        print(*table(folder, workers.outcomes, workers.reasons), sep="\n", flush=True)
+        return code
+
+
+def _own(folder: Path) -> int:
+    """A descriptor that holds the folder. Raises AddressInUseError if another experiment does."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return lock(folder)
+    except AddressInUseError:
+        raise AddressInUseError(
+            f"another experiment is working in {folder.absolute()}; stop it or choose another "
+            "--workdir"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"--workdir: cannot write in {folder} ({error.strerror})") from error
+
+
+def _record(folder: Path, grid: Path) -> None:
+    """Keeps the grid, and on which machines and with which commits it was worked on."""
+    from learner.bench.measure.machine import in_words
+
+    path = folder / run_files.EXPERIMENT
+    try:
+        machines = json.loads(path.read_text())["machines"]
+    except (OSError, ValueError, KeyError, TypeError):
+        machines = []
+    machines = list(dict.fromkeys([*machines, in_words()]))
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps({"grid": grid.read_text(), "machines": machines}, indent=2) + "\n")
+    os.replace(new, path)

@@ -1,0 +1,1 @@
+"""Many runs on this machine: what a grid plans, and the processes that do it."""

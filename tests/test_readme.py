@@ -46,7 +46,7 @@ def test_the_snippets_train_together_and_act_in_a_script(
     assert (tmp_path / "run" / "learning_curve.png").exists()
     monkeypatch.syspath_prepend(tmp_path)
     (script,) = re.findall(r"```python\n(from seedrl import policy\n.*?)```", README, re.DOTALL)
-    names: dict[str, Any] = {"observation": np.zeros(5, np.float32)}
+    names: dict[str, Any] = {"observation": np.zeros(5, np.float32), "reward": 1.0}
     exec(script.replace("runs/mine", str(tmp_path / "run")), names)
     assert names["action"] in range(4)
 

@@ -17,9 +17,14 @@ if TYPE_CHECKING:  # import jax and numpy
 class BoxNetworkConfig:
     """An actor and twin critics, each with a torso of its own. Nothing is shared between them.
 
+    The torso divides uint8 by 255, whatever its shape, and takes all else at its value: `Discrete`
+    is one number, not one-hot, and floats are not normalized; do both in the environment. The
+    arrays of a dict (by sorted keys) or tuple are concatenated in that order.
+
     Attributes:
-      torso: encoder of images; "mlp" flattens them; "auto" is "nature" where there is an image that
-        is large enough for it (36 x 36), else "mlp". Whatever is no such image is flattened.
+      torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
+        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp". What the encoder
+        does not take is flattened.
       actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.
       critic_sizes: hidden layers of each critic, which sees the action beside the observation.
         SAC's authors: 256, 256.

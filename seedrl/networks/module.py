@@ -97,11 +97,10 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
     if torso == "auto":
         torso = "nature" if any(is_encoded(leaf, "nature") for leaf in leaves) else "mlp"
     has_image = any(map(is_image, leaves))
+    is_any_encoded = any(is_encoded(leaf, torso) for leaf in leaves)
     if frame_stack is None:
-        frame_stack = _FRAMES_OF_IMAGES if has_image else 1
-    if (torso != "mlp" and not any(is_encoded(leaf, torso) for leaf in leaves)) or (
-        frame_stack > 1 and not has_image
-    ):
+        frame_stack = _FRAMES_OF_IMAGES if is_any_encoded else 1
+    if (torso != "mlp" and not is_any_encoded) or (frame_stack > 1 and not has_image):
         size = f", {SMALLEST_NATURE_IMAGE} x {SMALLEST_NATURE_IMAGE} at least"
         found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
         raise ConfigError(

@@ -22,18 +22,24 @@ class QNetworkConfig:
     previous reward, both zeros on FIRST. The reward is raw, as in R2D2: scale rewards of thousands
     in the environment. Without a core, the head sees the torso's output alone.
 
+    The torso divides uint8 by 255, whatever its shape, and takes all else at its value: `Discrete`
+    is one number, not one-hot, and floats are not normalized; do both in the environment. The
+    arrays of a dict (by sorted keys) or tuple are concatenated in that order.
+
     What a default leaves open follows from the observation, in `build`.
 
     Attributes:
-      torso: encoder of images; "mlp" flattens them; "auto" is "nature" where there is an image that
-        is large enough for it (36 x 36), else "mlp". Whatever is no such image is flattened.
+      torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
+        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp". What the encoder
+        does not take is flattened.
       torso_sizes: dense layers after it, on all arrays of the observation together.
       core: recurrent core.
       core_size: its units.
       head_sizes: hidden layers of the head.
       dueling: whether value and advantages have streams of their own.
-      frame_stack: frames of an image that the torso sees at once, newest first; 1 stacks nothing;
-        None is 4 where there is an image, else 1.
+      frame_stack: frames that the torso sees at once of every image, newest first; 1 stacks
+        nothing; None is 4 where the encoder takes an image, else 1: images that are flattened, such
+        as `uint8[4, 4, 3]`, are not stacked by default.
       dtype: of matrix products and convolutions. Parameters, carry and Q-values stay float32.
     """
 

@@ -156,7 +156,7 @@ VECTOR, COUNT = ArraySpec((5,), "float32"), ArraySpec((), "int64")
         (ATARI, View("nature", 4)),
         (VECTOR, View("mlp", 1)),
         (COUNT, View("mlp", 1)),
-        (GRID, View("mlp", 4)),  # too small for three convolutions
+        (GRID, View("mlp", 1)),  # too small for three convolutions
         ({"image": ATARI, "grid": GRID, "speed": VECTOR}, View("nature", 4)),
         ((VECTOR, COUNT), View("mlp", 1)),
     ],
@@ -172,7 +172,8 @@ def test_the_default_network_follows_the_observation(observation: Any, expected:
 def test_what_is_set_is_kept() -> None:
     spec = EnvSpec({"image": ATARI, "speed": VECTOR}, DiscreteSpec(2))
     assert view(spec, "impala", None) == View("impala", 4)
-    assert view(spec, "mlp", 1) == View("mlp", 1)
+    assert view(spec, "mlp", None) == View("mlp", 1)
+    assert view(spec, "mlp", 3) == View("mlp", 3)
     assert view(spec, "auto", 2) == View("nature", 2)
 
 

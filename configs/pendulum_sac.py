@@ -6,7 +6,11 @@ are cut after 200 steps, so every one of them bootstraps.
 Command: `seedrl train pendulum_sac`.
 
 Lab record
-  None yet.
+  Seeds 0 to 4 (`--seed S`, then `seedrl evaluate RUN`): -171.6, -150.7, -165.8, -156.8 and -149.5
+  over 100 episodes, after 11,360, 12,032, 17,580, 17,668 and 13,392 environment steps, 2,570 to
+  4,149 updates, and 64, 55, 58, 53 and 55 seconds from start to exit, of which up to 25 compiling.
+  A random policy has -1,210. Two cores of a Xeon at 2.5 GHz under ten times their load, no
+  accelerator; 2026-11-22, commit 1ca27fc.
 """
 
 from seedrl.agents.sac.config import SacConfig
@@ -33,7 +37,7 @@ def config() -> Config:
             temperature_learning_rate=1e-3,
             target_rate=0.01,
         ),
-        serving=ServingConfig(training_slots=16, evaluation_slots=20),
+        serving=ServingConfig(training_slots=16, evaluation_slots=100),
         replay=ReplayConfig(
             capacity_steps=100_000,
             min_steps=1_000,

@@ -1,7 +1,8 @@
-"""A stored sequence, replayed from its stored carry, gives the log-probabilities of acting.
+"""A stored sequence, replayed from its stored carry, gives what acting has stored.
 
-Of an IMPALA with memory whose parameters never change: the ratio of every stored step is 1, over
-resets, truncations and terminations, and before and after a reconnect. The sequences lie in
+Of a PPO with memory whose parameters never change, which acts as IMPALA does and stores values too:
+the ratio of every stored step is 1, and every value as it was, over resets, truncations and
+terminations, on rows of LAST, and before and after a reconnect. The sequences lie in
 prioritized replay, which forgets none; that the queue mixes nothing up is shown by the simulator.
 """
 
@@ -16,8 +17,8 @@ import numpy as np
 import pytest
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
-from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
@@ -37,17 +38,17 @@ LENGTHS = (2, 1, 9, 25)
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnchangingImpala:
-    """IMPALA whose updates leave the parameters as they are, for a replay that keeps everything."""
+class UnchangingPpo:
+    """PPO whose updates leave the parameters as they are, for a replay that keeps everything."""
 
-    impala: ImpalaConfig
+    ppo: PpoConfig
 
     @property
     def window(self) -> WindowSpec:
-        return self.impala.window
+        return self.ppo.window
 
     def build(self, spec: EnvSpec) -> Agent:
-        agent: Agent = self.impala.build(spec)
+        agent: Agent = self.ppo.build(spec)
         return agent._replace(
             init=lambda key: _decided(agent.init(key)),
             update=_nothing,
@@ -74,12 +75,13 @@ CONFIG = Config(
         arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, "image": True}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
-    agent=UnchangingImpala(
-        impala=ImpalaConfig(
+    agent=UnchangingPpo(
+        ppo=PpoConfig(
             network=ActorCriticConfig(
                 torso="mlp", torso_sizes=(8,), core="lstm", core_size=8, frame_stack=3
             ),
             unroll=7,
+            minibatches=2,
         )
     ),
     serving=ServingConfig(training_slots=5, evaluation_slots=1),
@@ -90,10 +92,11 @@ CONFIG = Config(
 
 
 class Replayed(NamedTuple):
-    """Every stored sequence, `[T, n]`, and log-probabilities `[T, n, A]` of all actions now."""
+    """Every stored sequence, `[T, n]`; now, log-probabilities `[T, n, A]` and values `[T, n]`."""
 
     sequence: Sequence
     log_policy: np.ndarray
+    values: np.ndarray
 
 
 @pytest.fixture(scope="module")
@@ -112,23 +115,30 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     assert outcome.epochs == [2] * 6
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
-    network = CONFIG.agent.impala.network.build(spec)
+    network = CONFIG.agent.ppo.network.build(spec)
     sequence = outcome.shards[0].sequences
     output, _ = jax.jit(network.unroll)(
         outcome.state.params, sequence.carry.network, inputs_of_sequence(sequence)
     )
-    return Replayed(sequence, np.asarray(jax.nn.log_softmax(output.logits)))
+    log_policy = np.asarray(jax.nn.log_softmax(output.logits))
+    return Replayed(sequence, log_policy, np.asarray(output.value))
 
 
 def test_the_ratio_of_every_stored_step_is_one(replayed: Replayed) -> None:
     steps = replayed.sequence.steps
     found = log_probability(replayed.log_policy, steps.action)
-    np.testing.assert_allclose(np.exp(found - steps.extras), 1, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(np.exp(found - steps.extras.log_probability), 1, rtol=0, atol=1e-5)
     assert steps.action.shape[1] > 60
     # Numbers that differ between actions and between rows by far more.
     assert np.std(replayed.log_policy, axis=(0, 1)).min() > 1e-2
     assert np.std(replayed.log_policy, axis=-1).min() > 1e-3
     assert np.mean(replayed.log_policy.argmax(axis=-1) != steps.action) > 0.1
+
+
+def test_every_stored_value_is_that_of_its_row(replayed: Replayed) -> None:
+    """On LAST and bootstrap rows too: advantages are made of them."""
+    np.testing.assert_allclose(replayed.sequence.steps.extras.value, replayed.values, atol=1e-5)
+    assert np.std(replayed.values) > 1e-2
 
 
 def test_sequences_share_no_row_and_hold_resets_truncations_and_terminations(

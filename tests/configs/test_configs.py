@@ -14,6 +14,7 @@ NAMES = [
     "cartpole_ppo",
     "cartpole_r2d2",
     "catch_r2d2",
+    "lunarlander_ppo",
     "masked_impala",
     "pendulum_sac",
     "pong_r2d2",

@@ -1,0 +1,48 @@
+"""PPO on LunarLander-v3, 200: episodes that terminate or are cut after 1,000 steps.
+
+Needs Box2D: `pip install '.[box2d]'` where env servers run.
+
+Command: `seedrl train lunarlander_ppo`.
+
+Lab record
+  Seed 0: 202.7 over 100 confirming episodes, after 409,809 environment steps. Two cores of a CPU,
+  no accelerator, shared with much other work (load average 20 to 30), in two sessions of three
+  minutes; 2026-11-22, commit 6c5db23.
+"""
+
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ServingConfig,
+)
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+
+
+def config() -> Config:
+    """PPO on LunarLander-v3."""
+    return Config(
+        environment=EnvironmentConfig(id="LunarLander-v3"),
+        agent=PpoConfig(
+            network=ActorCriticConfig(
+                torso="mlp", torso_sizes=(), core="none", head_sizes=(64, 64), frame_stack=1
+            ),
+            unroll=63,
+            epochs=6,
+            minibatches=8,
+            gamma=0.999,
+            trace_lambda=0.98,
+            entropy_cost=0.01,
+            reward_scale=0.01,
+            learning_rate=6e-4,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        replay=QueueConfig(ahead_updates=1),
+        learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=5.0, episodes=20, target_return=200.0, confirm_episodes=100
+        ),
+    )

@@ -201,7 +201,10 @@ class Workers:
         if self._first_signal is not None:
             return True
         self._first_signal = event.seconds
-        self._say(f"{len(self._busy)} runs are ended and save; the same command resumes them")
+        number = len(self._busy)
+        self._say(
+            f"ending {number} run{'s' * (number != 1)}, after a save; the same command resumes"
+        )
         for child in self._busy:
             child.send(signal.SIGTERM)
         return False

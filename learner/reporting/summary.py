@@ -3,11 +3,12 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from learner.reporting.panel import evaluation_text
-from learner.reporting.status import EvaluationStatus
 from learner.reporting.wording import duration, score
+
+if TYPE_CHECKING:  # imports numpy, and the command line of `seedrl train` imports this file
+    from learner.reporting.status import EvaluationStatus
 
 _NO_UPDATE = (
     "no update was applied: replay had not filled (replay.min_steps), or no loss and gradient was "
@@ -40,8 +41,8 @@ class Summary(NamedTuple):
     """
 
     reason: str
-    last: EvaluationStatus | None
-    best: EvaluationStatus | None
+    last: "EvaluationStatus | None"
+    best: "EvaluationStatus | None"
     env_steps: int
     total_steps: int
     wall_seconds: float
@@ -67,6 +68,8 @@ class Summary(NamedTuple):
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """Label and text of each line, the commands to go on with last."""
+    from learner.reporting.panel import evaluation_text
+
     missed = " (exit code 1: all steps were taken, and the target was not confirmed)"
     yield "ended", summary.reason + missed * summary.has_missed
     yield "last evaluation", evaluation_text(summary.last)

@@ -24,7 +24,7 @@ def run(*command: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("learner cartpol --workdir {0}", "unknown config 'cartpol': did you mean cartpole_r2d2?"),
+        ("learner catch --workdir {0}", "unknown config 'catch': did you mean catch_r2d2?"),
         ("learner cartpole_r2d2 --workdir {0} --agent.unrol 3", "did you mean --agent.unroll?"),
         ("learner cartpole_r2d2 --workdir {0} --agent.stride 7 --replay.page-steps 2", "of pages"),
         ("learner.cli.main train cartpole_r2d2 --learning.batch-sequences many", "invalid literal"),

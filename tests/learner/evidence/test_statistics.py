@@ -123,3 +123,7 @@ def test_the_same_runs_have_the_same_interval() -> None:
 )
 def test_the_area_is_that_of_a_curve_level_outside(budget: float, expected: float) -> None:
     assert area_over(budget, [1.0, 3.0], [10.0, 20.0]) == pytest.approx(expected)
+
+
+def test_what_is_beyond_the_budget_is_cut_off() -> None:
+    assert area_over(2.0, [1.0, 3.0, 5.0], [10.0, 20.0, 0.0]) == pytest.approx((10 + 12.5) / 2)

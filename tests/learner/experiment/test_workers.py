@@ -192,7 +192,7 @@ def test_a_signal_lets_runs_save_and_a_second_does_not_wait(stage: Stage) -> Non
         assert workers.wait() == ExitCode.OK
     assert workers.outcomes == {"run0": "interrupted", "run1": "not started", "run2": "not started"}
     assert stage.children[0].signals == [signal.SIGTERM]
-    assert stage.said[-2] == "1 runs are ended and save; the same command resumes them"
+    assert stage.said[-2] == "ending 1 run, after a save; the same command resumes"
 
     def twice(folder: Path) -> None:
         workers.signal(signal.SIGTERM)

@@ -119,9 +119,9 @@ def test_without_a_terminal_it_is_one_line() -> None:
 
 
 def test_an_agents_own_numbers_come_before_those_of_r2d2() -> None:
-    own = {"entropy": 1.0, "entropy_p95": 2.0, "q_mean": 3.0, "td_error_max": 1.0}
+    own = {"surprise": 1.0, "surprise_p95": 2.0, "q_mean": 3.0, "td_error_max": 1.0}
     own |= {"loss": 1.0, "ledger/sent": 3.0, "env_steps": 3.0}
-    assert own_numbers(own) == ["entropy", "q_mean", "td_error_max"]
+    assert own_numbers(own) == ["surprise", "q_mean", "td_error_max"]
     assert own_numbers({"a": 1.0, "b": float("nan"), "c": 1.0, "d": 1.0, "e": 1.0}) == [
         "a",
         "c",

@@ -92,7 +92,8 @@ class Pair(NamedTuple):
     Attributes:
       a, b: the places.
       final, area: of these numbers, whether A's are larger.
-      steps: whether A reached the threshold in fewer environment steps; None without one.
+      steps: whether A reached the threshold in fewer environment steps; None without one, or if
+        no run of either ever did.
     """
 
     a: int
@@ -160,8 +161,9 @@ def _pair(a: GroupNumbers, place_a: int, b: GroupNumbers, place_b: int) -> Pair:
     steps = None
     if a.threshold is not None and b.threshold is not None:
         # Fewer is better, and never the worst.
-        both = a.threshold.steps, b.threshold.steps
-        steps = _improvement([[-each for each in side] for side in both])
+        both = [[-each for each in side.steps] for side in (a.threshold, b.threshold)]
+        if any(map(math.isfinite, [*both[0], *both[1]])):
+            steps = _improvement(both)
     return Pair(
         place_a,
         place_b,

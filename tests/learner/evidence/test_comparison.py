@@ -60,6 +60,8 @@ def test_one_group_is_compared_with_another(tmp_path: Path) -> None:
     assert found.final == found.area == (1.0, (1.0, 1.0), 1 / 252)
     assert found.steps == found.final  # never is more than any number of steps
     assert pairs([b], [a])[0].final.p == 1.0
+    nobody = [numbers(each.group, 99.0) for each in (a, b)]
+    assert pairs(nobody[:1], nobody[1:])[0].steps is None
     assert overall([found], [a, b]) is None
 
 

@@ -1,8 +1,23 @@
 """`python -m learner`: see `learner.cli.learner`."""
 
+import contextlib
+import shlex
 import sys
 
-from learner.cli.learner import main
+from seedrl.programs.unbegun import ending_unbegun
+
+
+def main() -> int:
+    """Runs a learner; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
+    command = shlex.join(["python", "-m", "learner", *sys.argv[1:]])
+    # `seedrl train` knows by whom and why a learner of its own was ended.
+    is_supervised = "--user-command" in sys.argv
+    with contextlib.nullcontext() if is_supervised else ending_unbegun(command):
+        # Takes longer than a person needs for Ctrl-C.
+        from learner.cli import learner
+
+        return learner.main()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,7 +10,8 @@ class ExitCode(enum.IntEnum):
     killed counts as 128 + n.
 
     Attributes:
-      OK: done; also after the first SIGTERM or SIGINT, with everything saved.
+      OK: done; also after the first SIGTERM or SIGINT, with everything saved, or before a run had
+        begun and had anything to save.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
       BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.

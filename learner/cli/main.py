@@ -1,13 +1,14 @@
 """The `seedrl` command: finds the sub-command and leaves the rest to it."""
 
-import difflib
+import contextlib
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code
+from seedrl.programs.unbegun import ending_unbegun
 
 # Each is a module with `run(argv) -> int`, imported only when it is called: of this package, or of
 # `saved_runs` in it.
@@ -35,10 +36,16 @@ _OF_SAVED_RUNS = frozenset(
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a sub-command; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
-    return exit_code(lambda: _run(arguments), prog="seedrl")
+    with contextlib.ExitStack() as stack:
+        if arguments[:1] == ["train"]:
+            stack.enter_context(ending_unbegun(shlex.join(["seedrl", *arguments])))
+        return exit_code(lambda: _run(arguments), prog="seedrl")
 
 
 def _run(argv: Sequence[str]) -> int:
+    # Imports tyro, which takes longer than a person needs for Ctrl-C.
+    from seedrl.programs.command_line import print_version_if_asked
+
     print_version_if_asked(argv)
     if argv and argv[0] in ("-h", "--help"):
         print("usage: seedrl COMMAND ...\n")
@@ -48,6 +55,8 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     name = argv[0] if argv else ""
     if name not in COMMANDS:
+        import difflib
+
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")

@@ -15,7 +15,7 @@ from learner.cli.arguments import parse
 from learner.cli.learner import RunOptions
 from learner.launch import env_servers
 from learner.launch.child import Command
-from learner.launch.supervisor import Supervisor, forward_signals
+from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.reporting.summary import resuming
 from learner.saving.folder_lock import check_free, remove_refused
@@ -66,10 +66,12 @@ def run(argv: Sequence[str]) -> int:
     workdir = options.workdir or _new_workdir(argv[0], config)
     check_free(workdir)
     is_new = not workdir.exists()
-    code, has_failed_env_server = _supervised(options, config, planned, workdir, argv)
-    # What a learner has to say is on the terminal; of an env server's log only the last line is.
-    if is_new and code in _REFUSED and not has_failed_env_server:
-        remove_refused(workdir)
+    # From here on there is something to clean up after.
+    signals = LateReceiver()
+    with forward_signals(signals):
+        code, is_unlogged = _supervised(options, config, planned, workdir, argv, signals)
+        if is_new and is_unlogged:
+            remove_refused(workdir)
     return code
 
 
@@ -91,8 +93,9 @@ def _supervised(
     planned: env_servers.Fleet,
     workdir: Path,
     argv: Sequence[str],
+    signals: LateReceiver,
 ) -> tuple[int, bool]:
-    """The exit code of the run, and whether an env server has failed in it."""
+    """The exit code of the run; whether nobody needs its folder, if it has not begun."""
     command = shlex.join([*PROG.split(), *argv])
     with contextlib.ExitStack() as stack:
         own_folder = stack.enter_context(env_servers.private_folder())
@@ -119,11 +122,15 @@ def _supervised(
             restarts=config.launch.restarts,
             give_reason=functools.partial(_give, stop_reason),
             resume_command=shlex.join(resuming(command, workdir)),
+            start_command=command,
         )
         stack.enter_context(tolerating_lost_output())
-        stack.enter_context(forward_signals(supervisor.signal))
         stack.enter_context(supervisor)
-        return supervisor.wait(), supervisor.has_failed_env_server
+        signals.deliver_to(supervisor.signal)
+        code = supervisor.wait()
+        # What a learner has to say is on the terminal; of an env server's log only the last line.
+        is_said = code in _REFUSED or supervisor.is_interrupted
+        return code, is_said and not supervisor.has_failed_env_server
 
 
 def _new_workdir(config_name: str, config: Config) -> Path:

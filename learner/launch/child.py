@@ -59,6 +59,7 @@ class Child:
     def __init__(self, command: Command, on_exit: Callable[["Child", int], None]):
         self.command = command
         self._process = start(command)
+        self._code: int | None = None
         self._watch = threading.Thread(target=self._wait, args=(on_exit,), daemon=True)
         self._watch.start()
 
@@ -73,6 +74,10 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._watch.join()
+
+    def is_killed_by(self, signal_number: signal.Signals) -> bool:
+        """Whether it has ended by that signal, for which it had no handler, or not yet one."""
+        return self._code == -signal_number
 
     def last_line(self) -> str:
         """The last line of its log that is not empty."""
@@ -90,5 +95,5 @@ class Child:
             with contextlib.suppress(OSError):
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
                 os.killpg(pid, signal.SIGKILL)
-        code = self._process.wait()
+        self._code = code = self._process.wait()
         on_exit(self, code if code >= 0 else 128 - code)

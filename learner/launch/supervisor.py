@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from learner.launch.child import Child, Command
 from learner.launch.repeats import is_repeat
 from seedrl.exit_codes import ExitCode
+from seedrl.programs import unbegun
 
 # How the reason of a run's end begins if its env servers are that reason.
 ENV_SERVERS_FAILED = "the env servers failed"
@@ -62,6 +63,7 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
         resume_command: str = "the same command with --workdir",
+        start_command: str = "the same command",
     ):
         """Starts nothing yet.
 
@@ -71,11 +73,13 @@ class Supervisor:
           give_reason: takes why the learner gets a SIGTERM, which cannot say so, before it.
           clock, say: monotonic seconds; prints a line.
           resume_command: what resumes the run if the learner was killed.
+          start_command: what starts it again if it was ended before it had begun.
         """
         self._commands = env_servers
         self._learner_command = learner
         self._restarts, self._clock, self._say = restarts, clock, say
         self._give_reason, self._resume_command = give_reason, resume_command
+        self._start_command = start_command
         # A SimpleQueue may be filled from a signal handler that interrupts its own reader.
         self._events: queue.SimpleQueue[_Exit | _Signal | _Stop] = queue.SimpleQueue()
         self._learner: Child | None = None
@@ -83,7 +87,7 @@ class Supervisor:
         self._restarted: dict[str, deque[float]] = {}
         self.has_failed_env_server = False
         self._is_ending = False  # after the first signal
-        self._first_signal: float | None = None  # when it arrived
+        self._first_signal: _Signal | None = None
         # Set when the run ends for another reason than the learner's end.
         self._outcome: int | None = None
         self._deadline: float | None = None
@@ -108,6 +112,11 @@ class Supervisor:
         """
         self._events.put(_Signal(number, self._clock()))
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal has ended the run."""
+        return self._first_signal is not None
+
     def stop(self) -> None:
         """Lets `wait` return."""
         self._events.put(_Stop())
@@ -130,6 +139,11 @@ class Supervisor:
                 return ExitCode.OK
             case _Signal():
                 return self._obey(event)
+            case _Exit(child, _) if child is self._learner and self._is_unbegun(child):
+                assert self._first_signal is not None
+                by = signal.Signals(self._first_signal.number).name
+                self._say(unbegun.line(by, self._start_command))
+                return ExitCode.OK
             case _Exit(child, code) if child is self._learner:
                 if code > _FIRST_SIGNAL and not self._is_ending:
                     self._say_killed(code)
@@ -141,15 +155,20 @@ class Supervisor:
         return None
 
     def _obey(self, event: _Signal) -> int | None:
-        if is_repeat(self._first_signal, event.seconds):
+        first = self._first_signal
+        if is_repeat(None if first is None else first.seconds, event.seconds):
             return None
         if self._is_ending or self._learner is None:
             return ExitCode.KILLED
-        self._is_ending, self._deadline, self._first_signal = True, None, event.seconds
+        self._is_ending, self._deadline, self._first_signal = True, None, event
         # Not SIGINT itself: while the learner imports, Python answers it with a traceback.
         self._give_reason(signal.Signals(event.number).name)
         self._learner.send(signal.SIGTERM)
         return None
+
+    def _is_unbegun(self, learner: Child) -> bool:
+        """Whether the learner has ended of our SIGTERM: it had not begun to listen for it."""
+        return self._first_signal is not None and learner.is_killed_by(signal.SIGTERM)
 
     def _say_killed(self, code: int) -> None:
         """It could not say so itself."""
@@ -213,6 +232,24 @@ class Supervisor:
         deadline = time.monotonic() + _ENV_SERVER_GRACE_SECONDS
         for child in self._env_servers:
             child.end(deadline - time.monotonic())
+
+
+class LateReceiver:
+    """Takes signals for whoever is to receive them, and keeps them until he is there."""
+
+    def __init__(self) -> None:
+        self._kept: list[int] = []
+        self._receiver: Callable[[int], None] = self._kept.append
+
+    def __call__(self, number: int) -> None:
+        """Takes a signal."""
+        self._receiver(number)
+
+    def deliver_to(self, receiver: Callable[[int], None]) -> None:
+        """From now on `receiver` gets the signals; first those that have been kept."""
+        self._receiver = receiver
+        for number in self._kept:
+            receiver(number)
 
 
 @contextlib.contextmanager

@@ -97,8 +97,8 @@ class RunFolder:
         """What ends inside before it has begun leaves what the folder says of the run as it was.
 
         That is its configuration, its command lines and with them the number of the next session,
-        and an earlier session's status. A folder that was made for a run which is then refused is
-        removed. Raises ConfigError if what is there cannot be read.
+        and an earlier session's status. A folder that was made for a run which is then refused, or
+        stopped, is removed. Raises ConfigError if what is there cannot be read.
         """
         before = {
             name: self._content(name)
@@ -106,17 +106,18 @@ class RunFolder:
         }
         if before[run_files.STATUS] is None:
             del before[run_files.STATUS]  # the only place that says why a first session has ended
-        is_refused = False
+        is_defect = True
         try:
             yield
+            is_defect = False
         except UserError:
-            is_refused = True
+            is_defect = False
             raise
         finally:
             if not self.has_begun:
                 for name, content in before.items():
                     _put_back(self.path / name, content)
-                if is_refused and self._is_new:
+                if self._is_new and not is_defect:
                     with contextlib.suppress(OSError):
                         remove_ours(self.path)
 

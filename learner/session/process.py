@@ -22,15 +22,20 @@ class StopRequest(threading.Event):
 
     Attributes:
       by: who asked for it first, in words.
+      command: what starts the run again.
       first_signal: when the first SIGTERM or SIGINT arrived, in seconds of a monotonic clock.
     """
 
     by = ""
+    command = ""
     first_signal: float | None = None
 
 
 def stop_on_signals(
-    reason: Path | None = None, *, clock: Callable[[], float] = time.monotonic
+    reason: Path | None = None,
+    *,
+    command: str = "",
+    clock: Callable[[], float] = time.monotonic,
 ) -> StopRequest:
     """A request that the first SIGTERM or SIGINT sets; the second ends the process, with 143.
 
@@ -41,9 +46,11 @@ def stop_on_signals(
 
     Nothing sets it outside the main thread, which alone may handle signals.
 
-    `reason`: a file that may say why a signal was sent; its sender writes it first.
+    `reason`: a file that may say why a signal was sent; its sender writes it first. `command`: see
+    `StopRequest`.
     """
     stop = StopRequest()
+    stop.command = command
     if threading.current_thread() is not threading.main_thread():
         return stop
 

@@ -56,13 +56,13 @@ class Reports(NamedTuple):
             path=str(initial.path),
         )
 
-    def end(self, reason: str) -> None:
-        """The run ends now; what remains is to save."""
+    def end(self, reason: str, remark: str = "") -> None:
+        """The run ends now; what remains is to save. `remark` is what else its user should know."""
         self.live.stopping(reason)
         # What has failed of the env servers, `seedrl train` has just said.
         is_known = reason.startswith(ENV_SERVERS_FAILED)
         shown = ENV_SERVERS_FAILED if is_known else reason
-        self.events.say("ended", f"the run ends: {shown}", reason=reason)
+        self.events.say("ended", f"the run ends: {shown}{remark * (not is_known)}", reason=reason)
 
 
 @contextlib.contextmanager

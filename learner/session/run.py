@@ -33,6 +33,7 @@ from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_tree import fields_of
+from seedrl.programs import unbegun
 from seedrl.spec_json import saved_spec
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_return
@@ -63,7 +64,7 @@ def train(
     """
     check(config)
     start = time.monotonic()
-    stop = stop_on_signals(stop_reason)
+    stop = stop_on_signals(stop_reason, command=command or shlex.join(sys.argv))
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.closing(RunFolder(workdir)) as folder, folder.unchanged_until_begun():
         geometry = plan_geometry(config)
@@ -71,7 +72,7 @@ def train(
         if checkpoint and confirmed_earlier(_earlier(folder, checkpoint), checkpoint, config):
             return None
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
-        session_number = folder.record_command(command := command or shlex.join(sys.argv))
+        session_number = folder.record_command(stop.command)
         with open_reports(config, name, folder, checkpoint) as reports:
             reports.resumed(checkpoint)
             slots = _slots(config, session_number, env_servers)
@@ -87,7 +88,7 @@ def train(
                 start=start,
                 stop=stop,
             )
-            return summary and summary._replace(command=command)
+            return summary and summary._replace(command=stop.command)
 
 
 def _train(
@@ -157,7 +158,7 @@ def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports
 
 def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
     """Ends a run that was stopped before an env server had joined."""
-    reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by))
+    reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), unbegun.remark(stop.command))
     service.stop()
 
 

@@ -1,11 +1,14 @@
 """The commands as processes: wrong input is one line and exit code 2."""
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import learner.__main__
 from learner.cli.main import COMMANDS, main
 
 
@@ -37,6 +40,30 @@ def test_wrong_input_is_one_line_and_exit_code_2(
     assert (code, out) == (2, "")
     assert error.count("\n") == 1 and ": error: " in error and message in error
     assert os.listdir(tmp_path) == []
+
+
+def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "my_config.py"
+    path.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    code, out, error = run("-m", "learner.cli.main", "train", str(path))
+    assert (code, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")
+    assert error.count("\n") == 1 and os.listdir(tmp_path) == ["my_config.py"]
+
+
+@pytest.mark.parametrize("is_supervised", [False, True])
+def test_a_learner_answers_signals_before_it_imports_unless_seedrl_train_does(
+    monkeypatch: pytest.MonkeyPatch, is_supervised: bool
+) -> None:
+    handlers: list[object] = []
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(sys, "argv", ["learner", *["--user-command", "x"] * is_supervised])
+    monkeypatch.setattr(
+        "learner.cli.learner.main", lambda: handlers.append(signal.getsignal(signal.SIGTERM))
+    )
+    learner.__main__.main()
+    assert (handlers == [before]) == is_supervised
 
 
 HELP_AND_MISTAKES = {

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -121,36 +122,46 @@ def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.M
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 74
 
 
+_REFUSED = {"code": 2}
+_INTERRUPTED = {"code": 0, "is_interrupted": True}
+
+
 @pytest.mark.parametrize(
-    ("code", "made_before", "env_server_failed", "is_kept"),
+    ("ending", "is_kept"),
     [
-        (2, False, False, False),
-        (74, False, False, False),
-        (98, False, False, True),  # another learner's
-        (2, True, False, True),  # the user's own
-        (2, False, True, True),  # its log says why
-        (1, False, False, True),
-        (70, False, False, True),
+        (_REFUSED, False),
+        ({"code": 74}, False),
+        ({"code": 98}, True),  # another learner's
+        ({**_REFUSED, "is_made_before": True}, True),  # the user's own
+        ({**_REFUSED, "env_server_failed": True}, True),  # its log says why
+        ({"code": 1}, True),
+        ({"code": 70}, True),
+        (_INTERRUPTED, False),
+        ({**_INTERRUPTED, "code": 143}, False),
+        ({**_INTERRUPTED, "is_made_before": True}, True),
+        ({**_INTERRUPTED, "env_server_failed": True}, True),
+        ({**_INTERRUPTED, "has_begun": True}, True),
     ],
 )
-def test_the_folder_of_a_run_that_is_refused_is_removed_if_it_is_new(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    code: int,
-    made_before: bool,
-    env_server_failed: bool,
-    is_kept: bool,
+def test_the_new_folder_of_a_run_that_is_refused_or_stopped_is_removed_unless_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: dict[str, int], is_kept: bool
 ) -> None:
     workdir = tmp_path / "w"
 
-    def supervised(*_: object) -> tuple[int, bool]:
-        (workdir / "logs").mkdir(parents=True)
-        return code, env_server_failed
+    def wait() -> int:
+        if "has_begun" in ending:
+            (workdir / "config.json").touch()
+        return ending["code"]
 
-    monkeypatch.setattr("learner.cli.train._supervised", supervised)
-    if made_before:
+    supervisor = mock.MagicMock(
+        has_failed_env_server="env_server_failed" in ending,
+        is_interrupted="is_interrupted" in ending,
+        wait=wait,
+    )
+    monkeypatch.setattr("learner.cli.train.Supervisor", lambda *_, **__: supervisor)
+    if "is_made_before" in ending:
         workdir.mkdir()
-    assert main(["train", "cartpole_r2d2", "--workdir", str(workdir)]) == code
+    assert main(["train", "cartpole_r2d2", "--workdir", str(workdir)]) == ending["code"]
     assert workdir.exists() == is_kept
 
 

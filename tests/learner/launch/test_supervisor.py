@@ -12,7 +12,7 @@ import pytest
 
 from learner.launch import supervisor as supervisor_module
 from learner.launch.child import Command
-from learner.launch.supervisor import Supervisor, forward_signals
+from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
 
 PAUSE = "signal.pause()"
 
@@ -86,6 +86,33 @@ def test_a_learner_that_was_killed_is_named_with_what_to_do(stage: Stage) -> Non
         "seedrl: error: the learner was killed by SIGKILL (out of memory?); this resumes from "
         "its newest checkpoint: the same command with --workdir"
     ]
+
+
+@pytest.mark.parametrize(
+    ("learner", "code", "said"),
+    [
+        # Imports yet, say.
+        (PAUSE, 0, ["before it had begun: nothing was learned or saved; this starts it again:"]),
+        # Has handlers, and its own reasons.
+        (
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); tell(); signal.pause()",
+            143,
+            [],
+        ),
+    ],
+)
+def test_a_learner_that_does_not_listen_yet_is_ended_in_words(
+    stage: Stage, learner: str, code: int, said: list[str]
+) -> None:
+    with stage.supervisor(learner=learner) as supervisor:
+        if learner != PAUSE:
+            stage.events.read_text()
+        assert not supervisor.is_interrupted
+        supervisor.signal(signal.SIGINT)
+        assert supervisor.wait() == code and supervisor.is_interrupted
+    assert len(stage.said) == len(said)
+    for line, part in zip(stage.said, said, strict=True):
+        assert line.startswith("the run ends: a signal asked for it: SIGINT") and part in line
 
 
 def test_env_servers_are_asked_to_end_before_they_are_killed(stage: Stage) -> None:
@@ -216,6 +243,16 @@ def test_signals_of_this_process_are_forwarded_and_the_handlers_put_back(stage: 
         signal.raise_signal(signal.SIGINT)
     assert received == [signal.SIGTERM, signal.SIGINT]
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_signals_are_kept_for_a_receiver_that_is_late() -> None:
+    received: list[int] = []
+    late = LateReceiver()
+    with forward_signals(late):
+        signal.raise_signal(signal.SIGINT)
+        late.deliver_to(received.append)
+        signal.raise_signal(signal.SIGTERM)
+    assert received == [signal.SIGINT, signal.SIGTERM]
 
 
 def test_env_servers_alone_are_supervised_until_stopped(stage: Stage) -> None:

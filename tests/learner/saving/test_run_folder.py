@@ -109,6 +109,14 @@ def test_a_folder_that_was_made_for_a_refused_run_is_removed(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_was_made_for_a_run_which_is_stopped_early_is_removed(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    with folder.unchanged_until_begun():
+        folder.record_command("mine")
+    folder.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_a_user_put_into_the_folder_of_a_refused_run_stays(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     (folder.path / "notes.txt").touch()

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from learner.saving.run_folder import Resume, RunFolder
+from learner.session.process import StopRequest
 from learner.session.reports import Reports, _metrics
-from learner.session.run import _best_return, _draw_curve, train
+from learner.session.run import _best_return, _draw_curve, _end_early, train
 from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
@@ -184,6 +185,21 @@ def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
             train(config_file.load("cartpole_r2d2"), workdir=folder)
     assert new.exists() != is_refused
     assert ((earlier / "config.json").read_text() == "earlier") == is_refused
+
+
+@pytest.mark.parametrize(
+    ("by", "is_explained"), [("SIGINT", True), ("the env servers failed: env server 0", False)]
+)
+def test_a_run_that_is_stopped_before_it_begins_says_how_to_start_it(
+    by: str, is_explained: bool
+) -> None:
+    stop, said = StopRequest(), mock.Mock()
+    stop.by, stop.command = by, "seedrl train x"
+    reports = Reports(mock.Mock(), mock.Mock(), said, mock.Mock())
+    _end_early(mock.Mock(), reports, stop)
+    _, text = said.say.call_args.args
+    assert text.startswith("the run ends: ")
+    assert text.endswith("learned or saved; this starts it again: seedrl train x") == is_explained
 
 
 class OtherR2D2Config(R2D2Config):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 # Mutants are tried with less: there a hang is what is looked for.
-SECONDS = float(os.environ.get("SEEDRL_PATIENCE_SECONDS", "120"))
+SECONDS = float(os.environ.get("SEEDRL_PATIENCE_SECONDS", "300"))
 
 
 def wait_until(

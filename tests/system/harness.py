@@ -40,16 +40,24 @@ from tests.system.sequences import sequence_reader
 
 _ROOT = Path(__file__).parents[2]
 _POLL_SECONDS = 0.002
+# What others go on with while the end of a killed env server is noticed, at most.
+_STEPS_BESIDE_KILL = 1000
 
 
 class PausableHub(Hub):
-    """A hub whose training slots wait while `is_paused`."""
+    """A hub whose training slots wait while `is_paused`, or once `has_enough`.
+
+    The thread that acts asks for itself, so that a test which waits for the processor does not get
+    more than it has asked for.
+    """
 
     is_paused = False
+    has_enough: Callable[[], bool] = staticmethod(lambda: False)
 
     def next_batch(self, roles: Collection[Role], timeout: float) -> Batch | None:
         """See Hub."""
-        allowed = [role for role in roles if not (self.is_paused and role == "training")]
+        waits = self.is_paused or self.has_enough()
+        allowed = [role for role in roles if not (waits and role == "training")]
         return super().next_batch(allowed, timeout)
 
 
@@ -180,20 +188,34 @@ class LearnerRun:
             self.session.raise_failure()
 
     def run_for(self, env_steps: int, updates: int = 0) -> None:
-        """Waits for `env_steps` more training environment steps and `updates` more updates."""
+        """Waits for `env_steps` more training environment steps and `updates` more updates.
+
+        Training pauses then, until it is run again.
+        """
         env_steps += self.session.acting.training_steps
         updates += self.session.learning.updates
-        self.run_until(
-            lambda: (
+
+        def has_enough() -> bool:
+            return (
                 self.session.acting.training_steps >= env_steps
                 and self.session.learning.updates >= updates
-            ),
-            f"{env_steps} environment steps and {updates} updates",
-        )
+            )
+
+        self.hub.has_enough = has_enough
+        self.run_until(has_enough, f"{env_steps} environment steps and {updates} updates")
+
+    def run_on(self) -> None:
+        """Training pauses no more."""
+        self.hub.has_enough = lambda: False
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL, and waits until the learner has noticed."""
+        """SIGKILL while it is stepped, and waits until the learner has noticed.
+
+        Training may have paused by then, until it is run again.
+        """
         before = self.live_slots()
+        most_steps = self.session.acting.training_steps + _STEPS_BESIDE_KILL
+        self.hub.has_enough = lambda: self.session.acting.training_steps >= most_steps
         process.send_signal(signal.SIGKILL)
         process.wait(SECONDS)
         self.env_servers.remove(process)

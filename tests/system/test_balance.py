@@ -95,6 +95,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
         run.kill(run.env_servers[0])
         run.add_env_server(TRAINING_SLOTS + 1)
         run.wait_for_slots(TRAINING_SLOTS + 1)
+        run.run_on()
         updates, samples = run.session.learning.updates + 40, 60
         run.run_until(has_run, f"{updates} updates")
         compiled_names = list(compiled)

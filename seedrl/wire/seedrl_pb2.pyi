@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 ef6ee9b58002bb9e61cdb1006c0698d2bd7f3ef44912252eba39de588c14eb98
+# seedrl/wire/seedrl.proto sha256 91513e5022439f6c996de81d9d5ac264c0d06500a5f5149272f6ad8ea2ec6acb
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

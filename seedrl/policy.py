@@ -19,6 +19,7 @@ except ImportError:
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
+from seedrl.errors import ConfigError
 from seedrl.exported_policy import serialize
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
@@ -166,8 +167,10 @@ def load(
       epsilon: the agent's exploration; 0 is greedy.
 
     Raises CheckpointError if there is no such checkpoint, or it does not fit the saved config;
-    ConfigError if there is no readable config.
+    ConfigError if there is no readable config, or both `step` and `best`.
     """
+    if best and step is not None:
+        raise ConfigError("step and best: expected one of them, got both")
     folder = Path(workdir)
     config = config_json.of_run(folder)
     found = choose(folder, step=step, is_best=best)

@@ -34,7 +34,7 @@ class Options:
     wrappers: _Names = ()
     """Wrappers (package.module:factory), innermost first."""
 
-    vectorization: Literal["auto", "sync", "native", "atari"] = "auto"
+    vectorization: Literal["auto", "seeded", "sync", "native", "atari"] = "auto"
     """Back end, as in environment.vectorization of a config; auto takes what training would."""
 
     allow_env: _Names = ()

@@ -34,11 +34,12 @@ class Reports(NamedTuple):
         age = time.time() - checkpoint.path.stat().st_mtime
         env_steps = checkpoint.meta["env_steps"]
         has_replay = "replay_indices" in checkpoint.meta
-        empty = "" if has_replay else "; replay begins empty (--checkpoint-replay saves it too)"
+        begins_empty = "; replay begins empty (--checkpoint-replay saves it too)"
+        replay = "; its replay is restored" if has_replay else begins_empty
         self.events.say(
             "resumed",
             f"resumes from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "
-            f"{duration(age)} ago in {checkpoint.path}{empty}",
+            f"{duration(age)} ago in {checkpoint.path}{replay}",
             updates=checkpoint.step,
             env_steps=env_steps,
             age_seconds=age,

@@ -72,6 +72,8 @@ def test_the_best_policy_or_that_of_a_step_is_loaded(workdir: Path, tmp_path: Pa
     best, newest = policy.load(tmp_path, best=True), policy.load(workdir)
     found = [loaded.act(_observation(1), loaded.initial_carry()) for loaded in (best, newest)]
     assert best.step == 9
+    with pytest.raises(ConfigError, match="step and best: expected one of them, got both"):
+        policy.load(tmp_path, best=True, step=5)
     np.testing.assert_array_equal(found[0].extras, found[1].extras)
 
 

@@ -12,6 +12,7 @@ def test_what_is_named_may_be_built() -> None:
     assert options.wrapper_names == ("c:d", "e:f", "h:i")
     assert options.allowed == ("a.b:make", "a.b:make_vec", "c:d", "e:f", "h:i", "g.*")
     assert (options.num_envs, options.steps, options.vectorization) == (4, 5, "auto")
+    assert read_options(["x", "--vectorization", "seeded"]).vectorization == "seeded"
 
 
 def test_a_registered_id_allows_no_factory() -> None:

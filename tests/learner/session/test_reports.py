@@ -15,10 +15,11 @@ def test_a_run_that_resumes_says_whether_replay_does(tmp_path: Path) -> None:
     reports = Reports(nobody, nobody, events, nobody)
     for meta in ({}, {"replay_indices": [{}]}):
         reports.resumed(Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta}))
-    begins_empty, resumes = said
-    assert resumes == (
+    begins_empty, has_replay = said
+    resumes = (
         f"resumes from update 4,540 and 90,000 environment steps, saved 0:00:00 ago in {tmp_path}"
     )
+    assert has_replay == f"{resumes}; its replay is restored"
     assert begins_empty == f"{resumes}; replay begins empty (--checkpoint-replay saves it too)"
 
 

@@ -12,7 +12,7 @@ from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
 from seedrl.networks.network import Network, PolicyAndValue
 from seedrl.rl import categorical
-from seedrl.rl.rewards import scaled
+from seedrl.rl.returns import scaled
 from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
 from seedrl.types import Array, Sequence, TimeStep, Tree
 

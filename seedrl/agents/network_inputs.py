@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from seedrl.networks.network import Network, NetworkInput
+from seedrl.specs import ArraySpec
 from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
 
@@ -14,16 +15,21 @@ class AgentCarry(NamedTuple):
 
     Attributes:
       network: the network's carry.
-      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST.
+      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST. Of a
+        box `[B, *shape] float32`.
     """
 
     network: Tree
     previous_action: Array
 
 
-def initial_carry(network: Network, batch_size: int) -> AgentCarry:
-    """The carry at an episode's start, leaves `[B, ...]`."""
-    return AgentCarry(network.initial_carry(batch_size), jnp.zeros((batch_size,), jnp.int32))
+_DISCRETE = ArraySpec((), "int32")
+
+
+def initial_carry(network: Network, batch_size: int, action: ArraySpec = _DISCRETE) -> AgentCarry:
+    """The carry at an episode's start, leaves `[B, ...]`; `action` is how one is stored."""
+    previous_action = jnp.zeros((batch_size, *action.shape), action.dtype)
+    return AgentCarry(network.initial_carry(batch_size), previous_action)
 
 
 def inputs_of_row(carry: AgentCarry, timestep: TimeStep) -> NetworkInput:

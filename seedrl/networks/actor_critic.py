@@ -4,8 +4,9 @@ What it builds is in `module` and `heads`: reading a configuration imports no ja
 """
 
 import functools
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from seedrl.networks.field_checks import check_fields
 from seedrl.networks.network import Network
@@ -16,14 +17,11 @@ if TYPE_CHECKING:  # imports numpy
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCriticConfig:
-    """A network of a policy over discrete actions and of its value.
+    """A network of a policy and of its value.
 
-    A recurrent core sees the torso's output, the previous executed action (one-hot) and the
-    previous reward, both zeros on FIRST. Without a core, the heads see the torso's output alone.
-
-    The torso divides uint8 by 255, whatever its shape, and takes all else at its value: `Discrete`
-    is one number, not one-hot, and floats are not normalized; do both in the environment. The
-    arrays of a dict (by sorted keys) or tuple are concatenated in that order.
+    A recurrent core sees the torso's output, the previous executed action (one-hot, or the numbers
+    of a box) and the previous reward, both zeros on FIRST. Without a core, the heads see the
+    torso's output alone.
 
     What a default leaves open follows from the observation, in `build`.
 
@@ -55,19 +53,18 @@ class ActorCriticConfig:
     def build(self, spec: "EnvSpec") -> Network:
         """The network for environments of this spec.
 
-        `unroll` gives a `PolicyAndValue`. Raises ConfigError where an image is needed (a
-        convolutional torso, frame stacking) and the observation has none.
+        `unroll` gives a `PolicyAndValue`, or of a box of actions a `GaussianAndValue`, whose
+        standard deviation is a parameter and begins as 0.5. Raises ConfigError where an image is
+        needed (a convolutional torso, frame stacking) and the observation has none.
         """
         from seedrl.networks import heads, module
         from seedrl.specs import DiscreteSpec
 
-        assert isinstance(spec.action, DiscreteSpec), "the agent has refused other actions"
-        num_actions = spec.action.num_actions
-        return module.from_config(
-            self,
-            spec,
-            num_actions,
-            head=functools.partial(
-                heads.PolicyAndValueHead, num_actions, self.head_sizes, self.dtype
-            ),
-        )
+        if isinstance(spec.action, DiscreteSpec):
+            size = spec.action.num_actions
+            head: Any = heads.PolicyAndValueHead
+        else:
+            size = math.prod(spec.action.shape)
+            head = heads.GaussianAndValueHead
+        made = functools.partial(head, size, self.head_sizes, self.dtype)
+        return module.from_config(self, spec, size, head=made)

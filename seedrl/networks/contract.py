@@ -8,7 +8,7 @@ from seedrl.contracts.calls import call
 from seedrl.contracts.results import checked_init, checked_initial_carry
 from seedrl.contracts.shapes import require_array, require_same, shown
 from seedrl.errors import ConfigError
-from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
+from seedrl.networks.network import GaussianAndValue, Network, NetworkInput, PolicyAndValue
 from seedrl.specs import EnvSpec
 from seedrl.types import Tree
 
@@ -39,6 +39,15 @@ def build_actor_critic(config: Any, spec: EnvSpec, num_actions: int) -> Network:
     """
     check = functools.partial(_check_policy_and_value, num_actions)
     return _build(config, spec, "PolicyAndValue", check)
+
+
+def build_gaussian_critic(config: Any, spec: EnvSpec, num_numbers: int) -> Network:
+    """The network that `config` builds, whose `unroll` gives a `GaussianAndValue`.
+
+    `num_numbers` is D; for the rest see `build_q_network`.
+    """
+    check = functools.partial(_check_gaussian_and_value, num_numbers)
+    return _build(config, spec, "GaussianAndValue", check)
 
 
 def _build(config: Any, spec: EnvSpec, output: str, check: _Check) -> Network:
@@ -104,6 +113,21 @@ def _check_policy_and_value(
         )
     advice = f"that is [T, B, A] of {num_actions} actions"
     require_array(f"{what}: logits", output.logits, (*rows, num_actions), ["float32"], advice)
+    require_array(f"{what}: value", output.value, rows, ["float32"], "that is [T, B]")
+
+
+def _check_gaussian_and_value(
+    num_numbers: int, what: str, output: Any, rows: tuple[int, ...]
+) -> None:
+    if not isinstance(output, GaussianAndValue):
+        raise ConfigError(
+            f"{what}: expected a seedrl.networks.network.GaussianAndValue(mean, log_std, value), "
+            f"got {shown(output)}; unroll returns (GaussianAndValue, carry)"
+        )
+    advice = f"that is [T, B, D] of actions of {num_numbers} numbers"
+    for name in ("mean", "log_std"):
+        shape = (*rows, num_numbers)
+        require_array(f"{what}: {name}", getattr(output, name), shape, ["float32"], advice)
     require_array(f"{what}: value", output.value, rows, ["float32"], "that is [T, B]")
 
 

@@ -1,11 +1,12 @@
 """Heads: from features to the Q-values of every action, or to a policy and a value."""
 
+import math
 from collections.abc import Sequence
 
 import flax.linen as nn
 import jax.numpy as jnp
 
-from seedrl.networks.network import PolicyAndValue
+from seedrl.networks.network import GaussianAndValue, PolicyAndValue
 from seedrl.networks.torsos import MLP
 from seedrl.types import Array
 
@@ -48,11 +49,14 @@ class DuelingHead(nn.Module):
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
 
 
+# The last layer of a policy begins a hundredth as large as usual (Huang et al. 2022, detail 2).
+_SMALL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
+
+
 class PolicyAndValueHead(nn.Module):
     """π(·|s) and V(s), each through hidden layers of its own: `[..., D]` -> `PolicyAndValue`.
 
-    The last layer of the policy begins a hundredth as large as usual, so that all actions are
-    almost equally likely at first (Huang et al. 2022, detail 2 of the core).
+    All actions are almost equally likely at first.
     """
 
     num_actions: int
@@ -62,11 +66,44 @@ class PolicyAndValueHead(nn.Module):
     @nn.compact
     def __call__(self, features: Array) -> PolicyAndValue:
         """See the class."""
-        almost_uniform = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
         policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
-        logits = nn.Dense(
-            self.num_actions, dtype=self.dtype, kernel_init=almost_uniform, name="policy"
-        )(policy)
-        value = MLP(self.hidden_sizes, self.dtype, name="value_hidden")(features)
-        value = nn.Dense(1, dtype=self.dtype, name="value")(value)
-        return PolicyAndValue(logits.astype(jnp.float32), value[..., 0].astype(jnp.float32))
+        logits = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
+            policy
+        )
+        return PolicyAndValue(
+            logits.astype(jnp.float32), _value(self.hidden_sizes, self.dtype, features)
+        )
+
+
+class GaussianAndValueHead(nn.Module):
+    """Like `PolicyAndValueHead`, for D' real numbers: `[..., D]` -> `GaussianAndValue`.
+
+    The standard deviation is a parameter, the same for all observations (Huang et al. 2022, detail
+    2 of continuous actions), and begins as `first_std`; the means begin almost at 0.
+    """
+
+    num_numbers: int
+    hidden_sizes: Sequence[int]
+    dtype: str = "float32"
+    first_std: float = 0.5
+
+    @nn.compact
+    def __call__(self, features: Array) -> GaussianAndValue:
+        """See the class."""
+        policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
+        mean = nn.Dense(self.num_numbers, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
+            policy
+        ).astype(jnp.float32)
+        first = nn.initializers.constant(math.log(self.first_std))
+        log_std = self.param("log_std", first, (self.num_numbers,), jnp.float32)
+        return GaussianAndValue(
+            mean,
+            jnp.broadcast_to(log_std, mean.shape),
+            _value(self.hidden_sizes, self.dtype, features),
+        )
+
+
+def _value(hidden_sizes: Sequence[int], dtype: str, features: Array) -> Array:
+    """V, `[...] float32`, in the module that calls this."""
+    hidden = MLP(hidden_sizes, dtype, name="value_hidden")(features)
+    return nn.Dense(1, dtype=dtype, name="value")(hidden)[..., 0].astype(jnp.float32)

@@ -50,7 +50,7 @@ class TorsoCoreHead(nn.Module):
     Attributes:
       head: makes the head, which turns features `[T, B, D]` into the network's output.
       specs: the arrays of an observation, in wire order.
-      num_actions: A.
+      num_actions: A; of a box of actions not asked for.
     """
 
     torso: str
@@ -77,7 +77,11 @@ class TorsoCoreHead(nn.Module):
 
     def _core_inputs(self, features: Array, inputs: NetworkInput) -> Array:
         continues = ~inputs.is_first[..., None]
-        action = jax.nn.one_hot(inputs.previous_action, self.num_actions, dtype=features.dtype)
+        action = inputs.previous_action
+        if action.dtype == jnp.float32:  # of a box
+            action = action.reshape(*action.shape[:2], -1).astype(features.dtype)
+        else:
+            action = jax.nn.one_hot(action, self.num_actions, dtype=features.dtype)
         reward = inputs.reward[..., None].astype(features.dtype)
         history = jnp.concatenate([action, reward], axis=-1)
         return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)
@@ -168,7 +172,7 @@ def _init(module: TorsoCoreHead, spec: EnvSpec, carry: NetworkCarry, key: Array)
     ]
     inputs = NetworkInput(
         observation=spec.unflatten(observation),
-        previous_action=jnp.zeros((1, 1), jnp.int32),
+        previous_action=jnp.zeros((1, 1, *spec.action.array.shape), spec.action.array.dtype),
         reward=jnp.zeros((1, 1), jnp.float32),
         is_first=jnp.ones((1, 1), bool),
     )
@@ -179,7 +183,8 @@ def _init(module: TorsoCoreHead, spec: EnvSpec, carry: NetworkCarry, key: Array)
 def _unroll(
     module: TorsoCoreHead, spec: EnvSpec, params: Tree, carry: NetworkCarry, inputs: NetworkInput
 ) -> tuple[Tree, NetworkCarry]:
-    chex.assert_rank([inputs.previous_action, inputs.reward, inputs.is_first], 2)
+    chex.assert_rank([inputs.reward, inputs.is_first], 2)
+    chex.assert_rank(inputs.previous_action, 2 + len(spec.action.array.shape))
     chex.assert_type(inputs.is_first, bool)
     leaves, frames = _observed(module, spec, carry.frames, inputs)
     output, core = module.apply(params, carry.core, leaves, inputs)

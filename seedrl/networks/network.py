@@ -11,7 +11,8 @@ class NetworkInput(NamedTuple):
 
     Attributes:
       observation: tree of `[T, B, *shape]`.
-      previous_action: `[T, B] int32`, the executed action of the step before; ignored on FIRST.
+      previous_action: `[T, B] int32`, the executed action of the step before; ignored on FIRST. Of
+        a box `[T, B, *shape] float32`.
       reward: `[T, B] float32`; ignored on FIRST.
       is_first: `[T, B] bool`: the carry is reset before this row is consumed.
     """
@@ -31,6 +32,20 @@ class PolicyAndValue(NamedTuple):
     """
 
     logits: Array
+    value: Array
+
+
+class GaussianAndValue(NamedTuple):
+    """What an actor-critic network says of each row where actions are a box of D numbers.
+
+    Attributes:
+      mean: `[T, B, D] float32`, of the policy; -1 and 1 are the environment's bounds.
+      log_std: `[T, B, D] float32`, the logarithm of its standard deviation.
+      value: `[T, B] float32`, V.
+    """
+
+    mean: Array
+    log_std: Array
     value: Array
 
 

@@ -1,9 +1,15 @@
-"""n-step returns over rows of experience."""
+"""Rewards as they are learned from, and n-step returns over rows of experience."""
 
 import chex
 import jax.numpy as jnp
 
 from seedrl.types import Array, StepType, TimeStep
+
+
+def scaled(reward: Array, scale: float, limit: float) -> Array:
+    """`reward` times `scale`, clipped to plus or minus `limit`; a limit of 0 clips nothing."""
+    product = scale * reward
+    return jnp.clip(product, -limit, limit) if limit else product
 
 
 def n_step_targets(

@@ -63,6 +63,7 @@ TESTS = (
     "tests/seedrl/rl/test_vtrace.py",
     "tests/seedrl/rl/test_gae.py",
     "tests/seedrl/rl/test_surrogate.py",
+    "tests/seedrl/rl/test_gaussian.py",
     "tests/seedrl/replay/test_index.py",
     "tests/seedrl/replay/test_replay.py",
     "tests/seedrl/replay/test_sampling.py",

@@ -29,7 +29,8 @@ class PpoConfig:
     a recurrent policy from the carry that acting had before each sequence.
 
     Attributes:
-      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`.
+      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
+        for a box of actions, of a `GaussianAndValue`.
       unroll: trained rows of a sequence. Paper: 128. One more row follows, from which the value is
         bootstrapped, and with the row after it the next sequence begins: no two sequences share a
         row, and one step of unroll + 1 is not trained.
@@ -89,27 +90,26 @@ class PpoConfig:
     def build(self, spec: "EnvSpec") -> "Agent":
         """The agent for environments of this spec.
 
-        Raises ConfigError for actions that are not discrete, and for a network that does not fit.
+        Raises ConfigError for a network that does not fit.
         """
         import numpy as np
 
         from seedrl.agents.agent import Agent, Passes
-        from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.agents.ppo import functions
-        from seedrl.networks.contract import build_actor_critic
+        from seedrl.agents.ppo.policies import policy_and_network
 
-        network = build_actor_critic(self.network, spec, num_actions_of(spec, "PPO"))
+        policy, network = policy_and_network(self.network, spec)
         update = GradientUpdate(
-            loss=functools.partial(functions.loss, functions.objective_of(self), network),
+            loss=functools.partial(functions.loss, functions.objective_of(self), policy, network),
             optimizer=functions.optimizer_of(self),
         )
         agent = Agent(
             window=self.window,
             init=network.init,
-            initial_carry=functools.partial(initial_carry, network),
-            act=functools.partial(functions.act, network),
+            initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
+            act=functools.partial(functions.act, policy, network),
             exploration=functools.partial(np.ones, dtype=np.float32),
             evaluation_exploration=0.0,
             init_state=update.init_state,

@@ -11,10 +11,11 @@ import optax
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
+from seedrl.agents.ppo.policies import Policy
 from seedrl.networks.network import Network
-from seedrl.rl import categorical, surrogate
+from seedrl.rl import surrogate
 from seedrl.rl.gae import Advantages, gae
-from seedrl.rl.rewards import scaled
+from seedrl.rl.returns import scaled
 from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
@@ -53,6 +54,7 @@ class Objective(NamedTuple):
 
 
 def act(
+    policy: Policy,
     network: Network,
     params: Tree,
     carry: AgentCarry,
@@ -67,17 +69,18 @@ def act(
     """
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     output, network_carry = network.unroll(params, carry.network, inputs_of_row(carry, timestep))
-    logits = output.logits[0]
-    action = categorical.drawn(logits, exploration, key)
+    said = jax.tree.map(lambda leaf: leaf[0], output)
+    action = policy.drawn(said, exploration, key)
     return ActOutput(
         action=action,
         carry=AgentCarry(network_carry, action),
-        extras=Acted(categorical.log_probability(logits, action), output.value[0]),
+        extras=Acted(policy.log_probability(said, action), said.value),
     )
 
 
 def loss(
     objective: Objective,
+    policy: Policy,
     network: Network,
     params: Tree,
     target: Tree,
@@ -92,11 +95,11 @@ def loss(
     """
     del target, key  # there is none; nothing is drawn
     steps, num_rows = sequence.steps, objective.unroll
-    chex.assert_shape([steps.action, *steps.extras], (num_rows + 1, *weights.shape))
+    chex.assert_shape(steps.extras, (num_rows + 1, *weights.shape))
     estimated = _advantages(objective, steps.extras.value, steps.timestep)
     output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
-    logits, values = output.logits[:num_rows], output.value[:num_rows]
-    log_policy = categorical.log_probability(logits, steps.action[:num_rows])
+    said = jax.tree.map(lambda leaf: leaf[:num_rows], output)
+    log_policy = policy.log_probability(said, steps.action[:num_rows])
     counts = estimated.is_trained
     # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.
     log_ratios = jnp.where(counts, log_policy - steps.extras.log_probability[:num_rows], 0.0)
@@ -105,11 +108,11 @@ def loss(
         advantages = surrogate.normalized(advantages, counts)
     gained = surrogate.clipped_surrogate(log_ratios, advantages, objective.clip)
     squares = surrogate.clipped_square(
-        values, steps.extras.value[:num_rows], estimated.targets, objective.value_clip
+        said.value, steps.extras.value[:num_rows], estimated.targets, objective.value_clip
     )
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
-    entropy = surrogate.mean_of(weights[None] * categorical.entropy(logits), counts)
+    entropy = surrogate.mean_of(weights[None] * policy.entropy(said), counts)
     total = policy_loss + objective.value_cost * value_loss - objective.entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,

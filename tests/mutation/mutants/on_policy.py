@@ -163,10 +163,19 @@ MUTANTS = (
     Mutant(
         "ppo_stores_the_greedy_action",
         _PPO,
-        "extras=Acted(categorical.log_probability(logits, action), output.value[0]),",
-        "extras=Acted(jnp.max(jax.nn.log_softmax(logits), -1), output.value[0]),",
+        "extras=Acted(policy.log_probability(said, action), said.value),",
+        "extras=Acted(policy.log_probability(said, policy.drawn(said, 0 * exploration, key)), "
+        "said.value),",
         "The log-probability of the likeliest action is stored, not of the executed one.",
         "with unchanged parameters every ratio is 1",
+    ),
+    Mutant(
+        "gaussian_without_its_deviation",
+        "seedrl/rl/gaussian.py",
+        "0.5 * jnp.square(distance) + log_std + 0.5",
+        "0.5 * jnp.square(distance) + 0.5",
+        "The density of an action is that of a deviation of 1.",
+        "ln N(a; μ, σ²) has -ln σ",
     ),
     Mutant(
         "next_batch_is_stopped_too",

@@ -31,8 +31,8 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
     update: Any = agent.update
     agent = agent._replace(act=jax.jit(agent.act), update=update._replace(loss=loss_and_gradient))
     params: Any = jax.jit(agent.init)(jax.random.key(0))
-    policy = params["params"]["PolicyAndValueHead_0"]["policy"]
-    policy["kernel"] = 100 * policy["kernel"]
+    (head,) = (each for name, each in params["params"].items() if "AndValueHead" in name)
+    head["policy"]["kernel"] = 100 * head["policy"]["kernel"]
     return agent, params
 
 

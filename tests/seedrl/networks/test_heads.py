@@ -3,7 +3,12 @@
 import jax
 import numpy as np
 
-from seedrl.networks.heads import DuelingHead, PolicyAndValueHead, QHead
+from seedrl.networks.heads import (
+    DuelingHead,
+    GaussianAndValueHead,
+    PolicyAndValueHead,
+    QHead,
+)
 
 FEATURES = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 
@@ -39,3 +44,13 @@ def test_a_policy_begins_almost_uniform_beside_a_value_of_its_own() -> None:
     assert (logits.shape, value.shape) == ((2, 3, 3), (2, 3))
     assert 0 < np.abs(logits).max() < 0.05
     assert np.abs(value).max() > 0.05
+
+
+def test_real_actions_begin_at_the_middle_with_one_deviation_for_all_observations() -> None:
+    head = GaussianAndValueHead(num_numbers=3, hidden_sizes=(5,))
+    params = jax.jit(head.init)(jax.random.key(0), FEATURES)
+    said = jax.jit(head.apply)(params, FEATURES)
+    assert (said.mean.shape, said.value.shape) == ((2, 3, 3), (2, 3))
+    assert 0 < np.abs(said.mean).max() < 0.05
+    np.testing.assert_allclose(said.log_std, np.full((2, 3, 3), np.log(0.5)), rtol=1e-6)
+    assert params["params"]["log_std"].shape == (3,)

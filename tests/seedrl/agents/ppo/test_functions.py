@@ -9,15 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from learner.acting.act_step import example_page
 from learner.learning.passes import run_passes
 from seedrl.agents.agent import Agent, AgentState, Passes, UpdateOutput
+from seedrl.agents.contract import build_agent
+from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.ppo.functions import Acted, with_kl_stop
 from seedrl.agents.window import WindowSpec
-from seedrl.errors import ConfigError
-from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
+from seedrl.specs import BoxSpec
 from seedrl.types import Sequence, StoredStep
 from tests.seedrl.agents.actor_critics import (
     LAST,
@@ -279,7 +281,34 @@ def test_a_setting_that_cannot_work_is_refused(field: str, value: Any, message: 
         dataclasses.replace(CONFIG, **{field: value})
 
 
-def test_a_box_of_actions_is_refused_in_one_line() -> None:
-    spec = EnvSpec(ArraySpec((1,), "float32"), BoxSpec((2,), (-1, -1), (1, 1)))
-    with pytest.raises(ConfigError, match=r"PPO chooses among discrete actions.*\[2\]"):
-        CONFIG.build(spec)
+def test_real_actions_have_the_density_of_what_was_drawn_with_memory_and_across_resets() -> None:
+    """Stored as drawn, beyond the bounds too; the core sees them on the next row."""
+    spec = dataclasses.replace(SPEC, action=BoxSpec((2, 1), (-1, 0), (1, 5)))
+    page = example_page(build_agent(CONFIG, spec), spec, CONFIG.window.length)
+    assert page.steps.action.shape == (CONFIG.window.length, 2, 1)
+    agent, params = jitted(CONFIG.build(spec))
+    sequence = window_of(acted(agent, params), 3, CONFIG.window.length)
+    steps, update = sequence.steps, agent.update
+    assert isinstance(update, GradientUpdate)
+    (loss, output), gradient = update.loss(params, (), sequence, WEIGHTS, KEY)
+    assert steps.action.shape == (CONFIG.window.length, B, 2, 1)
+    assert np.abs(steps.action).max() > 1
+    assert np.isfinite(loss)
+    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
+    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    said, _ = jax.jit(NETWORK.build(spec).unroll)(
+        params, sequence.carry.network, inputs_of_sequence(sequence)
+    )
+    distance = (steps.action[..., 0] - np.asarray(said.mean, np.float64)) / 0.5
+    expected = np.sum(-0.5 * distance**2 - np.log(0.5 * np.sqrt(2 * np.pi)), axis=-1)
+    np.testing.assert_allclose(np.exp(expected - steps.extras.log_probability), 1, atol=1e-4)
+    np.testing.assert_allclose(steps.extras.value, said.value, atol=1e-5)
+    assert np.std(np.asarray(said.mean), axis=0).min() > 1e-3
+    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(gradient))
+    greedy = agent.act(params, *_first_row(agent), jnp.zeros(B), KEY)
+    again = agent.act(params, *_first_row(agent), jnp.zeros(B), jax.random.key(1))
+    np.testing.assert_array_equal(greedy.action, again.action)
+
+
+def _first_row(agent: Agent) -> tuple[Any, Any]:
+    return agent.initial_carry(B), jax.tree.map(lambda leaf: leaf[0], random_timesteps())

@@ -6,11 +6,13 @@ are cut after 200 steps, so every one of them bootstraps.
 Command: `seedrl train pendulum_sac`.
 
 Lab record
-  Seeds 0 to 4 (`--seed S`, then `seedrl evaluate RUN`): -171.6, -150.7, -165.8, -156.8 and -149.5
-  over 100 episodes, after 11,360, 12,032, 17,580, 17,668 and 13,392 environment steps, 2,570 to
-  4,149 updates, and 64, 55, 58, 53 and 55 seconds from start to exit, of which up to 25 compiling.
-  A random policy has -1,210. Two cores of a Xeon at 2.5 GHz under ten times their load, no
-  accelerator; 2026-11-22, commit 1ca27fc.
+  Seeds 0 to 4 (`--seed S`, then `seedrl evaluate RUN`): -161.5, -139.1, -169.5, -158.6 and -151.5
+  over 100 episodes, after 17,668, 15,824, 12,196, 13,700 and 12,832 environment steps, 2,778 to
+  4,162 updates, and 26, 28, 20, 27 and 31 seconds from start to exit; a random policy has -1,210.
+  InvertedPendulum-v5 (`--environment.id InvertedPendulum-v5 --agent.gamma 0.99`, extra mujoco,
+  target 950, 10 evaluation slots): 1,000 over 20 episodes, after 43,727 steps and 75 seconds, seed
+  0 alone. Two cores of a Xeon at 2.5 GHz, shared with other work, no accelerator; 2026-11-22,
+  commit 4046c26.
 """
 
 from seedrl.agents.sac.config import SacConfig

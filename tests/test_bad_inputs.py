@@ -93,7 +93,7 @@ ENV_SERVER = "env server --learner h:1 --num-envs 2 "
 CASES: dict[str, tuple[int, str]] = {
     "seedrl trian": (2, "unknown command 'trian': did you mean train?"),
     "seedrl train": (2, "expected a CONFIG first, got nothing"),
-    "seedrl train cartpole": (2, "unknown config 'cartpole': did you mean cartpole_r2d2?"),
+    "seedrl train catch": (2, "unknown config 'catch': did you mean catch_r2d2?"),
     "seedrl train nosuch.py": (2, "expected a config file, but there is no nosuch.py"),
     "seedrl train untrained": (
         2,

@@ -88,7 +88,8 @@ class Model:
         for stored in pages:
             self.pages[self.num_inserted % len(self.pages)] = stored
             self.num_inserted += 1
-        known = [s.mass for s in self.pages if s is not None and s.mass is not None]
+        masses = [s.mass for s in self.pages if s is not None and s.mass is not None]
+        known = [mass for mass in masses if mass > 1.5 * MIN_MASS]  # the rest teaches nothing
         fallback = float(np.mean(known)) if known else 1.0
         for stored in [s for s in self.pages if s is not None]:
             rows = self.sequence(stored)

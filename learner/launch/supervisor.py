@@ -177,7 +177,7 @@ class Supervisor:
         hint = " (out of memory?)" if number == signal.SIGKILL else ""
         self._say(
             f"seedrl: error: the learner was killed by {by}{hint}; this resumes from its newest "
-            f"checkpoint: {self._resume_command}"
+            f"checkpoint, or begins again if it has saved none: {self._resume_command}"
         )
 
     def _expire(self) -> int:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 Kind = Literal[
     "started",
     "resumed",
+    "begins_beside_best",
     "initialized",
     "compiling",
     "compiled",
@@ -76,6 +77,16 @@ EVENTS: tuple[EventKind, ...] = (
             "env_steps": "in the checkpoint",
             "age_seconds": "since it was saved",
             "path": "its folder",
+        },
+    ),
+    EventKind(
+        "begins_beside_best",
+        "the run begins again: a session before was ended before its first checkpoint, and left "
+        "its best parameters",
+        {
+            "updates": "in them",
+            "mean_return": "of their round",
+            "path": "their folder, which stays until a round scores higher",
         },
     ),
     EventKind(

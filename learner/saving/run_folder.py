@@ -28,11 +28,13 @@ class RunFolder:
     Attributes:
       path: of the folder, absolute and without `..`.
       has_begun: whether this session trains, or did; the run sets it.
+      is_begun_anew: whether what the folder holds is of another attempt, as the user has said.
     """
 
     def __init__(self, path: Path):
         self.path = _normal(path)
         self.has_begun = False
+        self.is_begun_anew = False
         self._is_new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -60,7 +62,8 @@ class RunFolder:
         Raises CheckpointError if there must be something and is not, ConfigError if it is of an
         earlier version.
         """
-        found = None if resume == "never" else take_over(self.checkpoints)
+        self.is_begun_anew = resume == "never"
+        found = None if self.is_begun_anew else take_over(self.checkpoints)
         if found is None and resume == "must":
             raise CheckpointError(
                 f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "

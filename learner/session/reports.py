@@ -17,6 +17,7 @@ from learner.session.live_status import LiveStatus
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.storage.chosen import best_return
 
 
 class Reports(NamedTuple):
@@ -27,9 +28,10 @@ class Reports(NamedTuple):
     events: Events
     live: LiveStatus
 
-    def resumed(self, checkpoint: Checkpoint | None) -> None:
-        """The run continues from a checkpoint, if there is one."""
+    def resumed(self, checkpoint: Checkpoint | None, best: Checkpoint | None = None) -> None:
+        """The run continues from a checkpoint, or begins again beside the best one, if there is."""
         if checkpoint is None:
+            self._begins_beside(best)
             return
         age = time.time() - checkpoint.path.stat().st_mtime
         env_steps = checkpoint.meta["env_steps"]
@@ -44,6 +46,20 @@ class Reports(NamedTuple):
             env_steps=env_steps,
             age_seconds=age,
             path=str(checkpoint.path),
+        )
+
+    def _begins_beside(self, best: Checkpoint | None) -> None:
+        if best is None:
+            return
+        score = best_return(best)
+        self.events.say(
+            "begins_beside_best",
+            "begins again, for the session before was ended before its first checkpoint; its best "
+            f"parameters, {score:.4g} after {best.step:,} updates, stay in {best.path} until a "
+            "round scores higher",
+            updates=best.step,
+            mean_return=score,
+            path=str(best.path),
         )
 
     def begins_with(self, initial: Checkpoint | None) -> None:

@@ -74,7 +74,7 @@ def train(
         initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
         session_number = folder.record_command(stop.command)
         with open_reports(config, name, folder, checkpoint) as reports:
-            reports.resumed(checkpoint)
+            reports.resumed(checkpoint, None if checkpoint else _best(folder))
             slots = _slots(config, session_number, env_servers)
             hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
             summary = _train(
@@ -129,7 +129,7 @@ def _train(
             config,
             session,
             service=service,
-            saver=_saver(config, folder, checkpoint, events),
+            saver=_saver(config, folder, _best(folder), events),
             reports=reports,
             stop=stop,
             earlier=_earlier(folder, checkpoint),
@@ -229,22 +229,23 @@ def _hub(
     return Hub(serving, config.environment, spec=spec, attendance=attendance)
 
 
-def _saver(
-    config: Config, folder: RunFolder, resumed: Checkpoint | None, listener: Listener
-) -> Saver:
+def _saver(config: Config, folder: RunFolder, best: Checkpoint | None, listener: Listener) -> Saver:
     return Saver(
         folder.path,
         config.checkpoint.keep,
         config.checkpoint.interval_seconds,
-        best_return=_best_return(folder, resumed),
+        best_return=-math.inf if best is None else best_return(best),
         listener=listener,
     )
 
 
-def _best_return(folder: RunFolder, resumed: Checkpoint | None) -> float:
-    """What the next score must exceed; without a resume, earlier attempts do not count."""
-    best = None if resumed is None else folder.best()
-    return -math.inf if best is None else best_return(best)
+def _best(folder: RunFolder) -> Checkpoint | None:
+    """What the next score must exceed to be saved; another attempt's does not count.
+
+    A session that was killed before its first checkpoint leaves its best parameters alone: that
+    nothing can be resumed is no reason to lose them.
+    """
+    return None if folder.is_begun_anew else folder.best()
 
 
 def _earlier(folder: RunFolder, resumed: Checkpoint | None) -> Sequence[EvaluationStatus]:

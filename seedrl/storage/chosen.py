@@ -29,6 +29,8 @@ def choose(workdir: Path, *, step: int | None = None, is_best: bool = False) -> 
         return alone if alone and alone.step == step else checkpoints.find(directory, step)
     else:
         found, missing = checkpoints.latest(directory), "; train first"
+        if found is None and best(workdir) is not None:
+            missing = "; its best parameters alone are saved: choose these (--best, or best=True)"
     if found is None:
         raise CheckpointError(f"expected a checkpoint in {directory}, found none{missing}")
     return found

@@ -101,7 +101,8 @@ def test_a_killed_learner_leaves_the_whole_command_that_resumes_its_run(
     said = capfd.readouterr().err
     command = "seedrl train cartpole_r2d2 --launch.env-servers 1 --seed 3 --workdir w"
     assert said.endswith(
-        f"killed by SIGKILL (out of memory?); this resumes from its newest checkpoint: {command}\n"
+        f"killed by SIGKILL (out of memory?); this resumes from its newest checkpoint, or "
+        f"begins again if it has saved none: {command}\n"
     )
 
 

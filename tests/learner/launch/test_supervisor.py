@@ -84,7 +84,8 @@ def test_a_learner_that_was_killed_is_named_with_what_to_do(stage: Stage) -> Non
         assert supervisor.wait() == 137
     assert stage.said == [
         "seedrl: error: the learner was killed by SIGKILL (out of memory?); this resumes from "
-        "its newest checkpoint: the same command with --workdir"
+        "its newest checkpoint, or begins again if it has saved none: "
+        "the same command with --workdir"
     ]
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import math
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.process import StopRequest
 from learner.session.reports import Reports, _metrics
-from learner.session.run import _best_return, _draw_curve, _end_early, train
+from learner.session.run import _best, _draw_curve, _end_early, train
 from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
@@ -25,7 +24,7 @@ from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserE
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import best_directory
+from seedrl.storage.chosen import best_directory, best_return
 from tests import own_process
 from tests.learner.reporting.event_files import first_steps
 
@@ -59,15 +58,18 @@ def test_the_config_says_whether_freed_memory_is_kept(
 def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    resumed = Checkpoint(1, tmp_path, {})
     with contextlib.closing(RunFolder(tmp_path)) as folder:
-        assert _best_return(folder, resumed) == -math.inf
+        folder.checkpoint("auto")  # there is none: it was killed before its first one
+        assert _best(folder) is None
         meta = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
         path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=None)
-        assert _best_return(folder, resumed) == 7.5
-        assert _best_return(folder, None) == -math.inf  # another attempt: the first score counts
+        best = _best(folder)
+        assert best is not None and best_return(best) == 7.5
+        folder.checkpoint("never")
+        assert _best(folder) is None  # another attempt: the first score counts
+        folder.checkpoint("auto")
         (path / "meta.json").write_text("{}")
-        assert _best_return(folder, resumed) == -math.inf
+        assert _best(folder) is None
     assert "no best checkpoint until the next score" in caplog.text
 
 

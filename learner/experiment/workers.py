@@ -1,4 +1,4 @@
-"""The processes of an experiment: so many at a time, until every run is done."""
+"""The processes of an experiment: N at a time, until every run is done."""
 
 import queue
 import signal

@@ -235,7 +235,7 @@ class Supervisor:
 
 
 class LateReceiver:
-    """Takes signals for whoever is to receive them, and keeps them until he is there."""
+    """Takes signals for a receiver, and keeps them until there is one."""
 
     def __init__(self) -> None:
         self._kept: list[int] = []

@@ -18,7 +18,7 @@ class BatchRule(NamedTuple):
       rows: of the slots of each of a batch's steps: which of its rows are theirs.
       is_complete: whether every batch has all slots, so that a stream's row is a batch's number.
       is_aligned: whether all slots fill their pages together: while they are not at the same row,
-        because a stream has begun, all of them begin their pages anew.
+        because a stream has begun, all of them begin their pages again.
     """
 
     deadline_seconds: float

@@ -80,7 +80,7 @@ class LiveStatus:
             return _COMPILING
         if silent := waited_for(self._env_servers.servers):
             return silent
-        if session is None:  # whoever has come waits for what is built for it
+        if session is None:  # env servers that have joined wait until it is built
             return _COMPILING
         return "acting waits for learning, as the replay ratio wants"
 

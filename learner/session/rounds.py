@@ -1,7 +1,7 @@
 """Rounds: act until every training slot has filled a page, learn from all of them, and again.
 
 Both in one thread: acting waits while a round is learned from, and then acts with what was learned.
-Serving begins the pages of all slots together, and anew when an env server was lost, so nothing is
+Serving begins the pages of all slots together, and again when an env server was lost, so nothing is
 open between two rounds: every row was acted by the parameters that its round began with.
 """
 

@@ -6,7 +6,6 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from learner.learning.finite_guard import is_finite_everywhere, priorities_after
 from learner.learning.passes import run_passes
@@ -115,16 +114,10 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 
 
 def packed(numbers: Mapping[str, Array]) -> Numbers:
-    """`numbers`, each `[]`, as a program hands them out; `fetched` gives them back."""
+    """`numbers`, each `[]`, as a program hands them out; see `learner.learning.loop.fetched`."""
     names = sorted(numbers)
     values = jnp.stack([jnp.asarray(numbers[name], jnp.float32) for name in names])
     return values, dict.fromkeys(names, ())
-
-
-def fetched(numbers: Numbers) -> dict[str, float]:
-    """The numbers on the host; waits for them."""
-    values, names = numbers
-    return dict(zip(names, np.asarray(values).tolist(), strict=True))
 
 
 def _init(agent: Agent, key: Array) -> LearnerState:

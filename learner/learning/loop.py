@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
-from learner.learning.learn_step import LearnerState, Numbers, fetched
+from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.look import Look, compile_look, take_look
 from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
@@ -17,6 +17,7 @@ from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.requests import Requests
 from learner.threads.shapes import shapes_of
+from seedrl.replay.index import dealt
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
@@ -131,7 +132,7 @@ class Learning:
             pages = jax.tree.map(
                 lambda x, n=rows: jax.ShapeDtypeStruct((n, *x.shape), x.dtype), page
             )
-            insert.lower(replay, pages, self._shards.plan([], [], rows)).compile()
+            insert.lower(replay, pages, planned(self._shards, [], [], rows)).compile()
 
     def trace_update(self) -> None:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
@@ -190,14 +191,15 @@ class Learning:
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
-            plan = self._shards.plan(item.streams, item.slots, rows)
+            plan = planned(self._shards, item.streams, item.slots, rows)
             self._replay = self._programs.insert(self._replay, item.pages, plan)
         for stream in item.ended:
             for index in self._shards.indices:
                 index.end_stream(stream)
 
     def _learn(self) -> None:
-        draw = self._shards.draw()
+        draws = [index.draw() for index in self._shards.indices]
+        draw = jax.tree.map(lambda *draws: np.stack(draws), *draws)
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, draw, np.bool_(True)
         )
@@ -256,6 +258,24 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._shards.indices], replay)
+
+
+def planned(
+    shards: ShardedReplay, streams: Sequence[int], slots: Sequence[int], num_rows: int
+) -> Tree:
+    """A plan per shard, `[n, ...]`, for I = `num_rows` pages of which the last may be padding."""
+    num_inserted = sum(index.num_inserted for index in shards.indices)
+    num_shards = len(shards.indices)
+    owners = shards.shard_of(slots, num_inserted, num_shards)
+    deal = dealt(streams, owners, num_shards=num_shards, num_rows=num_rows)
+    plans = [index.plan(part) for index, part in zip(shards.indices, deal, strict=True)]
+    return jax.tree.map(lambda *plans: np.stack(plans), *plans)
+
+
+def fetched(numbers: Numbers) -> dict[str, float]:
+    """The numbers on the host; waits for them."""
+    values, names = numbers
+    return dict(zip(names, np.asarray(values).tolist(), strict=True))
 
 
 def published(programs: MappedPrograms, params: Tree) -> Tree:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from seedrl.agents.window import WindowSpec
+from seedrl.replay.index import by_slot
 from seedrl.replay.limiter import Limiter
 from seedrl.types import Array, Page, StoredStep, Tree
 from seedrl.types import Sequence as Unroll
@@ -103,17 +104,6 @@ def unknown_stream(index: Any, place: int) -> int:
     """Of an index that does not keep where experience came from."""
     del index, place
     return -1
-
-
-def by_slot(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:
-    """The shard of each page where all pages of a slot go to the same one."""
-    del num_inserted
-    return [slot % num_shards for slot in slots]
-
-
-def by_turns(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:
-    """The shard of each page where every page goes to the next one, in order of arrival."""
-    return [(num_inserted + number) % num_shards for number in range(len(slots))]
 
 
 def no_accounts(index: Any) -> dict[str, int]:

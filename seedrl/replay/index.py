@@ -59,6 +59,29 @@ def tree_bytes(tree: Tree) -> int:
     return int(np.prod(tree.shape, dtype=np.int64)) * np.dtype(tree.dtype).itemsize
 
 
+def by_slot(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:
+    """The shard of each page where all pages of a slot go to the same one."""
+    del num_inserted
+    return [slot % num_shards for slot in slots]
+
+
+def dealt(
+    streams: Sequence[int], shards: Sequence[int], *, num_shards: int, num_rows: int
+) -> list[list[int]]:
+    """What `Index.plan` is asked of each shard, `[num_shards][num_rows]`, -1 for what is not its.
+
+    Args:
+      streams: the stream of each of I <= `num_rows` pages; the other rows are padding.
+      shards: the shard of each page.
+    """
+    padding = [-1] * (num_rows - len(streams))
+    return [
+        [stream if owner == shard else -1 for stream, owner in zip(streams, shards, strict=True)]
+        + padding
+        for shard in range(num_shards)
+    ]
+
+
 @dataclass
 class _Stream:
     """A stream's pages so far: their number, and the serials of the last few, youngest last."""

@@ -64,8 +64,8 @@ class QueueConfig:
         """See ExperienceConfig."""
         import numpy as np
 
-        from seedrl.replay.experience import Experience, by_turns
-        from seedrl.replay.queue_index import QueueIndex
+        from seedrl.replay.experience import Experience
+        from seedrl.replay.queue_index import QueueIndex, by_turns
         from seedrl.replay.queue_limiter import QueueLimiter
         from seedrl.replay.queue_memory import queue_memory
 

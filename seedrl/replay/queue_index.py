@@ -7,6 +7,11 @@ from typing import Any
 import numpy as np
 
 
+def by_turns(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:
+    """The shard of each page where every page goes to the next one, in order of arrival."""
+    return [(num_inserted + number) % num_shards for number in range(len(slots))]
+
+
 class QueueIndex:
     """The order of one shard's sequences. Owned by the thread that learns; not thread-safe.
 

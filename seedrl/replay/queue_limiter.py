@@ -8,7 +8,7 @@ sequences of one update on each of them and c the updates that acting may be ahe
 
 S counts a sequence when acting completes it, not when learning takes it in: so what is on its way
 between them is bounded, too. At every moment one of the two may continue: what acting has completed
-arrives, it is dealt to shards by turns (`seedrl.replay.experience.by_turns`), and updates take as
+arrives, it is dealt to shards by turns (`seedrl.replay.queue_index.by_turns`), and updates take as
 much from each; so from S - D >= n b on, every shard will hold b. Unlike the ratio of trained steps
 to environment steps, this does not depend on how long episodes are (a row of FIRST is no step).
 """

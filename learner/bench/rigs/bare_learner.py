@@ -10,7 +10,8 @@ from learner.acting.act_step import example_page
 from learner.bench.measure.flops import count_flops
 from learner.bench.rigs.workloads import Workload
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
-from learner.learning.learn_step import build_learn_programs, fetched
+from learner.learning.learn_step import build_learn_programs
+from learner.learning.loop import fetched
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import paged_replay, prioritized_memory

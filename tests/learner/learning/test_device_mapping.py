@@ -10,8 +10,8 @@ import optax
 import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs, stack_shards
-from learner.learning.learn_step import LearnerState, build_learn_programs, fetched
-from learner.learning.loop import published
+from learner.learning.learn_step import LearnerState, build_learn_programs
+from learner.learning.loop import fetched, published
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec

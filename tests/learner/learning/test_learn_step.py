@@ -15,8 +15,8 @@ from learner.learning.learn_step import (
     LearnerState,
     _over_devices,
     build_learn_programs,
-    fetched,
 )
+from learner.learning.loop import fetched
 from seedrl.agents.agent import Agent, Passes
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config

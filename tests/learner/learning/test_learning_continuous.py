@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_page
-from learner.learning.learn_step import AXIS, LearnerState, build_learn_programs, fetched
+from learner.learning.learn_step import AXIS, LearnerState, build_learn_programs
+from learner.learning.loop import fetched
 from seedrl.agents.sac.config import SacConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.prioritized import ReplayConfig

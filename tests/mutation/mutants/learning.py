@@ -7,7 +7,7 @@ _FINITE_GUARD = "learner/learning/finite_guard.py"
 _PASSES = "learner/learning/passes.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
-_SHARDS = "learner/learning/sharded_replay.py"
+_INDEX = "seedrl/replay/index.py"
 _ASSEMBLY = "learner/session/components.py"
 
 MUTANTS = (
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "pages_on_every_shard",
-        _SHARDS,
+        _INDEX,
         "stream if owner == shard else -1",
         "stream",
         "Every shard stores the pages of all.",
@@ -189,9 +189,9 @@ MUTANTS = (
     ),
     Mutant(
         "all_shards_draw_alike",
-        _SHARDS,
-        "draws = [index.draw() for index in self.indices]",
-        "draws = [self.indices[0].draw()] * len(self.indices)",
+        _LEARNING,
+        "draws = [index.draw() for index in self._shards.indices]",
+        "draws = [self._shards.indices[0].draw()] * len(self._shards.indices)",
         "What the host draws from one shard is trained on every device.",
         "each device draws from its shard (HOUSE, seams)",
     ),

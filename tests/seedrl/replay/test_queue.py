@@ -9,9 +9,10 @@ import pytest
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.replay.experience import Experience, Scale, by_slot, by_turns
+from seedrl.replay.experience import Experience, Scale
+from seedrl.replay.index import by_slot
 from seedrl.replay.queue import QueueConfig
-from seedrl.replay.queue_index import QueueIndex
+from seedrl.replay.queue_index import QueueIndex, by_turns
 from seedrl.replay.queue_limiter import QueueLimiter
 from seedrl.types import Page, StoredStep
 

@@ -161,7 +161,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "learning",
         "",
-        "mean over training slots of what they explore with; of R2D2, its ε",
+        "mean over training slots of what they explore with; of R2D2 and Ape-X, their ε",
     ),
     *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),
     *(

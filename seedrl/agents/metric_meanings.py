@@ -1,11 +1,13 @@
 """What the agents' own metrics mean, by name: what `UpdateOutput.metrics` holds."""
 
 R2D2 = {
-    "q_mean": "R2D2 and SAC: mean Q-value, R2D2's in scaled space",
-    "q_max": "R2D2: largest Q-value, in scaled space",
-    "td_error_mean": "R2D2 and SAC: mean |δ| of the trained rows",
-    "td_error_max": "R2D2 and SAC: largest |δ|",
-    "target_mean": "R2D2 and SAC: mean target of the trained rows",
+    "q_mean": (
+        "R2D2, Ape-X and SAC: mean Q-value, R2D2's in scaled space, Ape-X's of the trained rows"
+    ),
+    "q_max": "R2D2 and Ape-X: largest Q-value, R2D2's in scaled space",
+    "td_error_mean": "R2D2, Ape-X and SAC: mean |δ| of the trained rows",
+    "td_error_max": "R2D2, Ape-X and SAC: largest |δ|",
+    "target_mean": "R2D2, Ape-X and SAC: mean target of the trained rows",
     "trained_fraction": "share of rows behind the burn-in that are trained; LAST rows are not",
 }
 # Of both actor-critics, unless said otherwise.

@@ -12,6 +12,23 @@ def scaled(reward: Array, scale: float, limit: float) -> Array:
     return jnp.clip(product, -limit, limit) if limit else product
 
 
+def rows_to_bootstrap(step_type: Array, *, n_steps: int) -> Array:
+    """How many rows after row 0 its n-step return bootstraps: to the first LAST row, at most n.
+
+    Args:
+      step_type: `[T, B]`, T at least n + 1.
+      n_steps: n.
+
+    Returns:
+      `[B] int32`, 1 to n. What it says where row 0 itself is LAST is meaningless.
+    """
+    chex.assert_rank(step_type, 2)
+    assert 1 <= n_steps < step_type.shape[0], (n_steps, step_type.shape)
+    no_later = jnp.ones_like(step_type[:1], dtype=bool)
+    is_end = jnp.concatenate([step_type[1:n_steps] == StepType.LAST, no_later])
+    return 1 + jnp.argmax(is_end, axis=0).astype(jnp.int32)
+
+
 def n_step_targets(
     timesteps: TimeStep, bootstrap_values: Array, *, n_steps: int, gamma: float
 ) -> Array:

@@ -9,6 +9,7 @@ from seedrl.config_checks import check
 
 NAMES = [
     "atari_r2d2",
+    "cartpole_apex",
     "cartpole_impala",
     "cartpole_masked_r2d2",
     "cartpole_ppo",

@@ -11,6 +11,7 @@ from tests.mutation.mutants import (
     replay,
     reporting,
     serving,
+    transitions,
 )
 
 MUTANTS = (
@@ -23,5 +24,6 @@ MUTANTS = (
     *reporting.MUTANTS,
     *learning.MUTANTS,
     *continuous.MUTANTS,
+    *transitions.MUTANTS,
     *env_servers.MUTANTS,
 )

@@ -77,6 +77,8 @@ TESTS = (
     "tests/seedrl/agents/test_r2d2_oracle.py",
     "tests/seedrl/agents/test_r2d2.py",
     "tests/seedrl/agents/test_impala.py",
+    "tests/seedrl/agents/apex/test_config.py",
+    "tests/seedrl/agents/apex/test_functions.py",
     "tests/seedrl/agents/sac/test_config.py",
     "tests/seedrl/agents/sac/test_functions.py",
     "tests/seedrl/agents/ppo/test_functions.py",

@@ -124,7 +124,8 @@ class CheckpointConfig:
     """Saving.
 
     Attributes:
-      interval_seconds: between two saves; one more on SIGTERM and at the end.
+      interval_seconds: between two saves; one more on SIGTERM and at the end, and where a run has
+        saved nothing yet, its first one at most 30 s after the first update.
       keep: how many to keep, at least 2.
       replay: save the replay too (large).
     """

@@ -30,8 +30,9 @@ class RunOptions:
     Attributes:
       resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
-      init_from: folder of another run, whose newest parameters a new run begins with. Where there
-        is something to resume from, they are not looked at.
+      init_from: folder of another run, whose newest parameters a new run begins with, or the best
+        if only these are saved; its checkpoints/best for those. Where there is something to resume
+        from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
     """
@@ -64,8 +65,9 @@ class LearnerOptions(RunOptions):
       workdir: folder of the run: configuration, metrics, checkpoints.
       resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
-      init_from: folder of another run, whose newest parameters a new run begins with. Where there
-        is something to resume from, they are not looked at.
+      init_from: folder of another run, whose newest parameters a new run begins with, or the best
+        if only these are saved; its checkpoints/best for those. Where there is something to resume
+        from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
       env_servers: how many env servers of one size share the slots, each with its part of training

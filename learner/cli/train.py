@@ -41,8 +41,9 @@ class TrainOptions(RunOptions):
       workdir: folder of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
       resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
         not at all (never), or it is an error if there is none (must).
-      init_from: folder of another run, whose newest parameters a new run begins with. Where there
-        is something to resume from, they are not looked at.
+      init_from: folder of another run, whose newest parameters a new run begins with, or the best
+        if only these are saved; its checkpoints/best for those. Where there is something to resume
+        from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
       env_servers: number of env-server processes; by default `--launch.env-servers`.

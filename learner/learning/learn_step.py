@@ -109,8 +109,9 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         batch = memory.sample(stored, (), key, lambda largest: largest)
         return batch, memory.about(stored, batch.places)
 
-    init = functools.partial(_init, agent)
-    return LearnPrograms(init, memory.insert, look, learn, agent.behaviour)
+    return LearnPrograms(
+        functools.partial(initial_state, agent), memory.insert, look, learn, agent.behaviour
+    )
 
 
 def packed(numbers: Mapping[str, Array]) -> Numbers:
@@ -120,7 +121,8 @@ def packed(numbers: Mapping[str, Array]) -> Numbers:
     return values, dict.fromkeys(names, ())
 
 
-def _init(agent: Agent, key: Array) -> LearnerState:
+def initial_state(agent: Agent, key: Array) -> LearnerState:
+    """What learning begins with; traceable."""
     params_key, key = jax.random.split(key)
     return LearnerState._make((*agent.init_state(agent.init(params_key)), key))
 

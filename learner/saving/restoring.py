@@ -1,5 +1,7 @@
 """What a run resumes with: the parts of a checkpoint, checked against the configuration."""
 
+import functools
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -7,15 +9,17 @@ import jax
 import numpy as np
 
 from learner.acting.loop import ActingSnapshot
-from learner.learning.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState, initial_state
 from learner.serving.core import Serving
+from seedrl.agents.contract import build_agent
 from seedrl.config import Config
 from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
 from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.replay import ReplayState
+from seedrl.spec_json import saved_spec
 from seedrl.storage import array_store, checkpoints
-from seedrl.storage.chosen import choose
+from seedrl.storage.chosen import choose, run_of_best
 from seedrl.types import Tree
 
 Saved = TypeVar("Saved", bound=Any)
@@ -67,15 +71,83 @@ def same_agent(
 
 
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
-    """The newest checkpoint of the run that another one starts from. Raises ConfigError."""
+    """The checkpoint that another run starts from: the newest, or the best if it is alone.
+
+    Args:
+      workdir: the run's folder, or that of its best checkpoint, which is then meant.
+
+    Raises ConfigError if there is none.
+    """
     try:
-        return choose(workdir)
+        run = run_of_best(workdir)
+        if run is not None:
+            return choose(run, is_best=True)
+        return choose(workdir, or_best=True)
     except CheckpointError as error:
         raise ConfigError(f"--init-from: {error}") from error
 
 
+def fitting(
+    checkpoint: checkpoints.Checkpoint | None, init_from: Path | None, config: Config
+) -> checkpoints.Checkpoint | None:
+    """The checkpoint of the run in `init_from` that one begins with which resumes from nothing.
+
+    Raises CheckpointError or ConfigError if there is none, or what there is does not fit.
+    """
+    initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
+    require_fit(checkpoint, initial, config)
+    return initial
+
+
+def require_fit(
+    checkpoint: checkpoints.Checkpoint | None,
+    initial: checkpoints.Checkpoint | None,
+    config: Config,
+) -> None:
+    """Refuses, before any env server is waited for, what could not be restored.
+
+    A checkpoint says for which environment it was learned, and shapes follow from that. Looks at
+    nothing where it does not, nor where parameters are to begin in another environment: that is
+    found once an env server has joined.
+
+    Args:
+      checkpoint: is resumed from.
+      initial: another run's, if there is no `checkpoint`.
+
+    Raises CheckpointError or ConfigError, as `restore_state` and `restore_params` do.
+    """
+    if checkpoint is not None and "env_spec" in checkpoint.meta:
+        abstract = _abstract_state(checkpoint, config)
+        try:
+            array_store.require_fit(checkpoint.path / "state", abstract._asdict())
+        except CheckpointError as error:
+            raise by_field(error, checkpoint, config, ("agent",)) from error
+    elif initial is not None and "env_spec" in initial.meta and _is_same_place(initial, config):
+        _require_params(initial, _abstract_state(initial, config).params, config)
+
+
+def _abstract_state(checkpoint: checkpoints.Checkpoint, config: Config) -> LearnerState:
+    """Shapes of what this config's agent learns where the checkpoint was learned."""
+    agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
+    key = jax.ShapeDtypeStruct((2,), np.uint32)
+    state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
+    return state
+
+
+def _is_same_place(checkpoint: checkpoints.Checkpoint, config: Config) -> bool:
+    """Whether it was learned in the environment of this config, field for field."""
+    texts = (checkpoint.meta["config"], to_json(config))
+    saved, present = (json.loads(text)["config"]["environment"] for text in texts)
+    return bool(saved == present)
+
+
 def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> Tree:
     """The parameters that another run starts from. Raises ConfigError if they do not fit."""
+    _require_params(checkpoint, abstract, config)
+    return checkpoints.restore(checkpoint, {"params": abstract})["params"]
+
+
+def _require_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> None:
     differences = array_store.tree_difference(checkpoint.path / "state", {"params": abstract})
     if differences:
         more = len(differences) - _MOST_DIFFERENCES
@@ -85,7 +157,6 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
             f"{'; '.join([*_network_fields(checkpoint, config), *arrays])}"
         )
-    return checkpoints.restore(checkpoint, {"params": abstract})["params"]
 
 
 def _network_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[str]:

@@ -13,12 +13,15 @@ import numpy as np
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
+from seedrl.config import CheckpointConfig
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
-from seedrl.storage.chosen import best_directory
+from seedrl.storage.chosen import best_directory, best_return
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
+
+_FIRST_SAVE_SECONDS = 30.0
 
 
 class Best(NamedTuple):
@@ -48,6 +51,8 @@ class Saver:
         workdir: Path,
         keep: int,
         interval_seconds: float = math.inf,
+        *,
+        first_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
         listener: Listener = NOBODY,
@@ -58,6 +63,7 @@ class Saver:
           workdir: the run's folder.
           keep: how many checkpoints, not counting the best one.
           interval_seconds: between two decisions to save.
+          first_seconds: the longest time from the first update to the first of these decisions.
           clock: monotonic seconds.
           best_return: the score of the best checkpoint that there is.
           listener: hears what was saved, and what could not be.
@@ -65,7 +71,8 @@ class Saver:
         self._workdir = workdir
         self._best_return, self._tried_return = best_return, -math.inf
         self._keep = keep
-        self._interval_seconds = interval_seconds
+        self._interval_seconds, self._first_seconds = interval_seconds, first_seconds
+        self._has_learned = False
         self._clock = clock
         self._listener = listener
         self._next_save = clock() + interval_seconds
@@ -77,9 +84,12 @@ class Saver:
         """Whether a save is under way."""
         return self._thread is not None and self._thread.is_alive()
 
-    def take_turn(self) -> bool:
+    def take_turn(self, *, has_learned: bool = False) -> bool:
         """Whether a save is due; if it is, the next one is due an interval later."""
         now = self._clock()
+        if has_learned and not self._has_learned:
+            self._has_learned = True
+            self._next_save = min(self._next_save, now + self._first_seconds)
         if now < self._next_save or self.is_busy:
             return False
         self._next_save = now + self._interval_seconds
@@ -158,6 +168,26 @@ class Saver:
         directory = best_directory(self._workdir)
         checkpoints.save(directory, best.updates, arrays, best.meta, keep=None)
         self._best_return = best.mean_return
+
+
+def open_saver(
+    config: CheckpointConfig,
+    workdir: Path,
+    *,
+    best: checkpoints.Checkpoint | None,
+    resumed: checkpoints.Checkpoint | None,
+    listener: Listener,
+) -> Saver:
+    """A run's; see `Saver`. `best` is what the next score must exceed to be saved."""
+    return Saver(
+        workdir,
+        config.keep,
+        config.interval_seconds,
+        # A run that is killed early, as first runs are, shall have something to resume from.
+        first_seconds=_FIRST_SAVE_SECONDS if resumed is None else math.inf,
+        best_return=-math.inf if best is None else best_return(best),
+        listener=listener,
+    )
 
 
 def _prefixed(prefix: str, tree: Any) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ from learner.session.live_status import LiveStatus
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import best_return
+from seedrl.storage.chosen import best_return, holds_best
 
 
 class Reports(NamedTuple):
@@ -66,9 +66,13 @@ class Reports(NamedTuple):
         """The run has taken over the parameters of another run's checkpoint, if there is one."""
         if initial is None:
             return
+        which = f"the parameters of update {initial.step:,}"
+        if holds_best(initial):
+            score = best_return(initial)
+            which = f"the best parameters, {score:.4g} after {initial.step:,} updates,"
         self.events.say(
             "initialized",
-            f"begins with the parameters of update {initial.step:,} in {initial.path}",
+            f"begins with {which} in {initial.path}",
             updates=initial.step,
             path=str(initial.path),
         )

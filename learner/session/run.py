@@ -1,7 +1,6 @@
 """A learner's run: the wiring of its parts, from what its folder holds to the summary."""
 
 import contextlib
-import math
 import shlex
 import sys
 import time
@@ -9,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from learner.reporting.env_servers.attendance import Attendance
-from learner.reporting.events import Events, Listener
+from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
-from learner.saving.restoring import initial_checkpoint, restore_streams, same_agent
+from learner.saving.restoring import fitting, restore_streams, same_agent
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import rounds_until
-from learner.saving.saver import Saver
+from learner.saving.saver import Saver, open_saver
 from learner.serving.batch_rules import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.environment_seeds import session_seed
@@ -71,7 +70,7 @@ def train(
         checkpoint = same_agent(folder.checkpoint(resume), config)
         if checkpoint and confirmed_earlier(_earlier(folder, checkpoint), checkpoint, config):
             return None
-        initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
+        initial = fitting(checkpoint, init_from, config)
         session_number = folder.record_command(stop.command)
         with open_reports(config, name, folder, checkpoint) as reports:
             reports.resumed(checkpoint, None if checkpoint else _best(folder))
@@ -129,7 +128,7 @@ def _train(
             config,
             session,
             service=service,
-            saver=_saver(config, folder, _best(folder), events),
+            saver=_saver(config, folder, checkpoint, events),
             reports=reports,
             stop=stop,
             earlier=_earlier(folder, checkpoint),
@@ -229,14 +228,9 @@ def _hub(
     return Hub(serving, config.environment, spec=spec, attendance=attendance)
 
 
-def _saver(config: Config, folder: RunFolder, best: Checkpoint | None, listener: Listener) -> Saver:
-    return Saver(
-        folder.path,
-        config.checkpoint.keep,
-        config.checkpoint.interval_seconds,
-        best_return=-math.inf if best is None else best_return(best),
-        listener=listener,
-    )
+def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None, events: Events) -> Saver:
+    best = _best(folder)
+    return open_saver(config.checkpoint, folder.path, best=best, resumed=resumed, listener=events)
 
 
 def _best(folder: RunFolder) -> Checkpoint | None:

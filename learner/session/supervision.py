@@ -158,7 +158,7 @@ class Supervision:
         return values
 
     def _save_what_is_due(self) -> None:
-        if self._saver.take_turn():
+        if self._saver.take_turn(has_learned=self._session.learning.num_applied > 0):
             self._save()
             return
         best = self._session.acting.best_score

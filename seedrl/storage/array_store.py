@@ -58,12 +58,8 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
 
     Raises CheckpointError that names each path whose presence, shape or dtype differs.
     """
+    require_fit(root, abstract)
     wanted, stored = _shapes(root, abstract)
-    if differences := _differences(wanted, stored):
-        raise CheckpointError(
-            f"{root} does not fit: {'; '.join(differences)}; "
-            "start a new workdir or restore the config"
-        )
     arrays = {name: np.zeros(spec.shape, np.dtype(spec.dtype)) for name, spec in stored.items()}
     filled = {name: array for name, array in arrays.items() if array.size}
     if filled:
@@ -77,6 +73,15 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
             arrays.update(checkpointer.restore((root / "orbax").absolute(), args=arguments))
     return jax.tree.unflatten(jax.tree.structure(abstract), [arrays[name] for name in wanted])
+
+
+def require_fit(root: Path, abstract: Tree) -> None:
+    """Raises the CheckpointError with which `read_tree` would refuse."""
+    if differences := tree_difference(root, abstract):
+        raise CheckpointError(
+            f"{root} does not fit: {'; '.join(differences)}; "
+            "start a new workdir or restore the config"
+        )
 
 
 def tree_difference(root: Path, abstract: Tree) -> list[str]:

@@ -1,6 +1,7 @@
 """What comes back from a checkpoint, and what is refused."""
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 
 from learner.acting.act_step import ActingState
 from learner.acting.loop import ActingSnapshot
-from learner.learning.learn_step import LearnerState
+from learner.learning.learn_step import LearnerState, initial_state
 from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import (
+    require_fit,
     restore_acting,
     restore_replay,
     restore_state,
@@ -26,12 +28,15 @@ from learner.serving.batch_rules import lock_step
 from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, ReplayConfig
-from seedrl.errors import CheckpointError
+from seedrl.config import Config, EnvironmentConfig, ReplayConfig
+from seedrl.config_json import to_json
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import ReplayState
-from seedrl.storage import checkpoints
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.storage import array_store, checkpoints
 from tests.learner.saving.snapshots import CONFIG, META, abstract_of, replay, state
 
 
@@ -115,6 +120,44 @@ def test_a_state_of_another_shape_under_the_same_agent_is_refused_by_array(tmp_p
     found = _save(tmp_path, Snapshot(state(8), [], ()))
     with pytest.raises(CheckpointError, match="params.core"):
         restore_state(found, abstract_of(state(16)), dataclasses.replace(CONFIG, seed=4))
+
+
+def _small(core_size: int) -> Config:
+    network = QNetworkConfig(core_size=core_size, torso_sizes=(4,), head_sizes=(4,))
+    return dataclasses.replace(CONFIG, agent=R2D2Config(network=network))
+
+
+def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Path) -> None:
+    config = _small(8)
+    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+    meta = {"config": to_json(config), "env_steps": 12, "env_spec": encode_spec(spec)}
+    found = checkpoints.Checkpoint(5, tmp_path / "5", meta)
+    found.path.mkdir()
+    init = functools.partial(initial_state, config.agent.build(spec))
+    key = jax.ShapeDtypeStruct((2,), np.uint32)
+    learned = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(init, key))
+    array_store.write_tree(found.path / "state", learned._asdict())
+    require_fit(None, None, config)
+    require_fit(found, None, config)
+    require_fit(None, found, config)
+    wide = _small(16)
+    with pytest.raises(CheckpointError) as caught:
+        require_fit(found, None, wide)
+    assert str(caught.value) == (
+        f"{found.path} does not fit this config: agent.network.core_size: expected 8, got 16; "
+        "start a new workdir or restore the config"
+    )
+    with pytest.raises(ConfigError) as refused:
+        require_fit(None, found, wide)
+    assert str(refused.value).startswith(
+        f"--init-from: the parameters of {found.path} do not fit the network of this run: "
+        "agent.network.core_size: expected 16, got 8; params/"
+    )
+    # What the environment is like is only known once an env server has joined.
+    elsewhere = dataclasses.replace(wide, environment=EnvironmentConfig(id="Acrobot-v1"))
+    require_fit(None, found, elsewhere)
+    del meta["env_spec"]
+    require_fit(found, None, wide)
 
 
 class OtherR2D2Config(R2D2Config):

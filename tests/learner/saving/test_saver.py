@@ -58,6 +58,22 @@ def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(
 
 
 @pytest.mark.parametrize(
+    ("interval_seconds", "due_at"), [(300.0, [47.0, 347.0]), (20.0, [20.0, 40.0, 60.0])]
+)
+def test_a_first_save_follows_the_first_update_and_then_the_interval_counts(
+    tmp_path: Path, interval_seconds: float, due_at: list[float]
+) -> None:
+    now = 0.0
+    saver = Saver(tmp_path, 2, interval_seconds, first_seconds=30.0, clock=lambda: now)
+    due = []
+    while len(due) < len(due_at):
+        if saver.take_turn(has_learned=now >= 17.0):
+            due.append(now)
+        now += 1.0
+    assert due == due_at
+
+
+@pytest.mark.parametrize(
     ("error", "said"), [(CheckpointError("disk full"), ["save_failed"]), (TypeError("defect"), [])]
 )
 def test_a_failed_save_is_kept_until_one_succeeds(

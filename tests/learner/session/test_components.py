@@ -30,6 +30,7 @@ from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.storage.chosen import best_directory
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
@@ -112,7 +113,7 @@ def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
     given: Any = SimpleNamespace(
         config=config, geometry=geometry, agent=agent, checkpoint=None, initial=initial
     )
-    programs: Any = SimpleNamespace(init=functools.partial(learn_step._init, agent))
+    programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
     state = _learner_state(given, programs, jax.random.PRNGKey(0))
     return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), state)
 
@@ -142,6 +143,17 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
         "checkpoint has float32[4, 2]"
     )
     assert (len(arrays), re.sub(r"\d+", "N", more)) == (3, "and N more arrays")
+
+
+def test_a_run_begins_with_the_best_parameters_where_they_are_meant_or_alone(
+    tmp_path: Path,
+) -> None:
+    meta = {"config": to_json(CONFIG), "evaluation": {"mean_return": 7.5, "episodes": 20}}
+    best = checkpoints.save(best_directory(tmp_path), 3, {}, meta, keep=None)
+    assert initial_checkpoint(tmp_path).path == best
+    newest = checkpoints.save(tmp_path / "checkpoints", 9, {}, meta, keep=2)
+    assert initial_checkpoint(tmp_path).path == newest
+    assert initial_checkpoint(tmp_path / "checkpoints" / "best").path == best
 
 
 def test_a_run_without_a_checkpoint_is_nothing_to_begin_with(tmp_path: Path) -> None:

@@ -30,9 +30,16 @@ def test_a_run_names_the_checkpoint_whose_parameters_it_begins_with() -> None:
     reports = Reports(nobody, nobody, events, nobody)
     reports.begins_with(None)
     reports.begins_with(Checkpoint(4540, Path("c/checkpoints/000000004540"), {}))
+    best = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
+    reports.begins_with(Checkpoint(3, Path("c/checkpoints/best/000000000003"), best))
     assert said == [
         (
             "initialized",
             "begins with the parameters of update 4,540 in c/checkpoints/000000004540",
-        )
+        ),
+        (
+            "initialized",
+            "begins with the best parameters, 7.5 after 3 updates, in "
+            "c/checkpoints/best/000000000003",
+        ),
     ]

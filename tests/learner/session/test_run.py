@@ -21,6 +21,7 @@ from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
@@ -218,3 +219,16 @@ def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="agent.type: expected seedrl.agents.r2d2:R2D2Confi"):
         train(other, workdir=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *before]
+
+
+@pytest.mark.usefixtures("process")
+def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_file.load("cartpole_r2d2")
+    spec = encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)))
+    meta = {"config": to_json(config), "env_steps": 1, "totals": {}, "env_spec": spec}
+    checkpoints.save(tmp_path / "checkpoints", 3, {}, meta, keep=2)
+    monkeypatch.setattr("learner.session.run._train", mock.Mock(side_effect=AssertionError))
+    with pytest.raises(CheckpointError, match="params/.* checkpoint has nothing.*start a new work"):
+        train(config, workdir=tmp_path)

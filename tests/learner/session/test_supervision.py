@@ -63,7 +63,7 @@ class Run:
         )
         self.saver = SimpleNamespace(
             failure=None,
-            take_turn=lambda: False,
+            take_turn=lambda has_learned: False,
             wants=lambda mean_return: mean_return > 4.0,
             start_best=lambda best: self.calls.append(f"save {best}"),
             start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
@@ -204,11 +204,11 @@ def test_a_confirmed_target_ends_the_run() -> None:
 
 def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
     run = Run(_config(report_seconds=1e9))
-    run.saver.take_turn = lambda: True
+    run.saver.take_turn = lambda has_learned: True
     run.is_compiling = True
     run.at_step[2] = lambda: setattr(run, "is_compiling", False)
-    run.at_step[3] = lambda: setattr(run.saver, "take_turn", lambda: False)
-    run.at_step[5] = lambda: setattr(run.saver, "take_turn", lambda: True)
+    run.at_step[3] = lambda: setattr(run.saver, "take_turn", lambda has_learned: has_learned)
+    run.at_step[5] = lambda: setattr(run.learning, "num_applied", 1)
     run.supervision.run()
     assert run.calls == ["save while it runs", "record checkpoint"] * 2
 

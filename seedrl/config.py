@@ -104,7 +104,7 @@ class EvaluationConfig:
     so that short episodes are not over-represented.
 
     Attributes:
-      interval_seconds: pause between two rounds.
+      interval_seconds: pause between two rounds; the next one waits for parameters that are new.
       episodes: episodes of a round.
       target_return: end the run at this mean return. A round that reaches it nominates its
         parameters, which then play `confirm_episodes` fresh episodes: if they reach it again, the

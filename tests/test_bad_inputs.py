@@ -131,7 +131,7 @@ CASES: dict[str, tuple[int, str]] = {
     "seedrl train own.json": (2, "/own.json: config.agent: AssertionError: no number"),
     "seedrl train 'mein Lauf ü/konfig ß.py'": (2, "/mein Lauf ü/konfig ß.py: expected a Config"),
     f"{TRAIN} --agent.learning-rat 1": (2, "did you mean --agent.learning-rate?"),
-    f"{TRAIN} --seed abc": (2, "Error parsing --seed: invalid literal for int()"),
+    f"{TRAIN} --seed abc": (2, "Error parsing --seed: expected INT, got 'abc' (see"),
     f"{TRAIN} --seed 99999999999": (2, "seed: expected 0 to 2147483647, got 99999999999"),
     f"{TRAIN} --evaluation.target-return none": (
         2,
@@ -185,7 +185,10 @@ CASES: dict[str, tuple[int, str]] = {
     "check-env nosuch.env:make": (2, "No module named 'nosuch'; install it where the env server"),
     "check-env math:sqrt": (2, "cannot build math:sqrt: TypeError: "),
     "check-env CartPole-v1 --arguments '{'": (2, "expected a JSON object in environment.arguments"),
-    "check-env CartPole-v1 --steps many": (2, "Error parsing --steps: invalid literal for int()"),
+    "check-env CartPole-v1 --steps many": (
+        2,
+        "Error parsing --steps: expected INT, got 'many' (see",
+    ),
 }
 
 

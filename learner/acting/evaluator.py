@@ -149,6 +149,7 @@ class Evaluator:
     def __init__(self, config: EvaluationConfig, now: float):
         self._config = config
         self._next_start = now
+        self._played_version = -1
         self._play(None)
         self._is_confirming = False
         self.confirmed: Score | None = None
@@ -181,14 +182,16 @@ class Evaluator:
     def poll(self, now: float, latest: FrozenParams, live_slots: np.ndarray) -> None:
         """Starts a round if one is due; evaluation slots that appeared or left change it.
 
-        Without any slot it waits with its parameters, and begins again once there is one.
+        Parameters are played once: while learning is compiled, say, they do not change. Without
+        any slot it waits with its parameters, and begins again once there is one.
         """
         if self.confirmed is not None:
             return
         if self._round is not None:
             if not np.array_equal(self._round.slots, live_slots):
                 self._round.change(live_slots)
-        elif now >= self._next_start and len(live_slots):
+        elif now >= self._next_start and len(live_slots) and latest.version != self._played_version:
+            self._played_version = latest.version
             self._play(Round(latest, live_slots, self._episodes))
 
     @property

@@ -34,6 +34,11 @@ def next_step(folder: Path, run: PlannedRun, *, episodes: int) -> Step | None:
     return None if kept is not None and kept.episodes >= episodes else "score"
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether it is the folder of a run that has begun to train, in whatever session."""
+    return _command(folder) is not None
+
+
 def is_in_use(folder: Path) -> bool:
     """Whether a learner is using it, such as one that saves after its experiment was killed."""
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
 from learner.experiment.grid import PlannedRun
-from learner.experiment.run_state import Step, is_in_use, next_step
+from learner.experiment.run_state import Step, has_begun, is_in_use, next_step
 from learner.launch.child import Child, Command
 from learner.launch.repeats import is_repeat
 from learner.reporting.status import STOPPED
@@ -172,6 +172,10 @@ class Workers:
             self._fail(run, "failed", f"{what}ended with {code}: {child.last_line()}")
         elif step == "score":
             self._finish(run)
+        elif not has_begun(self._folder / run.name):
+            self._fail(
+                run, "interrupted", f"{STOPPED} before it had begun; the same command begins it"
+            )
         elif (reason := read_run(self._folder / run.name).reason).startswith(STOPPED):
             self._fail(run, "interrupted", reason)
         else:

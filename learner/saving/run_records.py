@@ -15,6 +15,8 @@ from seedrl.storage import run_files
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
+KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had saved"
+
 _ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
 # The file of a run that lives is rewritten every second.
 _ALIVE_SECONDS = 15.0
@@ -103,6 +105,8 @@ def _state(shown: dict[str, Any], now: float) -> tuple[State, str]:
     if shown.get("state") != "finished":
         if now - float(shown.get("time_seconds", 0.0)) < _ALIVE_SECONDS:
             return "running", str(shown.get("state", ""))
+        if shown.get("state") == "stopping":  # by a second signal, say; the first gave the reason
+            return "interrupted", f"{KILLED_WHILE_ENDING} ({reason})"
         return "interrupted", "it ended without a word"
     if reason in FAILED or reason.startswith((f"{ERROR}: ", ENV_SERVERS_FAILED)):
         return "failed", reason

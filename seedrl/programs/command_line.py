@@ -1,5 +1,6 @@
 """Command lines made from dataclasses by tyro, whose mistakes are one line."""
 
+import ast
 import contextlib
 import dataclasses
 import difflib
@@ -20,6 +21,11 @@ Options = TypeVar("Options")
 _UNION = re.compile(
     r"no type matching (\S+) could be instantiated from \['(.*?)'\]\. Got errors: .*"
 )
+_TUPLE = re.compile(r"(?<=Error parsing )(\S+): Could not find valid parse for arguments: (\[.*\])")
+_NUMBER = {
+    re.compile(r"invalid literal for int\(\) with base 10: ('.*')"): "INT",
+    re.compile(r"could not convert string to float: ('.*')"): "FLOAT",
+}
 
 
 def read(
@@ -109,7 +115,10 @@ def _message(box: str, kind: type) -> str:
     sections = re.split(r"^(?:[╭╰].*|[│ ]*[─-]{3,}.*)$", box, flags=re.MULTILINE)
     lines = [line.strip("│ ") for line in sections[1].splitlines()]
     text = " ".join(" ".join(lines).split()).removeprefix(f"Error parsing {kind.__name__}: ")
-    return _UNION.sub(_expected_one, text)
+    text = _TUPLE.sub(_expected_several, _UNION.sub(_expected_one, text))
+    for pattern, name in _NUMBER.items():
+        text = pattern.sub(rf"expected {name}, got \1", text)
+    return text
 
 
 def _expected_one(found: re.Match[str]) -> str:
@@ -117,3 +126,11 @@ def _expected_one(found: re.Match[str]) -> str:
     kinds = [kind.strip("{}") for kind in found[1].split("|")]
     hint = "; did you mean None?" if "None" in kinds and found[2].lower() == "none" else ""
     return f"expected {' or '.join(kinds)}, got {found[2]!r}{hint}"
+
+
+def _expected_several(found: re.Match[str]) -> str:
+    """How a tuple is written; the shell hands out its words, and tyro knows no commas."""
+    flag, words = found[1], ast.literal_eval(found[2])
+    plain = re.findall(r"[^][(),;\s]+", " ".join(words))
+    hint = f", such as {flag} {' '.join(plain)}" if plain != words else ""
+    return f"{flag}: expected values with spaces between them{hint}, got {' '.join(words)!r}"

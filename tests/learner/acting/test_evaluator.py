@@ -104,6 +104,18 @@ def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -
     assert evaluator.frozen is NEW
 
 
+def test_parameters_that_no_update_has_changed_are_not_played_again() -> None:
+    evaluator = _evaluator(target_return=10.0)
+    assert _play(evaluator, [10.0, 10.0], now=107.0) == (Score(OLD, (10.0, 10.0)), False)
+    assert evaluator.is_confirming  # which plays the same ones, for another reason
+    returns = [0.0] * EvaluationConfig().confirm_episodes
+    _play(evaluator, returns, now=110.0)
+    evaluator.poll(500.0, OLD, SLOTS)
+    assert not evaluator.is_running
+    evaluator.poll(501.0, NEW, SLOTS)
+    assert evaluator.frozen is NEW
+
+
 def test_no_round_runs_before_there_are_slots() -> None:
     evaluator = Evaluator(EvaluationConfig(), now=0.0)
     evaluator.poll(0.0, OLD, np.empty(0, np.int32))

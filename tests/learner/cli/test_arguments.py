@@ -100,7 +100,19 @@ def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
         ("--unroll 40", "unknown option --unroll; did you mean --agent.unroll?"),
         ("--qwertyuiop 1", "unknown option --qwertyuiop (see"),
         ("40", "unknown option 40"),
-        ("--agent.unroll many", "Error parsing --agent.unroll: invalid literal for int()"),
+        ("--agent.unroll many", "Error parsing --agent.unroll: expected INT, got 'many' (see"),
+        ("--agent.learning-rate x", "--agent.learning-rate: expected FLOAT, got 'x' (see"),
+        (
+            "--agent.network.torso-sizes 64,64",
+            "--agent.network.torso-sizes: expected values with spaces between them, such as "
+            "--agent.network.torso-sizes 64 64, got '64,64' (see",
+        ),
+        ("--agent.network.torso-sizes [64, 32]", "such as --agent.network.torso-sizes 64 32, got"),
+        (
+            "--agent.network.torso-sizes 64 x",
+            "--agent.network.torso-sizes: expected values with spaces between them, got '64 x'",
+        ),
+        ("--evaluation.target-return none", "expected None or FLOAT, got 'none'; did you mean"),
         ("--agent.unroll 0", "agent.unroll: expected at least 1, got 0"),
         ("--agent.unroll", "--agent.unroll"),
         ("--agent.network.core rnn", "invalid choice 'rnn' for argument '--agent.network.core'"),

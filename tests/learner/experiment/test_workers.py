@@ -6,6 +6,7 @@ The processes are objects that write what a run leaves in its folder.
 import json
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -149,6 +150,25 @@ def test_what_is_done_is_not_done_again(stage: Stage) -> None:
     with stage.workers() as workers:
         assert workers.wait() == ExitCode.OK
     assert len(stage.started) == 3 and set(workers.outcomes.values()) == {"finished"}
+
+
+def test_a_run_that_is_stopped_before_it_has_begun_is_trained_when_the_experiment_resumes(
+    stage: Stage,
+) -> None:
+    def is_stopped(folder: Path) -> int:
+        shutil.rmtree(folder)  # as the learner does with a new one
+        return 0
+
+    stage.acts["train run1"] = is_stopped
+    with stage.workers() as workers:
+        assert workers.wait() == ExitCode.FAILED_RUNS
+    assert stage.started == [word for word in EVERY if word != "evaluate run1"]
+    assert workers.outcomes["run1"] == "interrupted"
+    assert "before it had begun" in workers.reasons["run1"]
+    stage.acts, stage.started = {}, []
+    with stage.workers() as workers:
+        assert workers.wait() == ExitCode.OK
+    assert stage.started == ["train run1", "evaluate run1"]
 
 
 def test_a_failed_run_is_named_and_ends_no_other(stage: Stage) -> None:

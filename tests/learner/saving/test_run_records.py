@@ -39,6 +39,16 @@ def test_a_state_follows_from_what_was_written_last(
     assert read_run(_run(tmp_path / "run", **status), now=NOW).state == state
 
 
+def test_a_run_that_is_killed_while_it_ends_is_told_from_one_that_ended(tmp_path: Path) -> None:
+    said = "a signal asked for it: SIGTERM"
+    run = _run(tmp_path / "run", state="stopping", reason=said, time_seconds=NOW - 60)
+    found = read_run(run, now=NOW)
+    assert (found.state, found.reason) == (
+        "interrupted",
+        f"it was killed while it was ending, maybe before it had saved ({said})",
+    )
+
+
 def test_scores_are_those_of_all_rounds_that_were_written_whole(tmp_path: Path) -> None:
     folder = _run(tmp_path / "run", state="training", config="cartpole_r2d2", env_steps=900)
     (folder / "config.json").write_text('{"config": {"seed": 7}}')

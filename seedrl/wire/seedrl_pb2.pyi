@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 91513e5022439f6c996de81d9d5ac264c0d06500a5f5149272f6ad8ea2ec6acb
+# seedrl/wire/seedrl.proto sha256 ac496d400273df26e69ef1ad2711345be027df0c69ef11d6eaf22f3116851b88
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -4,8 +4,11 @@ Exit codes: 0 the env server passes, maybe with notes; 2 wrong arguments, or the
 started; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
 """
 
+import contextlib
 import json
+import signal
 import sys
+from collections.abc import Iterator
 
 from envs_server.conformance.findings import Finding
 from envs_server.server_conformance.check import Report, check
@@ -32,15 +35,34 @@ def _check(options: Options) -> ExitCode:
         seed=options.seed,
         patience_seconds=options.patience_seconds,
     )
-    with Process(options.command, options.num_envs) as subject:
+    with _ended_by_sigterm(), Process(options.command, options.num_envs) as subject:
         report = check(subject, plan)
     print(_as_json(options, report) if options.json else _as_text(options, report))
     return ExitCode.BROKEN_ENVIRONMENT if report.errors else ExitCode.OK
 
 
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM interrupts, as Ctrl-C does, so that the env server is ended too.
+
+    A second one does not, while that takes its time.
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _as_text(options: Options, report: Report) -> str:
     findings = report.findings
     lines = [finding.line() for finding in [*findings.errors, *findings.notes]]
+    lines += [f"skipped {text}" for text in report.skipped]
     count = len(findings.errors)
     verdict = "passes" if not count else f"breaks {'a rule' if count == 1 else f'{count} rules'}"
     lines.append(
@@ -62,6 +84,7 @@ def _as_json(options: Options, report: Report) -> str:
         "passes": not report.errors,
         "errors": listed(report.findings.errors),
         "notes": listed(report.findings.notes),
+        "skipped": report.skipped,
         "num_dialogues": report.num_dialogues,
         "num_streams": report.num_streams,
         "num_steps": report.num_steps,

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from envs_server.building import build_one
 from envs_server.conformance.findings import Finding, Findings
+from envs_server.conformance.rules import Rule
 from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe
 from envs_server.server_conformance import breaches, cartpole, dialogues, endings, links, rules
 from envs_server.server_conformance.rules import BrokenError
-from envs_server.server_conformance.session import Plan, Session
+from envs_server.server_conformance.session import CARTPOLE, Plan, Session
 from envs_server.server_conformance.subject import Subject
 from envs_server.spaces import env_spec
 from seedrl.specs import EnvSpec
@@ -25,12 +26,14 @@ class Report(NamedTuple):
     Attributes:
       findings: errors and notes, in order of discovery.
       num_dialogues, num_streams, num_steps: how much was tried.
+      skipped: what was not, and why, a line each.
     """
 
     findings: Findings
     num_dialogues: int
     num_streams: int
     num_steps: int
+    skipped: list[str]
 
     @property
     def errors(self) -> list[Finding]:
@@ -53,6 +56,7 @@ def all_dialogues(plan: Plan) -> list[Dialogue]:
         endings.returns_after_restart,
         endings.back_off,
         endings.finish,
+        endings.asked_to_end,
         dialogues.refusal,
         dialogues.arguments,
         breaches.contradictions,
@@ -77,20 +81,34 @@ def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None
     """Holds the dialogues, `chosen` ones or all. Raises CommandNotFoundError.
 
     After one that could not be finished the env server is started again, so that each is judged by
-    itself; one that does not even connect, or refuses what it is asked for, is not tried further.
+    itself; one that does not even connect and say Hello, never sends a step, or refuses what it is
+    asked for, is not tried further.
     """
     held = 0
+    planned = all_dialogues(plan) if chosen is None else chosen
     session = Session(subject, plan, Findings())
+    if chosen is None and not plan.is_cartpole:
+        session.skipped.append(f"the numbers of each episode: they are known of {CARTPOLE} alone")
     try:
-        for dialogue in all_dialogues(plan) if chosen is None else chosen:
+        for dialogue in planned:
             held += 1
             try:
                 dialogue(session)
             except BrokenError as error:
                 session.findings.add(error.rule, str(error))
                 session.restart()
-                if not session.num_streams or error.rule == rules.REFUSED:
+                if not _may_go_on(session, error.rule):
                     break
-        return Report(session.findings, held, session.num_streams, session.num_steps)
+        if held < len(planned):
+            session.skipped.append(f"{len(planned) - held} more dialogues: this one must succeed")
+        return Report(
+            session.findings, held, session.num_streams, session.num_steps, session.skipped
+        )
     finally:
         session.close()
+
+
+def _may_go_on(session: Session, broken: Rule) -> bool:
+    """Whether other dialogues can show more; of who says nothing each would take all patience."""
+    is_silent = broken == rules.SILENCE and not session.num_steps
+    return bool(session.num_streams) and not is_silent and broken != rules.REFUSED

@@ -72,7 +72,10 @@ def steps(session: Session, spec: EnvSpec | None) -> None:
         text = f"expected to wait for Assign after Hello, got {kind(message)}"
         raise BrokenError(rules.HELLO, text)
     lease = accepted(session, stream, terms(session, hello))
-    if spec is not None and (difference := spec.difference(lease.spec)):
+    if spec is None:
+        name = session.plan.environment.id
+        session.skipped.append(f"its spec beside gymnasium's: {name} cannot be built here")
+    elif difference := spec.difference(lease.spec):
         session.findings.add(
             rules.SPEC_DIFFERS, f"{session.plan.environment.id}: {'; '.join(difference)}"
         )
@@ -85,6 +88,7 @@ def groups(session: Session) -> None:
     with leased(session) as lease:
         policy = random_policy(lease.spec, session.plan.seed)
         if len(lease.groups) == 1:
+            session.skipped.append("several groups: it offers one environment, or one group")
             lease.play(_ROUNDS, policy)
             return
         first, *others = lease.groups

@@ -1,4 +1,4 @@
-"""Dialogues about ends: when an env server returns, how soon, and when it must not."""
+"""Dialogues about ends: when an env server returns, how soon, and when it must not or is to end."""
 
 import time
 
@@ -105,3 +105,18 @@ def finish(session: Session) -> None:
     session.end(lease.stream, grpc.StatusCode.OK)
     if code := session.expect_gone(rules.FINISH, "Finish"):
         session.findings.add(rules.FINISH, f"expected exit code 0 after Finish, got {code}")
+
+
+def asked_to_end(session: Session) -> None:
+    """A process that is stopped from outside ends soon, and all is well."""
+    with leased(session) as lease:
+        lease.play(2, random_policy(lease.spec, session.plan.seed))
+        session.ask_to_end()
+        code = session.expect_gone(rules.ASKED_TO_END, "SIGTERM")
+    if code is None:
+        text = f"expected its end within {session.plan.quiet_seconds:g} seconds of SIGTERM"
+        session.findings.add(rules.ASKED_TO_END, text, subject="SIGTERM")
+    elif code:
+        why = ", the signal's own" if code < 0 else ""
+        text = f"expected exit code 0 after SIGTERM, got {code}{why}"
+        session.findings.add(rules.ASKED_TO_END, text)

@@ -2,6 +2,7 @@
 
 import contextlib
 import select
+import socket
 from collections.abc import Iterator
 from typing import Literal
 
@@ -15,6 +16,7 @@ from envs_server.server_conformance.session import Session
 from seedrl.wire.local_link import Link, connect_link
 
 _LONGEST = 2**27
+_LONGEST_NAME_BYTES = 107
 _ROUNDS = 20
 _PIECED_ROUNDS = 3
 
@@ -33,18 +35,21 @@ def links(session: Session) -> None:
 
 @contextlib.contextmanager
 def _linked(session: Session) -> Iterator[Lease | None]:
-    """A lease over a link, after two strangers have tried: one with another secret, one silent.
+    """A lease over a link, after three strangers have tried: one with another secret, two silent.
 
     None if the env server offers no link.
     """
     stream, hello = session.hello()
     if not hello.link:
+        session.skipped.append("the local socket: Hello offers none (link)")
         session.end(stream, grpc.StatusCode.UNAVAILABLE)
         yield None
         return
     name, _, secret = hello.link.partition("/")
     with contextlib.ExitStack() as stack:
         stranger = stack.enter_context(contextlib.closing(_connect(f"{name}/{'x' * len(secret)}")))
+        # Says nothing at all.
+        stack.enter_context(_connect_silently(name))
         # Says nothing after the first byte, which may be that of the secret.
         silent = f"{name}/{secret[0] if len(secret) > 1 else 'x'}"
         stack.enter_context(contextlib.closing(_connect(silent)))
@@ -71,6 +76,19 @@ def _hears(stranger: Link, seconds: float) -> Literal["nothing", "message", "end
     if not select.select([stranger], [], [], seconds)[0]:
         return "nothing"
     return "end" if stranger.receive_at_once() is None else "message"
+
+
+def _connect_silently(socket_name: str) -> socket.socket:
+    """A connection without a secret. Raises BrokenError if there is no such socket."""
+    for name in (socket_name, socket_name.ljust(_LONGEST_NAME_BYTES, "\0")):
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(f"\0{name}")
+        except OSError:
+            connection.close()
+        else:
+            return connection
+    raise BrokenError(rules.LINK, "Hello names a link, but there is no such socket")
 
 
 def _connect(name: str) -> Link:

@@ -96,6 +96,11 @@ FINISH = Rule(
     "finish",
     f"training is over: do not return, and end with exit code 0; {_see('HOW A STREAM ENDS')}",
 )
+ASKED_TO_END = Rule(
+    "asked-to-end",
+    f"handle SIGTERM: cancel the stream, and end with exit code 0; {_see('HOW A STREAM ENDS')}",
+    False,
+)
 CONTRADICTION = Rule("contradiction", f"check Assign before building; {_see('BREACHES')}")
 BREACH = Rule(
     "learner-breach",

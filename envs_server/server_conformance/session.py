@@ -72,6 +72,7 @@ class Session:
     Attributes:
       plan, learner, findings: given.
       num_streams, num_steps: how many there were.
+      skipped: what could not be tried, and why.
     """
 
     def __init__(self, subject: Subject, plan: Plan, findings: Findings) -> None:
@@ -80,6 +81,7 @@ class Session:
         self.findings = findings
         self.num_streams = 0
         self.num_steps = 0
+        self.skipped: list[str] = []
         self._subject = subject
         self._is_started = False
         self._expected_after = "its start"
@@ -178,6 +180,10 @@ class Session:
         self.restart()
         return None
 
+    def ask_to_end(self) -> None:
+        """Sends SIGTERM to the env server."""
+        self._subject.ask_to_end()
+
     def expect_end_or_return(self, rule: Rule, after: str) -> int | None:
         """Awaits that the env server ends, or opens another stream, which the next `hello` takes.
 
@@ -238,7 +244,7 @@ class Session:
         while self._subject.exit_code() is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
         words = self._subject.last_words()
-        return f"; its last line: {words}" if words else ""
+        return f"; its last words: {words}" if words else ""
 
     def _check(self, hello: Hello) -> None:
         add = self.findings.add

@@ -8,8 +8,10 @@ import tempfile
 from typing import Protocol, Self
 
 from seedrl.errors import UserError
+from seedrl.wire.printable import printable
 
 _END_SECONDS = 5.0
+_LAST_LINES = 5  # a usage error says what is wrong above or below its usage
 
 
 class Subject(Protocol):
@@ -24,7 +26,11 @@ class Subject(Protocol):
         ...
 
     def last_words(self) -> str:
-        """The last line that it has printed, if any."""
+        """The last lines that it has printed, as one; "" if there are none."""
+        ...
+
+    def ask_to_end(self) -> None:
+        """Asks it to end (SIGTERM), if it runs; does not wait."""
         ...
 
     def stop(self) -> None:
@@ -68,21 +74,33 @@ class Process:
         return self._process.poll() if self._process is not None else None
 
     def last_words(self) -> str:
-        """The last line that it has printed, if any, of at most 300 characters."""
+        """The last lines that it has printed, each cut, between bars; "" if there are none."""
         self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, self._output.tell() - 4096))
         lines = self._output.read().decode(errors="replace").split("\n")
-        words = [" ".join(line.split()) for line in lines if line.strip()]
-        return words[-1][:300] if words else ""
+        words = [shown for line in lines if (shown := printable(line))]
+        return " | ".join(words[-_LAST_LINES:])
+
+    def ask_to_end(self) -> None:
+        """Sends SIGTERM to it and all that it has started."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> bool:
+        """Whether there was anybody to signal."""
+        if self._process is None:
+            return False
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def stop(self) -> None:
         """Asks it to end, then kills it with all that it has started."""
         if self._process is None:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(self._process.pid, number)
-            except ProcessLookupError:
+            if not self._signal(number):
                 break
             try:
                 self._process.wait(_END_SECONDS)

@@ -109,6 +109,10 @@ class ExampleServer:
     def last_words(self) -> str:
         return self._words
 
+    def ask_to_end(self) -> None:
+        self._exit_code = self.after_sigterm()
+        self.stop()
+
     def stop(self) -> None:
         if self._thread is None:
             return
@@ -164,6 +168,10 @@ class ExampleServer:
 
     def after_finish(self) -> int | None:
         """The exit code, or None to return."""
+        return 0
+
+    def after_sigterm(self) -> int:
+        """The exit code."""
         return 0
 
     def send(self, message: FromEnvServer) -> None:

@@ -18,6 +18,7 @@ from envs_server.connection import Offer
 from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.server_conformance import breaches, cartpole, dialogues, endings, links
 from envs_server.server_conformance.check import Dialogue, all_dialogues, check, known_spec
+from envs_server.server_conformance.played_learner import PlayedStream
 from envs_server.server_conformance.session import CARTPOLE, Plan
 from envs_server.stop import Stop
 from seedrl.wire.local_link import Link, listen
@@ -72,14 +73,18 @@ def test_a_sound_env_server_passes() -> None:
     server = ExampleServer()
     report = check(server, PLAN)
     assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
-    assert report.num_dialogues == len(all_dialogues(PLAN)) == 17
+    assert report.num_dialogues == len(all_dialogues(PLAN)) == 18
     assert report.num_streams > 25 and report.num_steps > 1000
+    assert report.skipped == ["the local socket: Hello offers none (link)"]
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
 def test_an_env_server_of_few_environments_passes(num_envs: int) -> None:
     chosen = [_steps, dialogues.groups, cartpole.cartpole]
-    assert broken_rules(ExampleServer(num_envs), *chosen) == {}
+    report = check(ExampleServer(num_envs), PLAN, chosen)
+    assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
+    skipped = "several groups: it offers one environment, or one group"
+    assert report.skipped == ([skipped] if num_envs == 1 else [])
 
 
 class OldVersion(ExampleServer):
@@ -349,6 +354,53 @@ def test_what_may_be_meant_in_other_environments_is_a_note() -> None:
     plan = dataclasses.replace(PLAN, environment=Environment(id="Other-v0"))
     chosen = [dialogues.seeds, dialogues.arguments]
     assert list(broken_rules(Other(), *chosen, plan=plan)) == ["seed-ignored", "arguments-taken"]
+
+
+class Silent(ExampleServer):
+    def send(self, message: FromEnvServer) -> None:
+        pass
+
+
+class SilentOnceAssigned(ExampleServer):
+    def send(self, message: FromEnvServer) -> None:
+        if not message.HasField("step"):
+            super().send(message)
+
+
+@pytest.mark.parametrize("server", [Silent, SilentOnceAssigned])
+def test_who_never_says_what_it_must_is_not_asked_seventeen_times(
+    server: type[ExampleServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = PlayedStream.receive
+    monkeypatch.setattr(PlayedStream, "receive", lambda self, seconds: receive(self, 0.2))
+    report = check(server(), PLAN)
+    assert [finding.rule.name for finding in report.findings.errors] == ["silence"]
+    assert report.num_dialogues == 1
+    assert report.skipped == ["17 more dialogues: this one must succeed"]
+
+
+class DiesOfSigterm(ExampleServer):
+    def after_sigterm(self) -> int:
+        return -15
+
+
+class IgnoresSigterm(ExampleServer):
+    def ask_to_end(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("server", "seconds", "text"),
+    [
+        (DiesOfSigterm, SECONDS, "expected exit code 0 after SIGTERM, got -15, the signal's own"),
+        (IgnoresSigterm, 0.2, "expected its end within 0.2 seconds of SIGTERM"),
+    ],
+)
+def test_who_does_not_end_well_when_asked_is_told_so(
+    server: type[ExampleServer], seconds: float, text: str
+) -> None:
+    plan = dataclasses.replace(PLAN, quiet_seconds=seconds)
+    assert broken_rules(server(), endings.asked_to_end, plan=plan) == {"asked-to-end": text}
 
 
 def test_what_is_broken_in_every_dialogue_is_said_once() -> None:

@@ -1,7 +1,11 @@
 """The checker as a command, and env servers as processes."""
 
 import json
+import os
+import signal
 import sys
+import time
+from typing import Any
 
 import pytest
 
@@ -38,16 +42,36 @@ def test_our_own_env_server_passes() -> None:
 def test_a_command_that_does_not_connect_is_said_with_its_last_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = f"{sys.executable} -c 'import sys; sys.exit(sys.argv[2] + \" fails\")'"
+    words = r"zero\none\ntwo\n\nthree\n\x1b[31m\n"
+    command = f'{sys.executable} -c \'import sys; sys.exit("{words}" + sys.argv[2] + " fails")\''
     assert main(["--command", command]) == ExitCode.BROKEN_ENVIRONMENT
-    line, verdict = capsys.readouterr().out.splitlines()
+    line, skipped, verdict = capsys.readouterr().out.splitlines()
     assert line.startswith(
         "error  connect: expected a stream after its start, the env server ended with code 1; "
-        "its last line: 127.0.0.1:"
+        "its last words: one | two | three | [31m | 127.0.0.1:"
     )
     advice = "open one Connect stream to the learner's address, and say Hello; see TRANSPORT in"
     assert line.endswith(f" fails; {advice} seedrl.proto")
+    assert skipped == "skipped 17 more dialogues: this one must succeed"
     assert verdict.endswith("breaks a rule: 1 dialogues, 0 streams, 0 steps of CartPole-v1")
+
+
+def test_a_checker_that_is_ended_leaves_no_env_server_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[Any] = []
+
+    def interrupted(subject: Process, plan: Plan) -> None:
+        subject.start("nowhere:1")
+        started.append(subject._process)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(SECONDS)  # the signal ends it
+
+    monkeypatch.setattr("envs_server.server_conformance.__main__.check", interrupted)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["--command", f"sh -c 'exec sleep {SECONDS}' {{learner}}"]) == ExitCode.KILLED
+    assert started[0].poll() is not None
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:

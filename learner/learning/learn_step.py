@@ -73,7 +73,8 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
             f"learning.batch_sequences: expected a multiple of the agent's "
             f"{agent.passes.minibatches} minibatches on each device, got {batch_per_device}"
         )
-    update = functools.partial(agent.update, mean=functools.partial(jax.lax.pmean, axis_name=AXIS))
+    mean = functools.partial(jax.lax.pmean, axis_name=AXIS)
+    update = functools.partial(agent.update, mean=mean)
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
     def learn(
@@ -82,23 +83,22 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         # The stored key stays equal on all devices; what each device draws differs by its index.
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
-        batch = memory.sample(stored, draw, sample_key, largest)
-        new, output = run_passes(
-            update, agent.passes, state.agent, batch.sequence, batch.weights, update_key
-        )
-        is_finite = is_finite_everywhere(output.guarded, AXIS)
+        sequence, weights, places = memory.sample(stored, draw, sample_key, largest)
+        new, output = run_passes(update, agent.passes, state.agent, sequence, weights, update_key)
+        new, guarded = agent.after_batch(new, sequence, mean)
+        is_finite = is_finite_everywhere((output.guarded, guarded), AXIS)
         is_applied = is_finite & is_enabled
         new = new._replace(updates=state.updates + 1)
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
         # With the key of a skipped update the same batch would be drawn again, for ever.
         key = jnp.where(is_enabled, next_key, state.key)
         new_state = LearnerState._make((*new, key))
-        written = priorities_after(output, batch.weights, is_applied, is_enabled)
-        new_stored = memory.write_back(stored, batch.places, written)
+        written = priorities_after(output, weights, is_applied, is_enabled)
+        new_stored = memory.write_back(stored, places, written)
         numbers = packed(
             {
                 **_over_devices(output.metrics),
-                **_lag(agent, state.updates, batch.sequence.steps.version),
+                **_lag(agent, state.updates, sequence.steps.version),
                 "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
             }
         )

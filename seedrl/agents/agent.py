@@ -102,6 +102,14 @@ def all_params(params: Tree) -> Tree:
     return params
 
 
+def nothing_kept(
+    state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
+) -> tuple[AgentState, Tree]:
+    """The `after_batch` of an agent that keeps nothing of what it has seen."""
+    del sequence, mean
+    return state, ()
+
+
 class Agent(NamedTuple):
     """An algorithm as a bundle of pure, jittable functions. Absent things are `()`.
 
@@ -119,6 +127,9 @@ class Agent(NamedTuple):
         devices: whatever changes the state must have gone through it, so that the state stays the
         same on every device. `seedrl.agents.gradient_update` gives the usual one.
       passes: how an update goes through its batch: `update` is called once for each minibatch.
+      after_batch: `(state, sequence, mean) -> (state, guarded)`: called once for each batch, with
+        all of it, after its passes: what is kept of what was seen, such as running moments. `mean`
+        and `guarded` are as for `update`, `()` for nothing to guard. By default it keeps nothing.
       initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from what
         was stored at acting time. `steps.timestep.observation` is `()` here. Only asked for by
         prioritized replay.
@@ -135,6 +146,9 @@ class Agent(NamedTuple):
     init_state: Callable[[Tree], AgentState]
     update: Update
     passes: Passes = Passes()
+    after_batch: Callable[
+        [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
+    ] = nothing_kept
     initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
     behaviour: Callable[[Tree], Tree] = all_params
 

@@ -48,6 +48,7 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
         exploration=functools.partial(_exploration, config, agent.exploration),
         init_state=functools.partial(_init_state, config, agent.init_state),
         update=functools.partial(_update, config, agent.update),
+        after_batch=functools.partial(_after_batch, config, agent.after_batch),
         initial_priorities=functools.partial(_initial_priorities, config, agent.initial_priorities),
         behaviour=functools.partial(_behaviour, config, agent.behaviour),
     )
@@ -129,6 +130,22 @@ def _update(
         shape = weights.shape
         require_array(f"{what}: priorities", output.priorities, shape, ["float32"], advice)
     return new, output
+
+
+def _after_batch(
+    config: AgentConfig,
+    function: Callable[..., tuple[AgentState, Tree]],
+    state: AgentState,
+    sequence: Sequence,
+    mean: Callable[[Tree], Tree],
+) -> tuple[AgentState, Tree]:
+    what = _what(config, "after_batch")
+    result = call(what, function, state, sequence, mean, own=config)
+    require_pair(what, result, (AgentState, object), "(AgentState, guarded)")
+    new, guarded = result
+    require_same(f"{what}: state", state, new, "it keeps the shapes of what there is")
+    require_arrays(f"{what}: guarded", guarded)
+    return new, guarded
 
 
 def _require_metrics(what: str, metrics: Mapping[str, Array]) -> None:

@@ -41,6 +41,10 @@ class ImpalaConfig:
         present policy had acted. The last two are what the paper compares V-trace with.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
+      normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
+        deviation 1 over all trained rows so far, clipped to plus or minus 10.
+      normalize_rewards: whether rewards are divided by the deviation of their discounted sums so
+        far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
         brought to about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
@@ -64,6 +68,8 @@ class ImpalaConfig:
     correction: Literal["vtrace", "one_step", "none"] = "vtrace"
     value_cost: float = 0.5
     entropy_cost: float = 0.01
+    normalize_observations: bool = False
+    normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 4.8e-4
@@ -95,6 +101,7 @@ class ImpalaConfig:
         from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.agents.network_inputs import initial_carry
+        from seedrl.agents.normalization.normalized import settings_of, with_normalization
         from seedrl.networks.contract import build_actor_critic
 
         num_actions = num_actions_of(spec, "IMPALA")
@@ -103,7 +110,7 @@ class ImpalaConfig:
             loss=functools.partial(functions.loss, functions.objective_of(self), network),
             optimizer=functions.optimizer_of(self),
         )
-        return Agent(
+        agent = Agent(
             window=self.window,
             init=network.init,
             initial_carry=functools.partial(initial_carry, network),
@@ -113,6 +120,7 @@ class ImpalaConfig:
             init_state=update.init_state,
             update=update,
         )
+        return with_normalization(agent, settings_of(self, spec))
 
 
 _RANGES = {

@@ -22,6 +22,10 @@ IMPALA = {
         "ratio - 1 - log ratio over trained rows"
     ),
     "ratio_max": "largest ratio π(a)/μ(a)",
+    "return_deviation": (
+        "with `normalize_rewards`: the standard deviation of the discounted sums of rewards, by "
+        "which rewards were divided"
+    ),
     "ratio_clipped_fraction": "IMPALA: share of ratios above ρ̄",
     "ratio_low_fraction": "IMPALA: share of ratios below 0.5",
 }

@@ -17,6 +17,7 @@ NAMES = [
     "catch_r2d2",
     "lunarlander_ppo",
     "masked_impala",
+    "pendulum_ppo",
     "pendulum_sac",
     "pong_r2d2",
 ]

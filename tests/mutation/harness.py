@@ -82,6 +82,8 @@ TESTS = (
     "tests/seedrl/agents/sac/test_config.py",
     "tests/seedrl/agents/sac/test_functions.py",
     "tests/seedrl/agents/ppo/test_functions.py",
+    "tests/seedrl/agents/normalization/test_moments.py",
+    "tests/seedrl/agents/normalization/test_normalized.py",
     "tests/simulation/test_any_order.py",
     "tests/system/test_experience.py",
     "tests/system/test_devices.py",

@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput, nothing_kept
 from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.normalization.moments import Moments
+from seedrl.agents.normalization.normalized import normalized, settings_of
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
@@ -34,7 +36,8 @@ from seedrl.specs import EnvSpec
 from seedrl.types import Sequence
 from tests.system.harness import LearnerRun
 
-LENGTHS = (2, 1, 9, 25)
+LENGTHS, GAMMA = (2, 1, 9, 25), 0.9
+UNITS = Moments(np.float32(9), np.float32(0.4), np.float32(0.25))  # what is seen is twice as large
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +55,15 @@ class UnchangingPpo:
         return agent._replace(
             init=lambda key: _decided(agent.init(key)),
             update=_nothing,
+            after_batch=nothing_kept,
             initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
         )
 
 
 def _decided(params: Any) -> Any:
     """With a policy far from uniform, as after much learning."""
-    params["params"]["PolicyAndValueHead_0"]["policy"]["kernel"] *= 200.0
-    return params
+    params.agent["params"]["PolicyAndValueHead_0"]["policy"]["kernel"] *= 200.0
+    return params._replace(returns=UNITS)
 
 
 def _nothing(
@@ -82,6 +86,8 @@ CONFIG = Config(
             ),
             unroll=7,
             minibatches=2,
+            gamma=GAMMA,
+            normalize_rewards=True,
         )
     ),
     serving=ServingConfig(training_slots=5, evaluation_slots=1),
@@ -116,10 +122,10 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network = CONFIG.agent.ppo.network.build(spec)
-    sequence = outcome.shards[0].sequences
-    output, _ = jax.jit(network.unroll)(
-        outcome.state.params, sequence.carry.network, inputs_of_sequence(sequence)
-    )
+    sequence, params = outcome.shards[0].sequences, outcome.state.params
+    timestep = normalized(settings_of(CONFIG.agent.ppo, spec), params, sequence.steps.timestep)
+    seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
+    output, _ = jax.jit(network.unroll)(params.agent, seen.carry.network, inputs_of_sequence(seen))
     log_policy = np.asarray(jax.nn.log_softmax(output.logits))
     return Replayed(sequence, log_policy, np.asarray(output.value))
 
@@ -139,6 +145,27 @@ def test_every_stored_value_is_that_of_its_row(replayed: Replayed) -> None:
     """On LAST and bootstrap rows too: advantages are made of them."""
     np.testing.assert_allclose(replayed.sequence.steps.extras.value, replayed.values, atol=1e-5)
     assert np.std(replayed.values) > 1e-2
+
+
+def test_the_rewards_so_far_are_carried_from_sequence_to_sequence(replayed: Replayed) -> None:
+    """And over no end of an episode, and no cut: a stream of another seed begins with 0."""
+    timestep, sums = replayed.sequence.steps.timestep, replayed.sequence.carry.discounted_sum
+    octets = timestep.observation.reshape(*timestep.reward.shape, -1)[..., :16]
+    places = np.ascontiguousarray(octets).view("<u4").tolist()  # environment, ..., episode, step
+    rewards = {
+        tuple(place): float(reward)
+        for row, of_row in zip(places, timestep.reward, strict=True)
+        for place, reward in zip(row, of_row, strict=True)
+    }
+    num_checked = 0
+    for place, found in zip(places[0], sums, strict=True):
+        *episode, step = place
+        before = [rewards.get((*episode, earlier)) for earlier in range(1, step)]
+        if step and None not in before:
+            expected = sum(GAMMA**ago * r for ago, r in enumerate(reversed(before)) if r)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+            num_checked += len(before) > 7
+    assert num_checked > 10
 
 
 def test_sequences_share_no_row_and_hold_resets_truncations_and_terminations(

@@ -48,6 +48,10 @@ class PpoConfig:
         the policy that acted and the present one is above this; 0 never does.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
+      normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
+        deviation 1 over all trained rows so far, clipped to plus or minus 10.
+      normalize_rewards: whether rewards are divided by the deviation of their discounted sums so
+        far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
         brought to about 1, are learned sooner.
       reward_clip: and then clipped to plus or minus this; 0 clips none.
@@ -70,6 +74,8 @@ class PpoConfig:
     kl_stop: float = 0.0
     value_cost: float = 1.0
     entropy_cost: float = 0.01
+    normalize_observations: bool = False
+    normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 2.5e-4
@@ -97,6 +103,7 @@ class PpoConfig:
         from seedrl.agents.agent import Agent, Passes
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.agents.network_inputs import initial_carry
+        from seedrl.agents.normalization.normalized import settings_of, with_normalization
         from seedrl.agents.ppo import functions
         from seedrl.agents.ppo.policies import policy_and_network
 
@@ -116,7 +123,8 @@ class PpoConfig:
             update=update,
             passes=Passes(self.epochs, self.minibatches),
         )
-        return functions.with_kl_stop(agent, self.kl_stop) if self.kl_stop else agent
+        agent = functions.with_kl_stop(agent, self.kl_stop) if self.kl_stop else agent
+        return with_normalization(agent, settings_of(self, spec))
 
 
 _RANGES = {

@@ -45,7 +45,14 @@ class OnPolicy(NamedTuple):
 
 IMPALA = OnPolicy(ImpalaConfig(network=NETWORK, unroll=2), LOG_MU, 1)
 PPO = OnPolicy(
-    PpoConfig(network=NETWORK, unroll=2, epochs=EPOCHS, minibatches=2),
+    PpoConfig(
+        network=NETWORK,
+        unroll=2,
+        epochs=EPOCHS,
+        minibatches=2,
+        normalize_observations=True,
+        normalize_rewards=True,
+    ),
     Acted(LOG_MU, np.float32(0.3)),
     EPOCHS,
 )
@@ -67,19 +74,20 @@ def counting(agent: Agent) -> Agent:
     return agent._replace(init_state=init_state, update=update)
 
 
-def page_of(on_policy: OnPolicy, number: int, reward: float = 1.0) -> Page:
-    """A page of an episode that continues, whose versions say its number."""
+def page_of(on_policy: OnPolicy, number: int, observation: float | None = None) -> Page:
+    """A page of an episode that continues, whose versions say its number, as observations do."""
+    observation = number / MOST if observation is None else observation
     timestep = TimeStep(
         np.full(LENGTH, StepType.MID, np.uint8),
-        np.full(LENGTH, reward, np.float32),
         np.ones(LENGTH, np.float32),
-        np.full((LENGTH, 2), number / MOST, np.float32),
+        np.ones(LENGTH, np.float32),
+        np.full((LENGTH, 2), observation, np.float32),
     )
     versions = np.full(LENGTH, number, np.int32)
     extras = jax.tree.map(lambda leaf: np.full(LENGTH, leaf), on_policy.extras)
     steps = StoredStep(timestep, np.zeros(LENGTH, np.int32), versions, extras)
-    carry = jax.tree.map(lambda leaf: leaf[0], on_policy.config.build(SPEC).initial_carry(1))
-    return Page(steps, carry._replace(previous_action=np.int32(0)))
+    carry = on_policy.config.build(SPEC).initial_carry(1)
+    return Page(steps, jax.tree.map(lambda leaf: np.asarray(leaf)[0], carry))
 
 
 class Running(NamedTuple):
@@ -157,7 +165,7 @@ def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_a
         numbers = range(first, first + SLOTS)
         send(
             running,
-            *(page_of(running.on_policy, n, np.nan if n == poisoned else 1.0) for n in numbers),
+            *(page_of(running.on_policy, n, np.inf if n == poisoned else None) for n in numbers),
         )
         while learning.run_once():
             state = state_of(running)
@@ -183,6 +191,24 @@ def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_a
         "waiting": (30 - num_taken) * LENGTH,
     }
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+    if running.on_policy is PPO:
+        _check_moments(running, [*range(2 * BATCH), *range(3 * BATCH, num_taken)])
+
+
+def _check_moments(running: Running, numbers: list[int]) -> None:
+    """Of what was learned from, each once whatever the passes; acting has those of its version."""
+    params = state_of(running).params
+    (observations,) = params.observations
+    seen = np.repeat(np.array(numbers)[:, None] / MOST, 2, axis=1)
+    num_batches = len(numbers) / BATCH
+    np.testing.assert_allclose(observations[0], num_batches)
+    np.testing.assert_allclose(observations[1:], (seen.mean(axis=0), seen.var(axis=0)), rtol=1e-5)
+    # Rewards of 1 on rows 0, 1 and 2, of which the last two were trained; γ is 0.99.
+    expected = (num_batches, np.mean([1.99, 2.9701]), np.var([1.99, 2.9701]))
+    np.testing.assert_allclose(params.returns, expected, rtol=1e-5)
+    acting = running.exchange.params
+    assert acting.version == num_batches
+    jax.tree.map(np.testing.assert_array_equal, tuple(acting.params[1:]), tuple(params[1:]))
 
 
 def test_what_does_not_fill_a_batch_waits(running: Running) -> None:

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "nan_update_applied",
         _LEARN_STEP,
-        "is_finite = is_finite_everywhere(output.guarded, AXIS)",
+        "is_finite = is_finite_everywhere((output.guarded, guarded), AXIS)",
         "is_finite = jnp.bool_(True)",
         "An update that is not finite is applied.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",

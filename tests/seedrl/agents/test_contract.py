@@ -80,7 +80,8 @@ def _use(agent: Agent) -> Any:
             key,
             mean=lambda tree: tree,
         )
-        return output, priorities, learned
+        state, _ = agent.after_batch(learned[0], Sequence(steps, carry), lambda tree: tree)
+        return output, priorities, (state, learned[1])
 
     return jax.eval_shape(use, jax.random.PRNGKey(0))
 
@@ -203,6 +204,21 @@ def _swapped(*arguments: Any, mean: Any) -> Any:
             "initial_priorities",
             lambda steps: jnp.ones(steps.action.shape),
             "initial_priorities (Mine): expected float32[3], got float32[6, 3]; one for each seq",
+        ),
+        (
+            "after_batch",
+            lambda state, sequence, mean: state,
+            "after_batch (Mine): expected (AgentState, guarded), got AgentState(",
+        ),
+        (
+            "after_batch",
+            lambda state, sequence, mean: (state._replace(extras=jnp.ones(2)), ()),
+            "after_batch (Mine): state.extras: expected nothing, got float32[2]; it keeps the ",
+        ),
+        (
+            "after_batch",
+            lambda state, sequence, mean: (state, "loss"),
+            "after_batch (Mine): guarded: expected an array, got a str",
         ),
         ("behaviour", lambda params: params["actor"], "behaviour (Mine): KeyError: 'actor' ("),
     ],

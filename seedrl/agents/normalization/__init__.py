@@ -1,0 +1,1 @@
+"""Observations and rewards in running units, for any agent that learns from each row once."""

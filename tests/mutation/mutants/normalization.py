@@ -1,0 +1,82 @@
+"""Bugs in the running units in which an agent sees observations and rewards."""
+
+from tests.mutation.mutant import Mutant
+
+_MOMENTS = "seedrl/agents/normalization/moments.py"
+_NORMALIZED = "seedrl/agents/normalization/normalized.py"
+
+MUTANTS = (
+    Mutant(
+        "moments_of_one_device",
+        _MOMENTS,
+        "rest, squares = mean((average(distances), average(jnp.square(distances))))",
+        "rest, squares = average(distances), average(jnp.square(distances))",
+        "Each device has a variance of its own.",
+        "the state is the same on every device",
+    ),
+    Mutant(
+        "variance_between_batches_left_out",
+        _MOMENTS,
+        " + (1.0 - weight) * jnp.square(distance)",
+        "",
+        "What lies between the means of two batches is lost.",
+        "many batches merged are all rows at once (Chan et al. 1983, equation 2.1)",
+    ),
+    Mutant(
+        "acting_sees_raw_observations",
+        _NORMALIZED,
+        "seen = normalized(settings, behaviour, timestep)",
+        "seen = timestep",
+        "Only learning normalizes.",
+        "with unchanged parameters every ratio is 1",
+    ),
+    Mutant(
+        "moments_move_with_each_minibatch",
+        _NORMALIZED,
+        "return own._replace(params=params._replace(agent=own.params)), output",
+        "new = own._replace(params=params._replace(agent=own.params))\n"
+        "    return _after_batch(settings, agent, new, sequence, mean)[0], output",
+        "A row is counted in every epoch, and seen in other units than it was acted in.",
+        "a batch is learned from in the units in which it was acted",
+    ),
+    Mutant(
+        "sums_begin_with_each_sequence",
+        _NORMALIZED,
+        "jax.lax.scan(step, sequence.carry.discounted_sum, rows)",
+        "jax.lax.scan(step, jnp.zeros_like(sequence.carry.discounted_sum), rows)",
+        "The rewards before a sequence are forgotten.",
+        "R_t = r_t + γ R_{t-1} over a whole episode",
+    ),
+    Mutant(
+        "sums_cross_episodes",
+        _NORMALIZED,
+        "return jnp.where(is_first, 0.0, timestep.reward + gamma * previous)",
+        "return timestep.reward + gamma * previous",
+        "The rewards of an episode count in the next one.",
+        "nothing crosses the end of an episode (DESIGN 4)",
+    ),
+    Mutant(
+        "first_rows_have_a_reward",
+        _NORMALIZED,
+        "has_reward = timestep.step_type[start + 1 : stop + 1] != StepType.FIRST",
+        "has_reward = timestep.step_type[start + 1 : stop + 1] >= StepType.FIRST",
+        "An episode's first row, on which no reward arrives, counts as a sum of 0.",
+        "moments are of the rewards that are trained",
+    ),
+    Mutant(
+        "rewards_lose_their_mean",
+        _NORMALIZED,
+        "reward = timestep.reward / deviation(params.returns)",
+        "reward = (timestep.reward - params.returns.mean) / deviation(params.returns)",
+        "Rewards are shifted, which makes long episodes better or worse than they are.",
+        "rewards are divided by a deviation, and nothing else",
+    ),
+    Mutant(
+        "moments_are_not_guarded",
+        "learner/learning/learn_step.py",
+        "is_finite_everywhere((output.guarded, guarded), AXIS)",
+        "is_finite_everywhere(output.guarded, AXIS)",
+        "An observation that is not finite is clipped, and spoils the moments for ever.",
+        "an update that is not finite changes nothing",
+    ),
+)

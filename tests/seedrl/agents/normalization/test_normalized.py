@@ -1,0 +1,284 @@
+"""An agent sees the same when it acts and when it learns, in units of what was trained before."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.contract import build_agent
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.normalization.moments import Moments
+from seedrl.agents.normalization.normalized import (
+    Normalization,
+    NormalizedCarry,
+    NormalizedParams,
+    with_normalization,
+)
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Sequence, StoredStep, TimeStep
+from tests.seedrl.agents.actor_critics import (
+    FIRST,
+    MID,
+    NETWORK,
+    ROWS,
+    SPEC,
+    B,
+    acted,
+    random_timesteps,
+    window_of,
+)
+
+WINDOW, GAMMA, KEY = WindowSpec(0, 6, 1, 7), 0.9, jax.random.key(3)
+SETTINGS = Normalization(SPEC, observations=True, rewards=True, gamma=GAMMA)
+# In float32 exact: what is seen of 3 and -1 is 1 and -1.
+UNITS = NormalizedParams(
+    agent=jnp.zeros(()),
+    observations=(Moments(jnp.float32(8), jnp.array([1.0, 2.0]), jnp.array([4.0, 9.0])),),
+    returns=Moments(jnp.float32(8), jnp.float32(77), jnp.float32(4)),
+)
+
+
+def alone(tree: Any) -> Any:
+    return tree
+
+
+class Within(NamedTuple):
+    """An agent that stores what it sees, and remembers with which sequences it was updated."""
+
+    agent: Agent
+    learned: list[Sequence]
+
+
+def within() -> Within:
+    learned: list[Sequence] = []
+
+    def act(params: Any, carry: Any, timestep: Any, exploration: Any, key: Any) -> ActOutput:
+        action = jnp.zeros(timestep.reward.shape, jnp.int32)
+        return ActOutput(action, carry + 1, (timestep.observation, timestep.reward))
+
+    def update(state: Any, sequence: Any, weights: Any, key: Any, mean: Any) -> Any:
+        learned.append(sequence)
+        new = state._replace(params=state.params + 1)
+        return new, UpdateOutput({"rows": jnp.float32(sequence.steps.action.size)}, new.params)
+
+    agent = Agent(
+        window=WINDOW,
+        init=lambda key: jnp.zeros(()),
+        initial_carry=lambda size: jnp.zeros(size, jnp.int32),
+        act=act,
+        exploration=np.ones,
+        evaluation_exploration=0.0,
+        init_state=lambda params: AgentState(params, (), (), jnp.int32(0)),
+        update=update,
+    )
+    return Within(agent, learned)
+
+
+@functools.cache
+def stream() -> tuple[StoredStep, list[Any]]:
+    """Three streams, acted on in these units, whose rewards are from 0.3 to 3."""
+    return acted(with_normalization(within().agent, SETTINGS), UNITS)
+
+
+def windows() -> list[Sequence]:
+    assert 2 * WINDOW.length == ROWS
+    return [window_of(stream(), start, WINDOW.length) for start in (0, WINDOW.length)]
+
+
+def row_of(speed: list[float], reward: float, step_type: int = MID) -> TimeStep:
+    """A row of one stream."""
+    observation = {"image": np.full((1, 3, 3), 200, np.uint8), "speed": np.array([speed], "f4")}
+    rows = np.array([step_type], np.uint8), np.array([reward], "f4"), np.ones(1, "f4")
+    return TimeStep(*rows, observation)
+
+
+@pytest.mark.parametrize(
+    ("speed", "reward", "seen_speed", "seen_reward"),
+    [
+        ([3.0, -1.0], 3.0, [1, -1], 1.5),
+        ([1.0, 2.0], 0.0, [0, 0], 0),  # a reward loses no mean
+        ([1e9, -np.inf], -1e6, [10, -10], -10),
+    ],
+)
+def test_what_is_seen_by_hand(
+    speed: list[float], reward: float, seen_speed: list[float], seen_reward: float
+) -> None:
+    agent = with_normalization(within().agent, SETTINGS)
+    carry = agent.initial_carry(1)
+    arguments = row_of(speed, reward), jnp.ones(1), KEY
+    observation, rewards = agent.act(UNITS, carry, *arguments).extras
+    np.testing.assert_array_equal(observation["speed"], [seen_speed])
+    np.testing.assert_array_equal(rewards, [seen_reward])
+    # Bytes are for the network.
+    np.testing.assert_array_equal(observation["image"], np.full((1, 3, 3), 200, np.uint8))
+    untouched = agent.act(agent.init(KEY), carry, row_of([3.0, -1.0], 3.0), jnp.ones(1), KEY)
+    np.testing.assert_array_equal(untouched.extras[0]["speed"], [[3, -1]])
+    np.testing.assert_array_equal(untouched.extras[1], [3])
+
+
+def test_rewards_are_summed_over_an_episode_as_they_arrive() -> None:
+    """1, 2 and 4, discounted by 0.9; an episode's first row has no reward, whatever it says."""
+    agent, found = with_normalization(within().agent, SETTINGS), []
+    carry = agent.initial_carry(1)
+    rows = ((99.0, FIRST), (1.0, MID), (2.0, MID), (4.0, MID), (99.0, FIRST), (1.0, MID))
+    for reward, kind in rows:
+        timestep = row_of([0.0, 0.0], reward, kind)
+        carry = agent.act(UNITS, carry, timestep, jnp.ones(1), KEY).carry
+        found.append(float(carry.discounted_sum[0]))
+    np.testing.assert_allclose(found, [0, 1, 2.9, 6.61, 0, 1], rtol=1e-6)
+    assert int(carry.agent[0]) == len(rows)
+
+
+def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
+    """Bit for bit: moments do not move before all passes over a batch are over."""
+    inner, learned = within()
+    agent = with_normalization(inner, SETTINGS)
+    state = agent.init_state(UNITS)
+    for _ in range(2):
+        state, output = agent.update(state, windows()[1], jnp.ones(B), KEY, mean=alone)
+        observation, reward = learned[-1].steps.extras
+        np.testing.assert_array_equal(learned[-1].steps.timestep.reward, reward)
+        jax.tree.map(
+            np.testing.assert_array_equal, learned[-1].steps.timestep.observation, observation
+        )
+        np.testing.assert_array_equal(learned[-1].carry, windows()[1].carry.agent)
+    assert float(state.params.agent) == 2
+    jax.tree.map(np.testing.assert_array_equal, state.params[1:], UNITS[1:])
+    assert float(output.metrics["return_deviation"]) == 2
+    assert float(output.metrics["rows"]) == WINDOW.length * B
+
+
+@functools.cache
+def kept() -> tuple[AgentState, Any]:
+    """After both windows of the streams, from nothing."""
+    agent = with_normalization(within().agent, SETTINGS)
+    after_batch = jax.jit(functools.partial(agent.after_batch, mean=alone))
+    state = agent.init_state(agent.init(KEY))
+    for sequence in windows():
+        state, guarded = after_batch(state, sequence)
+    return state, guarded
+
+
+def test_observations_of_all_trained_rows_are_counted_once_last_rows_too() -> None:
+    (moments,) = kept()[0].params.observations
+    trained = [row for row in range(ROWS) if row % WINDOW.length < WINDOW.unroll]
+    speed = stream()[0].timestep.observation["speed"].astype(np.float64)[trained].reshape(-1, 2)
+    assert float(moments.count) == 2
+    np.testing.assert_allclose(moments.mean, speed.mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(moments.variance, speed.var(axis=0), rtol=1e-4)
+
+
+def test_discounted_sums_run_on_from_window_to_window_and_stop_at_an_episodes_end() -> None:
+    """The loop of VecNormalize in float64, over whole streams."""
+    step_type, rewards = stream()[0].timestep[:2]
+    sums = np.zeros(B)
+    counted = []
+    for row in range(ROWS):
+        sums = np.where(step_type[row] == FIRST, 0, GAMMA * sums + rewards[row].astype(np.float64))
+        # A reward is trained with the row before it.
+        if row % WINDOW.length > 0:
+            counted += sums[step_type[row] != FIRST].tolist()
+    moments = kept()[0].params.returns
+    num_trained = 2 * WINDOW.unroll * B
+    assert len(counted) == num_trained - 2  # FIRST rows
+    np.testing.assert_allclose(moments.count, 2 * len(counted) / num_trained, rtol=1e-6)
+    np.testing.assert_allclose(moments.mean, np.mean(counted), rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, np.var(counted), rtol=1e-5)
+
+
+def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
+    state, guarded = kept()
+    jax.tree.map(np.testing.assert_array_equal, guarded[1:], tuple(state.params[1:]))
+    assert float(state.params.agent) == 0
+
+    def after_batch(state: AgentState, sequence: Sequence, mean: Any) -> Any:
+        return state._replace(extras=sequence.carry), state.params
+
+    agent = with_normalization(within().agent._replace(after_batch=after_batch), SETTINGS)
+    state, guarded = agent.after_batch(agent.init_state(UNITS), windows()[1], alone)
+    np.testing.assert_array_equal(state.extras, windows()[1].carry.agent)
+    assert guarded[0] is UNITS.agent
+
+
+@pytest.mark.parametrize(("observations", "rewards"), [(True, False), (False, True)])
+def test_one_without_the_other(observations: bool, rewards: bool) -> None:
+    settings = Normalization(SPEC, observations, rewards, GAMMA)
+    agent = with_normalization(within().agent, settings)
+    units = NormalizedParams(
+        UNITS.agent, UNITS.observations * observations, UNITS.returns if rewards else ()
+    )
+    output = agent.act(units, agent.initial_carry(1), row_of([3.0, 2.0], 3.0), jnp.ones(1), KEY)
+    seen, reward = output.extras
+    np.testing.assert_array_equal(seen["speed"], [[1, 0]] if observations else [[3, 2]])
+    np.testing.assert_array_equal(reward, [1.5] if rewards else [3])
+    carry = agent.initial_carry(B)
+    sequence = windows()[0]._replace(carry=carry)
+    after_batch = functools.partial(agent.after_batch, mean=alone)
+    state, _ = jax.eval_shape(after_batch, agent.init_state(units), sequence)
+    assert jax.tree.structure(state.params) == jax.tree.structure(units)
+    assert len(jax.tree.leaves(carry)) == 1 + rewards
+
+
+def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> None:
+    inner, _ = within()
+    assert with_normalization(inner, Normalization(SPEC, False, False, GAMMA)) is inner
+    bytes_alone = EnvSpec(ArraySpec((3, 3), "uint8"), DiscreteSpec(3))
+    message = r"^agent.normalize_observations: expected an array of floats .* uint8\[3, 3\]; "
+    with pytest.raises(ConfigError, match=message):
+        with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
+
+
+def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own() -> None:
+    """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
+    config = PpoConfig(
+        network=dataclasses.replace(NETWORK, core="none", torso_sizes=(), frame_stack=1),
+        unroll=6,
+        normalize_observations=True,
+        normalize_rewards=True,
+        gamma=GAMMA,
+    )
+    agent = build_agent(config, SPEC)
+    init, act = jax.jit(agent.init), jax.jit(agent.act)
+    untouched = init(KEY)
+    head = untouched.agent["params"]["PolicyAndValueHead_0"]
+    head["policy"]["kernel"] = 100 * head["policy"]["kernel"]
+    params = untouched._replace(observations=UNITS.observations, returns=UNITS.returns)
+    sequence = window_of(acted(agent._replace(act=act), agent.behaviour(params)), 3, 7)
+    update = jax.jit(functools.partial(agent.update, mean=alone))
+    _, output = update(agent.init_state(params), sequence, jnp.ones(B), KEY)
+    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
+    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    # In other units the same network is another policy.
+    _, output = update(agent.init_state(untouched), sequence, jnp.ones(B), KEY)
+    assert float(output.metrics["behaviour_kl"]) > 1e-3
+
+
+@pytest.mark.parametrize("kind", [PpoConfig, ImpalaConfig])
+def test_agents_normalize_what_their_fields_say_and_by_default_nothing(kind: Any) -> None:
+    """For all that a run does with an agent, by shapes alone."""
+    assert not isinstance(kind(network=NETWORK).build(SPEC).initial_carry(1), NormalizedCarry)
+    config = kind(network=NETWORK, unroll=6, normalize_rewards=True)
+    agent = build_agent(config, SPEC)
+
+    def use(sequence: Sequence, key: Any) -> Any:
+        state = agent.init_state(agent.init(key))
+        state, output = agent.update(state, sequence, jnp.ones(B), key, mean=alone)
+        return agent.after_batch(state, sequence, alone), output.metrics
+
+    timesteps = jax.tree.map(lambda leaf: leaf[:7], random_timesteps())
+    row = jax.tree.map(lambda leaf: leaf[0], timesteps)
+    carry = agent.initial_carry(B)
+    output = jax.eval_shape(lambda: agent.act(agent.init(KEY), carry, row, jnp.ones(B), KEY))
+    extras = jax.tree.map(lambda leaf: np.zeros((7, *leaf.shape), leaf.dtype), output.extras)
+    steps = StoredStep(timesteps, np.zeros((7, B), np.int32), np.zeros((7, B), np.int32), extras)
+    (state, _), metrics = jax.eval_shape(use, Sequence(steps, carry), KEY)
+    assert state.params.observations == ()
+    assert state.params.returns.mean.shape == metrics["return_deviation"].shape == ()

@@ -1,9 +1,11 @@
 """Python files as modules: the files of configurations, and what they import from beside them."""
 
 import importlib.util
+import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -20,17 +22,43 @@ _folders: list[str] = []
 
 
 def import_folders() -> tuple[str, ...]:
-    """The folders of the files loaded so far: other processes need them on their path, too."""
+    """The folders of the files loaded so far, in the order in which they are on the path."""
     return tuple(_folders)
 
 
 def import_from(folder: Path) -> None:
-    """Puts `folder` first on the path of imports, here and, by `import_folders`, elsewhere."""
+    """Puts `folder` on the path of imports: before all but the folders that it was given before.
+
+    So a configuration's own folder comes before those of the configurations that it loads, and
+    before the current folder, whatever PYTHONPATH says. `path_for_children` has the same order.
+    """
     text = str(folder)
     if text not in _folders:
         _folders.append(text)
-    if text not in sys.path:
-        sys.path.insert(0, text)
+    sys.path[:] = [*_folders, *(entry for entry in sys.path if entry not in _folders)]
+
+
+def path_for_children() -> str:
+    """PYTHONPATH of a process that finds what this one finds, and then what the current folder has.
+
+    It has to be started with `python -P`, which puts no folder before it.
+    """
+    folders = [*_folders, os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.pathsep.join(dict.fromkeys(folders))
+
+
+def passed_over(names: Iterable[str]) -> list[str]:
+    """Modules of the current folder that a namesake beside a configuration comes before, sorted.
+
+    Args:
+      names: of modules that other processes will import, beside those imported in this one.
+    """
+    here = Path.cwd()
+    theirs = set().union(*(_module_names(Path(folder)) for folder in _folders))
+    if str(here) in _folders or not theirs:
+        return []
+    wanted = {name.partition(".")[0] for name in (*sys.modules, *names)}
+    return sorted(wanted & theirs & _module_names(here))
 
 
 def load_module(path: Path) -> ModuleType:
@@ -67,6 +95,14 @@ def describe(path: Path, error: BaseException) -> str:
         return f"{place}: {missing}"
     kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
     return f"{place}: {kind}{' '.join(str(error).split())}"
+
+
+def _module_names(folder: Path) -> set[str]:
+    """What can be imported from a folder, by its files; none if it is gone."""
+    try:
+        return {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    except OSError:
+        return set()
 
 
 def _is_own(file: str | None, path: Path) -> bool:

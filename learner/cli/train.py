@@ -19,7 +19,7 @@ from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.reporting.summary import resuming
 from learner.saving.folder_lock import check_free, remove_refused
-from seedrl import config_json
+from seedrl import config_json, config_modules
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
@@ -64,6 +64,7 @@ def run(argv: Sequence[str]) -> int:
     options, config = parse(TrainOptions, argv, prog=PROG)
     extras.require("learner")
     config, planned = plan(options, config)
+    _name_passed_over(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
     check_free(workdir)
     is_new = not workdir.exists()
@@ -134,6 +135,14 @@ def _supervised(
         return code, is_said and not supervisor.has_failed_env_server
 
 
+def _name_passed_over(config: Config) -> None:
+    factories = (config.environment.id, *config.environment.wrappers)
+    names = [name.partition(":")[0] for name in factories if ":" in name]
+    for module in config_modules.passed_over(names):
+        text = f"imports {module} from beside the config; the current folder has one of that name"
+        print(f"{PROG}: {text}, which is not used", file=sys.stderr)
+
+
 def _new_workdir(config_name: str, config: Config) -> Path:
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return Path("runs") / f"{Path(config_name).stem}__{config.seed}__{now}"
@@ -164,7 +173,7 @@ def _learner(
     words = [str(config_path), *options, "--user-command", user_command]
     return Command(
         name="learner",
-        arguments=(sys.executable, "-m", "learner", *words),
+        arguments=(sys.executable, "-P", "-m", "learner", *words),
         environment=env_servers.child_environment(),
         log=None,
         ending=signal.SIGUSR1,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from learner.launch.child import Command
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_modules import import_folders
+from seedrl.config_modules import path_for_children
 from seedrl.errors import ConfigError
 
 # Many env servers share few cores: each steps its environments in one thread.
@@ -104,7 +104,7 @@ def commands(
     # Beside a factory its module may have one of vectors of environments.
     names = (environment.id, f"{environment.id}_vec", *environment.wrappers)
     factories = [name for name in names if ":" in name]
-    arguments = [sys.executable, "-m", "envs_server", "--learner", address]
+    arguments = [sys.executable, "-P", "-m", "envs_server", "--learner", address]
     arguments += ["--num-envs", str(fleet.num_envs), "--groups", str(fleet.num_groups)]
     if not fleet.local_link:
         arguments += ["--no-local-link"]
@@ -129,10 +129,11 @@ def env_server_environment() -> Mapping[str, str]:
 
 
 def child_environment() -> Mapping[str, str]:
-    """This process's environment variables, with the folders of config files on Python's path."""
-    folders = [*import_folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    path = {"PYTHONPATH": os.pathsep.join(folders)} if folders else {}
-    return {**os.environ, **path}
+    """This process's environment variables, with the folders of config files on Python's path.
+
+    For `python -P`: otherwise the current folder would come before them.
+    """
+    return {**os.environ, "PYTHONPATH": path_for_children()}
 
 
 @contextlib.contextmanager

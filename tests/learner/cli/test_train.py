@@ -196,19 +196,23 @@ def test_a_new_run_has_a_folder_of_its_own(stage: Path) -> None:
 
 
 def test_env_servers_compute_in_one_thread_and_import_what_lies_beside_the_config(
-    stage: Path,
+    stage: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = stage / "own"
     folder.mkdir()
+    for place in (folder, stage):
+        (place / "own_twin.py").touch()
     source = "from seedrl import config_file\ndef config(): return config_file.load('catch_r2d2')\n"
     (folder / "own_config.py").write_text(source)
-    assert main(["train", str(folder / "own_config.py"), "--workdir", "w"]) == 0
+    words = ["--environment.id", "own_twin:make", "--workdir", "w"]
+    assert main(["train", str(folder / "own_config.py"), *words]) == 0
+    assert "imports own_twin from beside the config" in capfd.readouterr().err
     paths = list(stage.glob("envs_server_*.json"))
     assert len(paths) == 2
     for path in paths:
         variables = json.loads(path.read_text())
         assert variables["OMP_NUM_THREADS"] == "1"
-        assert str(folder) in variables["PYTHONPATH"].split(":")
+        assert variables["PYTHONPATH"].split(":")[:2] == [str(folder), str(stage)]
 
 
 def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(

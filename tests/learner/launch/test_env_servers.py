@@ -85,7 +85,7 @@ def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> Non
         Fleet(2, 16, 2), environment, address="unix:/run/s", logs=tmp_path / "logs"
     )
     assert first.arguments == (
-        *(sys.executable, "-m", "envs_server", "--learner", "unix:/run/s"),
+        *(sys.executable, "-P", "-m", "envs_server", "--learner", "unix:/run/s"),
         *("--num-envs", "16", "--groups", "2"),
         *("--allow-env", "own.envs:make", "--allow-env", "own.envs:make_vec"),
         *("--allow-env", "own.wrap:first", "--allow-env", "w:second"),
@@ -110,10 +110,11 @@ def test_children_find_the_modules_beside_a_config_file(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/before")
     monkeypatch.setattr(config_modules, "_folders", [str(tmp_path)])
-    assert env_servers.child_environment()["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/before"
+    folders = [str(tmp_path), os.getcwd(), "/before"]
+    assert env_servers.child_environment()["PYTHONPATH"] == os.pathsep.join(folders)
     monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr(config_modules, "_folders", [])
-    assert "PYTHONPATH" not in env_servers.child_environment()
+    assert env_servers.child_environment()["PYTHONPATH"] == os.getcwd()
 
 
 def test_the_socket_is_in_a_folder_of_this_user_alone() -> None:

@@ -18,7 +18,8 @@ class EnvironmentConfig:
         servers must admit with `--allow-env`. Where importing a package registers the id, name a
         factory that imports it and returns `gymnasium.make(...)`.
       arguments: keyword arguments of the environment, as a JSON object.
-      wrappers: `package.module:factory` wrappers, innermost first.
+      wrappers: `package.module:factory` of each, innermost first; called as `factory(env)`, it
+        returns the wrapped environment.
       vectorization: `sync` steps gymnasium environments one after another, `native` uses the
         environment's own vector entry point, `atari` ALE's C++ vector environment; `auto` takes the
         fastest that there is, `seeded` the fastest that seeds every environment by itself, which

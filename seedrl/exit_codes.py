@@ -7,7 +7,7 @@ class ExitCode(enum.IntEnum):
     """How every program here ends; a number has one meaning, whichever program it is.
 
     The numbers from 70 on follow sysexits.h where it has a fitting one. A process that signal n has
-    killed counts as 128 + n.
+    killed counts as 128 + n: 137 after SIGKILL, say.
 
     Attributes:
       OK: done; also after the first SIGTERM or SIGINT, with everything saved, or before a run had

@@ -24,7 +24,7 @@ from seedrl.exported_policy import serialize
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
-from seedrl.storage.chosen import choose
+from seedrl.storage.chosen import choose, updates_of_params
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 
@@ -69,7 +69,8 @@ class Policy:
 
     Attributes:
       spec: the environment that it was trained on.
-      step: the step of its checkpoint.
+      step: after how many updates its parameters acted.
+      params: what the agent's functions take.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class Policy:
         self.spec = spec
         self.step = step
         self._agent = agent
-        self._all_params, self._epsilon = params, epsilon
-        self._params = jax.device_put(agent.behaviour(params))
+        self.params = params
+        self._epsilon = epsilon
+        self._acting = jax.device_put(agent.behaviour(params))
         self._exploration = jnp.full((1,), epsilon, jnp.float32)
         self._key = jax.random.key(seed)
         self._num_episodes = 0
@@ -126,7 +128,7 @@ class Policy:
             ]
         )
         rewards = np.full((1,), reward, np.float32)
-        output, key = self._act(self._params, carry, rows, rewards, self._exploration)
+        output, key = self._act(self._acting, carry, rows, rewards, self._exploration)
         step_type = np.full((1,), StepType.MID, np.uint8)
         extras = jax.tree.map(lambda leaf: np.asarray(leaf)[0], output.extras)
         return PolicyStep(
@@ -137,7 +139,7 @@ class Policy:
 
     def export(self) -> bytes:
         """The policy as a file that needs jax alone; see `seedrl.exported_policy`."""
-        return serialize(self._agent, self._all_params, self.spec, epsilon=self._epsilon)
+        return serialize(self._agent, self.params, self.spec, epsilon=self._epsilon)
 
     def _leaves(self, observation: Tree) -> Sequence[Any]:
         try:
@@ -178,7 +180,7 @@ def load(
     agent = build_agent(config.agent, spec)
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
     params = checkpoints.restore(found, abstract)["params"]
-    return Policy(agent, params, spec, step=found.step, seed=seed, epsilon=epsilon)
+    return Policy(agent, params, spec, step=updates_of_params(found), seed=seed, epsilon=epsilon)
 
 
 def _act(

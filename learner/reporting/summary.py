@@ -87,10 +87,7 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "wall time", duration(summary.wall_seconds) + whole
     folder = shlex.quote(str(summary.workdir))
     yield "run folder", folder
-    # The newest parameters are later ones: acting and learning went on while others were played.
-    kept = None if summary.best_return is None else summary.best_updates
-    is_best = kept is not None and summary.confirmed_updates == kept != summary.updates
-    yield "evaluate it", f"seedrl evaluate {folder}{' --best' * is_best}"
+    yield "evaluate it", f"seedrl evaluate {folder}"
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"

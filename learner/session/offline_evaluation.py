@@ -25,6 +25,7 @@ from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage import checkpoints
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.storage.chosen import updates_of_params
 
 _POLL_SECONDS = 0.2
 
@@ -107,10 +108,9 @@ def _statistics(score: Score) -> Evaluation:
 
 def _restore(agent: Agent, checkpoint: Checkpoint) -> FrozenParams:
     key = jax.random.PRNGKey(0)
-    abstract = {"params": jax.eval_shape(agent.init, key), "updates": np.int32(0)}
-    restored = checkpoints.restore(checkpoint, abstract)
-    behaviour = agent.behaviour(restored["params"])
-    return FrozenParams(jax.device_put(behaviour, jax.local_devices()[0]), int(restored["updates"]))
+    restored = checkpoints.restore(checkpoint, {"params": jax.eval_shape(agent.init, key)})
+    behaviour = jax.device_put(agent.behaviour(restored["params"]), jax.local_devices()[0])
+    return FrozenParams(behaviour, updates_of_params(checkpoint))
 
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:

@@ -239,13 +239,19 @@ class Session:
         return has_stopped
 
     def final_snapshot(self) -> Snapshot:
-        """The state after `stop`; with the confirmed parameters, if there are any."""
+        """The state after `stop`; with the confirmed parameters, if there are any.
+
+        So a run that has reached its target is played, and trained on, from what has reached it.
+        """
         snapshot = self._regime.snapshots.take(self._config.checkpoint.replay)
         confirmed: Score | None = self.evaluator.confirmed
         if confirmed is None:
             return snapshot
         params = self._scored(confirmed, snapshot.state.params)
-        return snapshot._replace(state=snapshot.state._replace(params=params))
+        return snapshot._replace(
+            state=snapshot.state._replace(params=params),
+            meta={**snapshot.meta, "params_updates": confirmed.frozen.version},
+        )
 
     def best(self, snapshot: Snapshot) -> Best | None:
         """What scored highest in this session, on the host; None if nothing was scored.

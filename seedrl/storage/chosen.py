@@ -51,6 +51,15 @@ def holds_best(checkpoint: Checkpoint) -> bool:
     return "evaluation" in checkpoint.meta
 
 
+def updates_of_params(checkpoint: Checkpoint) -> int:
+    """After how many updates its parameters acted.
+
+    Of a run that has confirmed its target the newest checkpoint holds what was confirmed, beside
+    an optimizer and counts that are later ones.
+    """
+    return int(checkpoint.meta.get("params_updates", checkpoint.step))
+
+
 def best_return(checkpoint: Checkpoint) -> float:
     """What the best checkpoint has scored: the mean of its round."""
     return float(checkpoint.meta["evaluation"]["mean_return"])

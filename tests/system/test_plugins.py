@@ -92,6 +92,8 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     assert saved["agent"]["type"] == "seedrl_plugin.dqn:DQNConfig"
     # What scored is kept, and what the folder says of the run is what happened.
     assert chosen.best_return(chosen.choose(workdir, is_best=True)) == 1.0
+    # The newest checkpoint is later, but its parameters are those that confirmed the target.
+    assert chosen.updates_of_params(chosen.choose(workdir)) == last["updates"]
     found = read_run(workdir)
     assert (found.config, found.state, found.best) == ("corridor", "finished", 1.0)
 

@@ -86,23 +86,6 @@ def test_the_best_checkpoint_is_named_if_there_is_one() -> None:
     assert rows["best checkpoint"] == "0.850 after 800 updates: seedrl evaluate /my/run --best"
 
 
-@pytest.mark.parametrize(
-    ("confirmed", "best", "updates", "command"),
-    [
-        (800, 800, 4321, "seedrl evaluate /my/run --best"),
-        (4321, 800, 4321, "seedrl evaluate /my/run"),  # the newest are those that confirmed
-        (800, 800, 800, "seedrl evaluate /my/run"),
-        (900, 800, 4321, "seedrl evaluate /my/run"),
-        (None, 800, 4321, "seedrl evaluate /my/run"),
-    ],
-)
-def test_the_parameters_that_confirmed_the_target_are_evaluated_where_they_are_kept(
-    confirmed: int | None, best: int, updates: int, command: str
-) -> None:
-    summary = SUMMARY._replace(confirmed_updates=confirmed, best_return=0.95, best_updates=best)
-    assert dict(summary_rows(summary._replace(updates=updates)))["evaluate it"] == command
-
-
 def test_a_confirmed_run_trains_on_without_its_target() -> None:
     summary = SUMMARY._replace(
         confirmed_updates=800, env_steps=10, command="seedrl train x --evaluation.target_return 3"

@@ -71,7 +71,7 @@ def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
         output = agent.act(agent.behaviour(agent.init(key)), carry, timestep, exploration, key)
         version = jnp.zeros(_EXAMPLE_ROWS, jnp.int32)
         step = StoredStep(timestep, output.action, version, output.extras)
-        return step, carry
+        return step, agent.stored_carry(carry)
 
     step, carry = jax.eval_shape(one_step, jax.random.PRNGKey(0))
     return Page(
@@ -119,7 +119,7 @@ def build_act_programs(
         first_rows = jnp.where(positions == 0, slots, num_slots)
         pages = Page(
             _write(state.pages.steps, step, (slots, positions)),
-            _write(state.pages.carry, carry, (first_rows,)),
+            _write(state.pages.carry, agent.stored_carry(carry), (first_rows,)),
         )
         carries = _write(state.carry, output.carry, (slots,))
         return ActingState(carries, pages, state.key), output.action

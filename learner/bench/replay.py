@@ -59,11 +59,11 @@ def insertion(workload: Workload, learner: BareLearner, pace: Pace) -> Result:
     learner.fill()
     copy = copy_into_pool(_num_bytes(learner.pages), _num_bytes(learner.memory))
     num_pages = learner.insert()
-    pages_per_stride = workload.config.agent.window.stride // learner.page_steps
+    sequences_per_page = learner.page_steps / workload.config.agent.window.stride
     measured = interleave(
         {
-            "insert": lambda: rate(lambda: learner.insert() / pages_per_stride, pace.seconds),
-            "memcpy": lambda: rate(_counted(copy, num_pages / pages_per_stride), pace.seconds),
+            "insert": lambda: rate(lambda: learner.insert() * sequences_per_page, pace.seconds),
+            "memcpy": lambda: rate(_counted(copy, num_pages * sequences_per_page), pace.seconds),
         },
         pace.rounds,
     )

@@ -106,7 +106,8 @@ class Learning:
     def num_sequences_per_shard(self, steps_to_insert: int = 0) -> int:
         """Sequences that every shard holds at least, once that many more steps are inserted."""
         pages = steps_to_insert // (self._shards.page_steps * len(self._shards.indices))
-        return min(index.num_sequences for index in self._shards.indices) + pages
+        held = min(index.num_sequences for index in self._shards.indices)
+        return held + pages * self._shards.starts_in_page
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles all programs, and runs the update without effect.

@@ -17,6 +17,7 @@ class ShardedReplay(NamedTuple):
       indices: what the host knows of each shard.
       page_steps: K.
       most_pages: that may arrive at once.
+      starts_in_page: sequences that start in a page, at most.
       example_draw, stream_of, shard_of, accounts: see `Experience`.
     """
 
@@ -24,6 +25,7 @@ class ShardedReplay(NamedTuple):
     indices: Sequence[Index]
     page_steps: int
     most_pages: int
+    starts_in_page: int = 1
     example_draw: Tree = ()
     stream_of: Callable[[Any, int], int] = unknown_stream
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot

@@ -18,14 +18,17 @@ def sampled_frames(
     frames = replay["replay.pages.steps.timestep.observation"][_SHARD]
     mass, link = replay["replay.mass"][_SHARD], replay["replay.next"][_SHARD]
     random = np.random.default_rng(seed)
-    pages = random.choice(len(mass), sequences, p=mass / mass.sum(dtype=np.float64))
+    places = random.choice(len(mass), sequences, p=mass / mass.sum(dtype=np.float64))
+    starts_in_page = len(mass) // len(link)
     strips = []
-    for page in pages:
+    for place in places:
+        page, number = divmod(place, starts_in_page)
+        start = number * frames.shape[1] // starts_in_page
         rows: list[np.ndarray] = []
-        while len(rows) < length:
+        while len(rows) < start + length:
             rows.extend(frames[page])
             page = link[page]
-        strips.append(np.stack(rows[:length]))
+        strips.append(np.stack(rows[start : start + length]))
     return np.stack(strips)
 
 

@@ -236,6 +236,7 @@ def _sharded_replay(
         indices,
         geometry.page_steps,
         most_pages=config.serving.training_slots,
+        starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
         example_draw=experience.example_draw,
         stream_of=experience.stream_of,
         shard_of=experience.shard_of,

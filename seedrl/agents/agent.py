@@ -97,6 +97,17 @@ def no_initial_priorities(steps: StoredStep) -> Array:
     )
 
 
+def whole_carry(carry: Tree) -> Tree:
+    """What is stored of the carry of an agent whose sequences begin with it."""
+    return carry
+
+
+def no_carry(carry: Tree) -> tuple[()]:
+    """What is stored of the carry of an agent whose updates do not look at it."""
+    del carry
+    return ()
+
+
 def all_params(params: Tree) -> Tree:
     """The behaviour of an agent that acts with all of its parameters."""
     return params
@@ -133,6 +144,9 @@ class Agent(NamedTuple):
       initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from what
         was stored at acting time. `steps.timestep.observation` is `()` here. Only asked for by
         prioritized replay.
+      stored_carry: `carry -> tree`: what replay keeps of the carry before a page, and a sequence
+        begins with: the leaves that are selected, or `()`. Without any, sequences may start inside
+        pages, see `ReplayConfig.page_steps`.
       behaviour: `params -> behaviour`: those that `act` needs, which alone cross to acting. It
         selects leaves, and computes nothing.
     """
@@ -150,6 +164,7 @@ class Agent(NamedTuple):
         [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
     ] = nothing_kept
     initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
+    stored_carry: Callable[[Tree], Tree] = whole_carry
     behaviour: Callable[[Tree], Tree] = all_params
 
 

@@ -50,6 +50,7 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
         update=functools.partial(_update, config, agent.update),
         after_batch=functools.partial(_after_batch, config, agent.after_batch),
         initial_priorities=functools.partial(_initial_priorities, config, agent.initial_priorities),
+        stored_carry=functools.partial(_stored_carry, config, agent.stored_carry),
         behaviour=functools.partial(_behaviour, config, agent.behaviour),
     )
 
@@ -166,6 +167,14 @@ def _initial_priorities(
     shape = steps.timestep.reward.shape[1:]
     require_array(what, priorities, shape, ["float32"], "one for each sequence of steps [T, B]")
     return priorities
+
+
+def _stored_carry(config: AgentConfig, function: Callable[[Tree], Tree], carry: Tree) -> Tree:
+    what = _what(config, "stored_carry")
+    stored = call(what, function, carry, own=config)
+    num_rows = [leaf.shape[0] for leaf in jax.tree.leaves(carry)]
+    require_rows(what, stored, num_rows[0] if num_rows else 0)
+    return stored
 
 
 def _behaviour(config: AgentConfig, function: Callable[[Tree], Tree], params: Tree) -> Tree:

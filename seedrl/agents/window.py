@@ -25,3 +25,15 @@ class WindowSpec(NamedTuple):
     def length(self) -> int:
         """Rows of a sequence."""
         return self.burn_in + self.unroll + self.bootstrap
+
+    def starts_in_page(self, page_steps: int) -> int:
+        """M: how many sequences start in a page of K steps; 1 where it is no longer than a stride.
+
+        Of pages that are shorter than a stride, most begin no sequence.
+        """
+        return max(1, page_steps // self.stride)
+
+    def pages_per_sequence(self, page_steps: int) -> int:
+        """How many pages the sequences that start in one page of K steps reach into."""
+        last_start = (self.starts_in_page(page_steps) - 1) * self.stride
+        return -(-(last_start + self.length) // page_steps)

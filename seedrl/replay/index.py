@@ -14,24 +14,19 @@ from seedrl.agents.window import WindowSpec
 from seedrl.types import Tree
 
 
-def pages_per_sequence(window: WindowSpec, page_steps: int) -> int:
-    """How many pages a sequence that starts on a page boundary reaches into."""
-    return -(-window.length // page_steps)
-
-
 def check_geometry(window: WindowSpec, page_steps: int, capacity_pages: int) -> None:
-    """Raises ValueError if windows do not start on page boundaries or outgrow the ring."""
+    """Raises ValueError if pages and strides do not fit each other, or windows outgrow the ring."""
     if min(page_steps, window.unroll, window.stride) < 1 or min(window) < 0:
         raise ValueError(
             f"expected page_steps, unroll and stride of at least 1 and no negative field, got "
             f"page_steps {page_steps} and {window}"
         )
-    if window.stride % page_steps:
+    if window.stride % page_steps and page_steps % window.stride:
         raise ValueError(
-            f"expected replay.page_steps to divide the agent's stride {window.stride}, got "
-            f"{page_steps}; set it to 0 to take the stride"
+            f"expected replay.page_steps to divide the agent's stride {window.stride}, or to be a "
+            f"multiple of it, got {page_steps}; set it to 0 to take the stride"
         )
-    needed = pages_per_sequence(window, page_steps)
+    needed = window.pages_per_sequence(page_steps)
     if capacity_pages < needed:
         raise ValueError(
             f"expected a replay of at least {needed} pages of {page_steps} steps, which one "
@@ -40,14 +35,15 @@ def check_geometry(window: WindowSpec, page_steps: int, capacity_pages: int) -> 
         )
 
 
-def replay_bytes(page_example: Tree, capacity_pages: int) -> int:
+def replay_bytes(page_example: Tree, capacity_pages: int, starts_in_page: int = 1) -> int:
     """Bytes of device memory that a shard of that many pages takes, links and masses included.
 
     Args:
       page_example: a `Page` of arrays or shape structs, as `Replay.init` takes it.
       capacity_pages: P.
+      starts_in_page: M.
     """
-    return capacity_pages * (tree_bytes(page_example) + 2 * 4)
+    return capacity_pages * (tree_bytes(page_example) + (1 + starts_in_page) * 4)
 
 
 def tree_bytes(tree: Tree) -> int:
@@ -96,25 +92,32 @@ class PageIndex:
     Every page has a serial number; page q lies at q mod P and lives until page q + P arrives. A
     stream's pages have ascending serials, so whoever evicts a page has evicted every older page of
     its stream before: a link never leads to a page that was overwritten, and evicting a page
-    invalidates exactly the sequence that starts in it.
+    invalidates exactly the sequences that start in it.
+
+    Where M sequences start in a page, they can be sampled once the last of them is complete: at
+    most a page later than each by itself, and nothing is counted per sequence.
+
+    Attributes:
+      starts_in_page: M.
     """
 
     def __init__(self, *, capacity_pages: int, window: WindowSpec, page_steps: int) -> None:
         """Raises ValueError for a geometry that cannot work, see `check_geometry`."""
         check_geometry(window, page_steps, capacity_pages)
         self._capacity = capacity_pages
-        self._pages_per_sequence = pages_per_sequence(window, page_steps)
-        self._pages_per_stride = window.stride // page_steps
+        self.starts_in_page = window.starts_in_page(page_steps)
+        self._pages_per_sequence = window.pages_per_sequence(page_steps)
+        self._pages_per_stride = max(1, window.stride // page_steps)
         self._streams: dict[int, _Stream] = {}
         self._stream_of = np.full(capacity_pages, -1, np.int64)  # since this object was made
         self._is_sampleable = np.zeros(capacity_pages, bool)
-        self._num_sequences = 0
+        self._num_complete = 0  # pages of `_is_sampleable`
         self._num_inserted = 0
 
     @property
     def num_sequences(self) -> int:
         """Sequences that can be sampled once the last plan has been carried out."""
-        return self._num_sequences
+        return self._num_complete * self.starts_in_page
 
     @property
     def num_pages(self) -> int:
@@ -136,9 +139,9 @@ class PageIndex:
         del num_pages
         return True
 
-    def stream_of(self, page: int) -> int:
-        """The stream that a page is of; -1 if it was restored."""
-        return int(self._stream_of[page])
+    def stream_of(self, place: int) -> int:
+        """The stream that a sequence is of, by its place; -1 if it was restored."""
+        return int(self._stream_of[place // self.starts_in_page])
 
     def draw(self) -> tuple[()]:
         """Nothing: the device draws, by priority."""
@@ -149,7 +152,8 @@ class PageIndex:
 
         Of each of I pages, or P, the capacity, where there is none: where it goes; the page of the
         same stream that precedes it, whose link is set to it; and the first page of the sequence
-        that it completes. One array, for each of several would be handed to the device by itself.
+        that it completes, or of all M. One array, for each of several would be handed to the device
+        by itself.
 
         The plan of a call is carried out as a whole: links first, then completions. So what a later
         page of the same call evicts is struck from the plan here: it is neither linked nor
@@ -181,7 +185,7 @@ class PageIndex:
             if completed is not None and completed >= first_alive:
                 completions[position] = completed % self._capacity
                 self._is_sampleable[completed % self._capacity] = True
-                self._num_sequences += 1
+                self._num_complete += 1
         return plan
 
     def _append(self, stream: int) -> tuple[int, int | None, int | None]:
@@ -189,7 +193,7 @@ class PageIndex:
         serial = self._num_inserted
         self._num_inserted += 1
         evicted = serial % self._capacity
-        self._num_sequences -= int(self._is_sampleable[evicted])
+        self._num_complete -= int(self._is_sampleable[evicted])
         self._is_sampleable[evicted] = False
         self._stream_of[evicted] = stream
 
@@ -234,7 +238,7 @@ class PageIndex:
         self._num_inserted = int(state["num_inserted"])
         self._is_sampleable[:] = False
         self._is_sampleable[np.asarray(state["sampleable"], np.int64)] = True
-        self._num_sequences = len(state["sampleable"])
+        self._num_complete = len(state["sampleable"])
         self._streams = {
             int(stream): _Stream(int(num_pages), deque(int(serial) for serial in serials))
             for stream, num_pages, serials in state["streams"]

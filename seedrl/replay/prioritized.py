@@ -33,7 +33,9 @@ class ReplayConfig:
     Attributes:
       capacity_steps: stored environment steps, over all devices.
       min_steps: environment steps in replay before learning starts.
-      page_steps: steps of a page; divides the agent's stride. 0 takes the stride.
+      page_steps: steps of a page; divides the agent's stride. 0 takes the stride. For agents that
+        store no carry, such as Ape-X and SAC, it may be a multiple of the stride instead: sequences
+        then start inside pages, storing costs less, and a step is learned from up to a page later.
       priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016); 0 draws
         uniformly, but for sequences of priority 0, which are drawn last.
       importance_exponent: beta in w_i = (N P(i))^-beta / max w; of no effect where the draw is
@@ -62,7 +64,7 @@ class ReplayConfig:
         """The sequences that each shard must hold before learning starts."""
         page = self.steps_of_page(window)
         # While `min_steps` steps fill up, each training slot has one sequence that is not complete.
-        incomplete = training_slots * (-(-window.length // page) - 1) * page
+        incomplete = training_slots * (window.pages_per_sequence(page) - 1) * page
         return max(1, (self.min_steps - incomplete) // window.stride // num_devices)
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
@@ -87,12 +89,12 @@ class ReplayConfig:
 
     def _check_pages(self, window: WindowSpec, training_slots: int) -> None:
         page = self.steps_of_page(window)
-        if window.stride % page:
+        if window.stride % page and page % window.stride:
             raise ConfigError(
                 f"replay.page_steps: a stride of {window.stride} steps is not a whole number of "
                 f"pages of {page}; choose a divisor of the stride, or 0 for the stride itself"
             )
-        pages = math.ceil(window.length / page)
+        pages = window.pages_per_sequence(page)
         needed = training_slots * pages * page
         reason = (
             f"{training_slots} training slots times {pages} pages of {page} steps, which one "
@@ -125,7 +127,10 @@ class ReplayConfig:
 
         page_steps = self.steps_of_page(window)
         capacity_pages = self.capacity_pages(window, scale.num_devices)
-        require_memory(page, page_steps, capacity_pages, scale)
+        starts_in_page = window.starts_in_page(page_steps)
+        if starts_in_page > 1:
+            _require_no_carry(page, page_steps, window.stride)
+        require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
         replay = paged_replay(
             window=window,
             page_steps=page_steps,
@@ -152,4 +157,14 @@ class ReplayConfig:
                 ),
             ),
             stream_of=PageIndex.stream_of,
+        )
+
+
+def _require_no_carry(page: Page, page_steps: int, stride: int) -> None:
+    from seedrl.replay.index import tree_bytes
+
+    if tree_bytes(page.carry):
+        raise ConfigError(
+            f"replay.page_steps: the agent's sequences start every {stride} steps, with a carry "
+            f"that is stored where a page begins, got pages of {page_steps}; choose {stride}, or 0"
         )

@@ -91,6 +91,7 @@ TESTS = (
     "tests/system/test_frozen.py",
     "tests/system/test_replayed_q_values.py",
     "tests/system/test_replayed_policy.py",
+    "tests/system/test_replayed_transitions.py",
     "tests/simulation/test_programs.py",
     "tests/simulation/test_core.py",
 )

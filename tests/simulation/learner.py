@@ -14,7 +14,7 @@ from learner.serving.ledger import ALWAYS, AT_REST, residues
 from learner.serving.reconciliation import SentSteps
 from learner.serving.slot_deal import Role
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import PageIndex, pages_per_sequence
+from seedrl.replay.index import PageIndex
 from seedrl.types import StepType
 from tests.system.oracle import START, choose, counting, mix
 
@@ -107,7 +107,7 @@ def check_streams(pages: dict[int, list[tuple[int, int]]], starts: set[int]) -> 
       starts: where sequences start that can be sampled.
     """
     broken = []
-    per_sequence = pages_per_sequence(WINDOW, PAGE_STEPS)
+    per_sequence = WINDOW.pages_per_sequence(PAGE_STEPS)
     for seed, held in pages.items():
         numbers = [number for number, _ in sorted(held)]
         first, last = numbers[0], numbers[-1]
@@ -259,7 +259,7 @@ class CoreLearner:
         for start in starts:
             rows: tuple[tuple[Any, ...], ...] = ()
             place, first = start, self._memory[start]
-            for _ in range(pages_per_sequence(WINDOW, PAGE_STEPS)):
+            for _ in range(WINDOW.pages_per_sequence(PAGE_STEPS)):
                 page = self._memory[place] if place < CAPACITY_PAGES else None
                 rows += () if page is None else page.rows
                 place = self._link[place]

@@ -80,7 +80,8 @@ class Shard(NamedTuple):
     Attributes:
       state: numpy leaves; pages beyond the first `num_pages` hold nothing.
       num_pages: pages that hold experience.
-      starts: `[n]`, the pages in which sequences start that can be sampled.
+      starts: `[n]`, the places of sequences that can be sampled; those of pages where one starts in
+        each.
       sequences: those sequences, leaves `[T, n, ...]`, carry `[n, ...]`, as `Replay.sample` gives
         them.
     """
@@ -221,6 +222,25 @@ class LearnerRun:
         self.env_servers.remove(process)
         self.run_until(lambda: self.live_slots() < before, "slot that became free")
 
+    def run_with_a_replaced_env_server(
+        self, num_envs: int, *arguments: str, env_steps: int, updates: tuple[int, int] = (1, 1)
+    ) -> Outcome:
+        """Runs twice for `env_steps` and so many updates, with an env server of its own each time.
+
+        The first is killed while it is stepped: its streams are cut, and begin again in the second.
+        """
+        victim = self.add_env_server(num_envs, *arguments)
+        self.start()
+        self.wait_for_slots(num_envs)
+        self.run_for(env_steps=env_steps, updates=updates[0])
+        self.kill(victim)
+        self.add_env_server(num_envs, *arguments)
+        self.wait_for_slots(num_envs)
+        self.run_for(env_steps=env_steps, updates=updates[1])
+        outcome = self.finish()
+        assert outcome.epochs == [2] * num_envs
+        return outcome
+
     def wait_for_slots(self, count: int) -> None:
         """Waits until `count` slots are leased; training pauses meanwhile.
 
@@ -285,7 +305,9 @@ class LearnerRun:
     def _shard(self, state: ReplayState, index: dict[str, Any]) -> Shard:
         starts = np.flatnonzero(state.mass > 0)
         # The host's index and the device agree on what can be sampled.
-        assert starts.tolist() == index["sampleable"]
+        starts_in_page = self.config.agent.window.starts_in_page(self.geometry.page_steps)
+        assert (starts[::starts_in_page] // starts_in_page).tolist() == index["sampleable"]
+        assert len(starts) == len(index["sampleable"]) * starts_in_page
         num_pages = min(index["num_inserted"], self._capacity_pages)
         return Shard(state, num_pages, starts, self._sequences(state, starts))
 

@@ -12,13 +12,13 @@ from seedrl.types import Sequence
 
 
 def sequence_reader(replay: Replay) -> Callable[[ReplayState, np.ndarray], Sequence]:
-    """A function of a replay on the host and first pages `[n]`: leaves `[T, n, ...]`, carry `[n]`.
+    """A function of a replay on the host and places `[n]`: leaves `[T, n, ...]`, carry `[n]`.
 
     It is compiled once, whatever n.
     """
 
     def sample(state: ReplayState, start: Any) -> Any:
-        # With all mass in one page, that is what sampling must return.
+        # With all mass in one place, that is what sampling must return.
         only = state.mass.at[:].set(0.0).at[start].set(1.0)
         return replay.sample(state._replace(mass=only), jax.random.PRNGKey(0), 1)
 
@@ -27,7 +27,7 @@ def sequence_reader(replay: Replay) -> Callable[[ReplayState, np.ndarray], Seque
         return jax.lax.map(functools.partial(sample, state), starts)
 
     def read(state: ReplayState, starts: np.ndarray) -> Sequence:
-        padded = np.zeros(replay.capacity_pages, np.int32)
+        padded = np.zeros(len(state.mass), np.int32)
         padded[: len(starts)] = starts
         samples = sample_all(state, padded)
         samples = jax.tree.map(lambda leaf: np.asarray(leaf)[: len(starts)], samples)

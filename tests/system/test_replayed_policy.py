@@ -109,16 +109,7 @@ class Replayed(NamedTuple):
 def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     allow = ("--allow-env", "gymnasium.wrappers*")
     run = learner_run(CONFIG)
-    victim = run.add_env_server(6, *allow)
-    run.start()
-    run.wait_for_slots(6)
-    run.run_for(env_steps=300, updates=1)
-    run.kill(victim)
-    run.add_env_server(6, *allow)
-    run.wait_for_slots(6)
-    run.run_for(env_steps=300, updates=1)
-    outcome = run.finish()
-    assert outcome.epochs == [2] * 6
+    outcome = run.run_with_a_replaced_env_server(6, *allow, env_steps=300)
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network = CONFIG.agent.ppo.network.build(spec)

@@ -88,7 +88,7 @@ class ApexConfig:
 
         Raises ConfigError for actions that are not discrete, and for a network that does not fit.
         """
-        from seedrl.agents.agent import Agent
+        from seedrl.agents.agent import Agent, no_carry
         from seedrl.agents.apex import functions
         from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
@@ -119,6 +119,7 @@ class ApexConfig:
             init_state=update.init_state,
             update=update,
             initial_priorities=functools.partial(functions.initial_priorities, objective),
+            stored_carry=no_carry,
         )
 
 

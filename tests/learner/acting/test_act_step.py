@@ -279,6 +279,24 @@ def test_what_is_drawn_follows_from_the_batchs_number_and_the_row_alone() -> Non
     assert actions(1, [0]) != run[:1]
 
 
+def test_an_agent_says_what_of_its_carry_is_stored() -> None:
+    def counted(carry: Any) -> Any:
+        return {"count": carry["count"]}
+
+    agent = AGENT._replace(stored_carry=counted)
+    page = example_page(agent, SPEC, K)
+    assert {name: leaf.shape for name, leaf in page.carry.items()} == {"count": ()}
+    programs = build_act_programs(
+        agent, page, num_training=N, num_slots=S, exploration=np.zeros(S, np.float32)
+    )
+    state = jax.eval_shape(programs.init, jax.random.PRNGKey(0))
+    batch = Oracle(0).batch(evaluation=False, rows=8)
+    after, _ = jax.eval_shape(programs.act, state, np.int32(7), np.int32(0), np.uint32(0), *batch)
+    shapes = jax.tree.map(lambda leaf: leaf.shape, after)
+    assert shapes.pages.carry == {"count": (N,)}
+    assert set(shapes.carry) == {"count", "seen"}
+
+
 def test_the_example_page_has_the_shapes_of_one_page_of_one_slot() -> None:
     page = example_page(AGENT, SPEC, K)
     shapes = {

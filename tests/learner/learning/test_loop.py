@@ -227,6 +227,8 @@ def test_every_shard_holds_what_the_poorest_does_and_its_part_of_what_is_on_its_
     learning._shards = learning._shards._replace(indices=indices, page_steps=4)
     assert learning.num_sequences_per_shard() == 3
     assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 5
+    learning._shards = learning._shards._replace(starts_in_page=4)
+    assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 3 + 2 * 4
 
 
 def test_a_look_that_fails_is_raised_to_who_has_asked() -> None:

@@ -12,8 +12,8 @@ MUTANTS = (
     Mutant(
         "carry_stored_after_the_step",
         _ACT_STEP,
-        "_write(state.pages.carry, carry, (first_rows,))",
-        "_write(state.pages.carry, output.carry, (first_rows,))",
+        "_write(state.pages.carry, agent.stored_carry(carry), (first_rows,))",
+        "_write(state.pages.carry, agent.stored_carry(output.carry), (first_rows,))",
         "A page keeps the carry from after its first step.",
         "the carry is taken before the step and its reset (DESIGN 4, 9.3)",
     ),

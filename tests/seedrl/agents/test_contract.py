@@ -73,6 +73,7 @@ def _use(agent: Agent) -> Any:
         step = jax.tree.map(lambda leaf: leaf[0], steps.timestep)
         output = agent.act(agent.behaviour(params), carry, step, agent.exploration(B), key)
         priorities = agent.initial_priorities(steps)
+        agent.stored_carry(carry)
         learned = agent.update(
             agent.init_state(params),
             Sequence(steps, carry),
@@ -219,6 +220,11 @@ def _swapped(*arguments: Any, mean: Any) -> Any:
             "after_batch",
             lambda state, sequence, mean: (state, "loss"),
             "after_batch (Mine): guarded: expected an array, got a str",
+        ),
+        (
+            "stored_carry",
+            lambda carry: carry[0],
+            "stored_carry (Mine): expected [3, ...], one row for each of a batch of 3, got float",
         ),
         ("behaviour", lambda params: params["actor"], "behaviour (Mine): KeyError: 'actor' ("),
     ],

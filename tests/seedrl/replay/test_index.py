@@ -90,6 +90,22 @@ def test_a_page_may_be_a_whole_sequence() -> None:
     assert index.num_sequences == 2
 
 
+def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:
+    # Transitions of three rows in pages of four: of those that start in page 0, at rows 0 to 3, the
+    # last ends with row 5, which is in page 1.
+    window = WindowSpec(burn_in=0, unroll=1, bootstrap=2, stride=1)
+    index = PageIndex(capacity_pages=5, window=window, page_steps=4)
+    assert (index.starts_in_page, index.num_sequences) == (4, 0)
+    assert rows(index.plan([7, 9, 7, 7])) == [[0, 1, 2, 3], [5, 5, 0, 2], [5, 5, 0, 2]]
+    assert index.num_sequences == 8
+    assert index.state()["sampleable"] == [0, 2]
+    assert [index.stream_of(place) for place in (0, 3, 4, 11)] == [7, 7, 9, 7]
+    # The page that evicts page 0 takes its four sequences with it.
+    index.plan([9, 9])
+    assert index.num_sequences == 12
+    assert index.state()["sampleable"] == [1, 2, 4]
+
+
 def test_more_pages_than_the_ring_are_refused() -> None:
     with pytest.raises(ValueError, match=r"at most 4 pages.*got 5; raise replay.capacity_steps"):
         index_of(4).plan([1, 2, 3, -1, 4, 5])
@@ -98,7 +114,9 @@ def test_more_pages_than_the_ring_are_refused() -> None:
 def test_geometries_that_cannot_work_are_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"at least 3 pages of 2 steps.*got 2 pages"):
         index_of(2)
-    with pytest.raises(ValueError, match="page_steps to divide the agent's stride 4, got 3"):
+    with pytest.raises(
+        ValueError, match="divide the agent's stride 4, or .* multiple of it, got 3"
+    ):
         check_geometry(WINDOW, 3, 10)
     with pytest.raises(ValueError, match="page_steps 0"):
         check_geometry(WINDOW, 0, 10)
@@ -135,6 +153,7 @@ def test_bytes_count_every_leaf_links_and_masses() -> None:
     page = Page(StoredStep(timestep, zeros, zeros, ()), carry=(np.zeros(5, np.float32),))
     # 2 + 8 + 8 + 6 + 8 + 8 + 20 for the page, 8 for its link and mass.
     assert replay_bytes(page, 10) == 10 * 68
+    assert replay_bytes(page, 10, starts_in_page=2) == 10 * 72
 
 
 def test_the_index_does_not_import_jax() -> None:

@@ -76,6 +76,22 @@ def test_learning_waits_for_complete_sequences(
     assert found == expected
 
 
+def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
+    window = WindowSpec(burn_in=0, unroll=1, bootstrap=3, stride=1)
+    config = dataclasses.replace(CONFIG, page_steps=16)
+    page = _page(7, 16)
+    with pytest.raises(ConfigError, match="start every 1 steps, with a carry .* got pages of 16"):
+        config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
+    page = page._replace(carry=())
+    experience = config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
+    state = jax.eval_shape(lambda: experience.memory.init(page))
+    assert (state.next.shape, state.mass.shape) == ((31,), (31 * 16,))
+    # The last of a page ends in the next: of 400 steps 8 * 16 are not yet in a complete one.
+    assert experience.limiter == dataclasses.replace(CONFIG).build(  # a page of one step
+        window, page=_page(7, 1), initial_priorities=_ones, scale=SCALE
+    ).limiter._replace(min_sequences=(400 - 8 * 16) // 2)
+
+
 def test_a_replay_that_no_device_can_hold_is_refused_with_what_would_fit() -> None:
     page = _page(2**22)
     with pytest.raises(

@@ -24,7 +24,9 @@ def initial_priorities(steps: StoredStep) -> Array:
     return jnp.sum(steps.extras["priority"], axis=0)
 
 
-def make_page(life: int, number: int, page_steps: int, rng: np.random.Generator) -> Page:
+def make_page(
+    life: int, number: int, page_steps: int, rng: np.random.Generator, *, has_carry: bool = True
+) -> Page:
     """Page `number` of a stream's `life`; every row says which life and step it is."""
     step = np.arange(number * page_steps, (number + 1) * page_steps, dtype=np.int32)
     name = np.stack([np.full_like(step, life), step], axis=-1)
@@ -45,7 +47,7 @@ def make_page(life: int, number: int, page_steps: int, rng: np.random.Generator)
             version=np.full_like(step, life),
             extras={"priority": priority},
         ),
-        carry=(name[0], (step[0].astype(np.float32),)),
+        carry=(name[0], (step[0].astype(np.float32),)) if has_carry else (),
     )
 
 
@@ -67,12 +69,12 @@ def model_mass(priority: float) -> float | None:
 
 @dataclasses.dataclass
 class Stored:
-    """A page of the model; `mass` is that of the sequence that starts in it, None if none does."""
+    """A page of the model; `masses` are of the sequences that start in it, None if none does."""
 
     life: int
     number: int
     page: Page
-    mass: float | None = None
+    masses: list[float | None]
 
 
 @dataclasses.dataclass
@@ -88,34 +90,57 @@ class Model:
         for stored in pages:
             self.pages[self.num_inserted % len(self.pages)] = stored
             self.num_inserted += 1
-        masses = [s.mass for s in self.pages if s is not None and s.mass is not None]
-        known = [mass for mass in masses if mass > 1.5 * MIN_MASS]  # the rest teaches nothing
+        # What teaches nothing does not count.
+        known = [mass for mass in self.masses() if mass > 1.5 * MIN_MASS]
         fallback = float(np.mean(known)) if known else 1.0
         for stored in [s for s in self.pages if s is not None]:
-            rows = self.sequence(stored)
-            if stored.mass is None and rows is not None:
+            # They can be sampled all at once.
+            if (
+                self.sequence(stored, len(stored.masses) - 1) is None
+                or stored.masses[0] is not None
+            ):
+                continue
+            for place in range(len(stored.masses)):
+                rows = self.sequence(stored, place)
+                assert rows is not None
                 mass = model_mass(np.sum(rows.extras["priority"], dtype=np.float64))
-                stored.mass = fallback if mass is None else mass
+                stored.masses[place] = fallback if mass is None else mass
 
-    def sequence(self, start: Stored) -> StoredStep | None:
-        """The rows of the sequence that starts in a page, or None if it is not there in full."""
-        if start.number * self.page_steps % self.window.stride:
+    def masses(self) -> list[float]:
+        """Those of all places; 0 where no sequence can be sampled."""
+        num_starts = max(1, self.page_steps // self.window.stride)
+        return [
+            mass or 0.0
+            for stored in self.pages
+            for mass in (stored.masses if stored else [None] * num_starts)
+        ]
+
+    def at(self, place: int) -> tuple[Stored | None, int]:
+        """The page of a place, and which of its sequences it is."""
+        page, number = divmod(place, max(1, self.page_steps // self.window.stride))
+        return self.pages[page], number
+
+    def sequence(self, start: Stored, place: int) -> StoredStep | None:
+        """The rows of the n-th sequence that starts in a page; None if it is not there in full."""
+        if start.number * self.page_steps % self.window.stride and len(start.masses) == 1:
             return None
+        first = place * self.window.stride
         chain: list[StoredStep] = []
-        while len(chain) * self.page_steps < self.window.length:
+        while len(chain) * self.page_steps < first + self.window.length:
             wanted = (start.life, start.number + len(chain))
             found = [s for s in self.pages if s is not None and (s.life, s.number) == wanted]
             if not found:
                 return None
             chain.append(found[0].page.steps)
-        return jax.tree.map(lambda *x: np.concatenate(x)[: self.window.length], *chain)
+        rows = slice(first, first + self.window.length)
+        return jax.tree.map(lambda *x: np.concatenate(x)[rows], *chain)
 
     def update(self, index: np.ndarray, priorities: np.ndarray) -> None:
-        for page, priority in zip(index, priorities, strict=True):
-            stored = self.pages[page]
+        for place, priority in zip(index, priorities, strict=True):
+            stored, number = self.at(place)
             mass = model_mass(float(priority))
-            if mass is not None and stored is not None and stored.mass is not None:
-                stored.mass = mass
+            if mass is not None and stored is not None and stored.masses[number] is not None:
+                stored.masses[number] = mass
 
 
 @dataclasses.dataclass
@@ -134,7 +159,7 @@ class Harness:
 
     def check(self, seed: int) -> str:
         """The rule that the replay breaks, or nothing."""
-        expected = [s.mass if s and s.mass is not None else 0.0 for s in self.model.pages]
+        expected = self.model.masses()
         mass = np.asarray(self.state.mass)
         num_sequences = int(np.count_nonzero(expected))
         if not np.array_equal(mass > 0, np.asarray(expected) > 0):
@@ -155,15 +180,15 @@ class Harness:
         share = mass[sample.index] / mass.sum()
         if not np.allclose(sample.probability, share, rtol=1e-4):
             return f"probabilities are {sample.probability}, not {share}"
-        for draw, page in enumerate(sample.index):
-            start = self.model.pages[page]
-            if start is None or start.mass is None:
-                return f"draw {draw} is page {page}, where no sequence starts"
-            wanted = (self.model.sequence(start), start.page.carry)
+        for draw, place in enumerate(sample.index):
+            start, number = self.model.at(place)
+            if start is None or start.masses[number] is None:
+                return f"draw {draw} is place {place}, where no sequence starts"
+            wanted = (self.model.sequence(start, number), start.page.carry)
             got = jax.tree.map(lambda leaf, b=draw: leaf[:, b], sample.sequence.steps)
             carry = jax.tree.map(lambda leaf, b=draw: leaf[b], sample.sequence.carry)
             if not jax.tree.all(jax.tree.map(_is_same, (got, carry), wanted)):
-                return f"draw {draw} from page {page} is {got} with {carry}, not {wanted}"
+                return f"draw {draw} from place {place} is {got} with {carry}, not {wanted}"
         return ""
 
 
@@ -179,12 +204,15 @@ GEOMETRIES = {
     "ring of one sequence": (WindowSpec(2, 4, 1, 2), 2, 4),
     "dqn": (WindowSpec(0, 1, 2, 1), 1, 11),
     "stride beyond the window": (WindowSpec(0, 3, 0, 6), 3, 10),
+    "four starts in a page": (WindowSpec(0, 1, 2, 1), 4, 5),
+    "two starts in a page, behind earlier rows": (WindowSpec(3, 1, 2, 2), 4, 6),
 }
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_random_operations_break_no_rule(name: str) -> None:
     window, page_steps, capacity = GEOMETRIES[name]
+    num_starts = max(1, page_steps // window.stride)
     rng = np.random.default_rng(len(name))
     replay = paged_replay(
         window=window,
@@ -197,7 +225,9 @@ def test_random_operations_break_no_rule(name: str) -> None:
         replay=replay,
         index=PageIndex(capacity_pages=capacity, window=window, page_steps=page_steps),
         model=Model(window, page_steps, [None] * capacity),
-        state=poison(jax.jit(replay.init)(make_page(0, 0, page_steps, rng))),
+        state=poison(
+            jax.jit(replay.init)(make_page(0, 0, page_steps, rng, has_carry=num_starts == 1))
+        ),
     )
     lives = {0: 0, 1: 1, 2: 2}  # which life of a stream number is being played, and
     numbers = dict.fromkeys(range(1000), 0)  # how many pages each life has had
@@ -208,15 +238,16 @@ def test_random_operations_break_no_rule(name: str) -> None:
             batch = []
             for stream in streams:
                 life = lives.get(int(stream), 999)
-                page = make_page(life, numbers[life], page_steps, rng)
-                batch.append(Stored(life, numbers[life], page))
+                page = make_page(life, numbers[life], page_steps, rng, has_carry=num_starts == 1)
+                batch.append(Stored(life, numbers[life], page, [None] * num_starts))
                 numbers[life] += 1
             pages = jax.tree.map(lambda *leaves: np.stack(leaves), *(s.page for s in batch))
             harness.state = harness.insert(harness.state, pages, harness.index.plan(streams))
             kept = [s for s, stream in zip(batch, streams, strict=True) if stream >= 0]
             harness.model.insert(kept)
         elif kind == "update":
-            pool = rng.choice(capacity, size=min(capacity, BATCH), replace=False)
+            places = capacity * num_starts
+            pool = rng.choice(places, size=min(places, BATCH), replace=False)
             index = np.resize(pool, BATCH).astype(np.int32)
             values = rng.exponential(size=pool.size).astype(np.float32)
             values[rng.random(pool.size) < 0.3] = rng.choice([np.nan, np.inf, -1.0, 0.0])

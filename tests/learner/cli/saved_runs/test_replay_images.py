@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
+from learner.reporting.replay_images import sampled_frames
 from seedrl.config_file import load
 from seedrl.config_json import to_json
 from seedrl.storage import checkpoints
@@ -43,6 +44,19 @@ def test_each_row_is_a_sequence_that_was_drawn_by_its_priority(
     # Page 2 and then page 5, which follows it.
     expected = [*range(20, 30), 50, 51]
     assert (picture[:, ::4] == expected).all() and (picture[:, 3::4] == expected).all()
+
+
+def test_a_sequence_may_begin_inside_a_page() -> None:
+    frames = np.arange(NUM_PAGES * PAGE_STEPS).reshape(1, NUM_PAGES, PAGE_STEPS)
+    mass = np.zeros((1, NUM_PAGES * PAGE_STEPS), np.float32)
+    mass[0, 2 * PAGE_STEPS + 7] = 1.0
+    replay = {
+        "replay.pages.steps.timestep.observation": frames,
+        "replay.mass": mass,
+        "replay.next": np.array([[1, 2, 5, 4, 5, 6, 7, 0]], np.int32),
+    }
+    (found,) = sampled_frames(replay, length=5, sequences=1, seed=0)
+    assert found.tolist() == [27, 28, 29, 50, 51]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from envs_server.building import build, build_filmed
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
-from envs_server.recipe import Recipe, read_recipe
+from envs_server.recipe import Recipe, read_recipes
 from envs_server.sent_log import SentLog
 from envs_server.vector import VectorEnvironment
 from seedrl.spec_json import encode_spec
@@ -199,7 +199,7 @@ class Lease:
             ]
             return
         allowed, metrics = self._offer.allowed, self._metrics(assign)
-        recipes = [read_recipe(environment, allowed) for environment in assign.environments]
+        recipes = read_recipes(assign.environments, allowed)
         for index, group in enumerate(assign.groups):
             seeds = [int(seed) for seed in group.seeds]
             back_end = assign.environments[group.environment].vectorization

@@ -3,7 +3,7 @@
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from envs_server.errors import BuildError, one_line
@@ -28,8 +28,8 @@ def load_factory(
     """The callable that `name` (`package.module:factory`) stands for.
 
     `allowed` are shell patterns (`*`, `?`, `[a-z]`) for the whole name; nothing is imported before
-    one matches. The name under which the callable was defined must match too, so that a module that
-    is allowed does not lend out what it merely imported.
+    one matches. Unless `name` itself is listed, the name under which the callable was defined must
+    match too: a pattern for a module is not for what that module merely imported.
 
     Raises BuildError.
     """
@@ -41,7 +41,7 @@ def load_factory(
             f"expected {expected}, got {name!r}; gymnasium's own module:id is not supported: "
             f"{ADVICE}"
         )
-    _check(name, name, allowed)
+    check_allowed([name], allowed)
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -56,30 +56,44 @@ def load_factory(
             f"expected a callable {attribute} in {module_name} for {kind} {name}, there is none"
         )
     defined_in = getattr(factory, "__module__", None)
-    if defined_in != module_name:
+    if defined_in != module_name and name not in allowed:
         defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"
-        _check(name, defined_as, allowed)
+        if not _is_allowed(defined_as, allowed):
+            raise BuildError(_refusal([name], allowed, f" (defined as {defined_as})"))
     return factory
 
 
 def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any] | None:
     """The factory `package.module:factory_vec` beside a factory, if its module has one.
 
-    It takes `num_envs` and the factory's own arguments, and returns a gymnasium VectorEnv. Call
-    this only after `load_factory(name)`.
+    It takes `num_envs` and the factory's own arguments, and returns a gymnasium VectorEnv. Where
+    `name` itself is listed, it is allowed as well. Call this only after `load_factory(name)`.
     """
     module_name, _, attribute = name.partition(":")
     if not hasattr(importlib.import_module(module_name), f"{attribute}_vec"):
         return None
-    return load_factory(f"{name}_vec", allowed)
+    vector_name = f"{name}_vec"
+    return load_factory(vector_name, (*allowed, vector_name) if name in allowed else allowed)
 
 
-def _check(name: str, candidate: str, allowed: Sequence[str]) -> None:
-    patterns = (OWN_PATTERN, *allowed)
-    if any(fnmatch.fnmatchcase(candidate, pattern) for pattern in patterns):
-        return
-    origin = "" if candidate == name else f" (defined as {candidate})"
-    raise BuildError(
-        f"{name}{origin} is not among the factories that this env server may build "
-        f"({', '.join(patterns)}); start it with --allow-env '{candidate}'"
+def check_allowed(names: Iterable[str], allowed: Sequence[str]) -> None:
+    """Refuses, together, those names of factories that no pattern admits.
+
+    What is no such name is left to `load_factory`. Raises BuildError.
+    """
+    named = filter(_NAME.fullmatch, dict.fromkeys(names))
+    if refused := [name for name in named if not _is_allowed(name, allowed)]:
+        raise BuildError(_refusal(refused, allowed))
+
+
+def _is_allowed(name: str, allowed: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in (OWN_PATTERN, *allowed))
+
+
+def _refusal(names: Sequence[str], allowed: Sequence[str], origin: str = "") -> str:
+    verb = "is" if len(names) == 1 else "are"
+    advice = " ".join(f"'{name}'" for name in names)
+    return (
+        f"{' and '.join(names)}{origin} {verb} not among the factories that this env server may "
+        f"build ({', '.join((OWN_PATTERN, *allowed))}); start it with --allow-env {advice}"
     )

@@ -40,7 +40,8 @@ class Options:
 
     allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
     """Shell patterns of factories (package.module:factory), for environments and wrappers, that the
-    learner may name beside envs_server.envs.*; registered gymnasium ids are always allowed."""
+    learner may name beside envs_server.envs.*; registered gymnasium ids are always allowed. What
+    a module has only imported from elsewhere needs its own name, no pattern."""
 
     sent_log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """File that counts the steps sent, for the learner's ledger. It outlives a killed env server if

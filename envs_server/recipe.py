@@ -1,11 +1,16 @@
 """What a learner asks to be built, checked and with its factories loaded."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from envs_server.errors import BuildError
-from envs_server.factories import is_factory, load_factory, load_vector_factory
+from envs_server.factories import (
+    check_allowed,
+    is_factory,
+    load_factory,
+    load_vector_factory,
+)
 from seedrl.wire.seedrl_pb2 import Environment
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
@@ -34,6 +39,22 @@ class Recipe(NamedTuple):
 
 def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
     """Checks `environment` and loads what it names, if `allowed` admits it. Raises BuildError."""
+    return read_recipes([environment], allowed)[0]
+
+
+def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) -> list[Recipe]:
+    """Checks `environments`, and loads what they name if all of it is allowed. Raises BuildError.
+
+    The refusal names everything that `allowed` lacks, and not the first of it alone.
+    """
+    asked = list(environments)
+    ids = (environment.id for environment in asked if is_factory(environment.id))
+    wrappers = (name for environment in asked for name in environment.wrappers)
+    check_allowed([*ids, *wrappers], allowed)
+    return [_recipe(environment, allowed) for environment in asked]
+
+
+def _recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
     factory = vector_factory = None
     if is_factory(environment.id):
         factory = load_factory(environment.id, allowed)

@@ -71,8 +71,7 @@ class Options:
     def allowed(self) -> tuple[str, ...]:
         """Patterns of what may be built: what was named, and `allow_env`."""
         patterns = (pattern for patterns in self.allow_env for pattern in patterns)
-        # Beside a factory its module may have one of vectors of environments.
-        named = (self.environment, f"{self.environment}_vec", *self.wrapper_names)
+        named = (self.environment, *self.wrapper_names)
         return (*(name for name in named if ":" in name), *patterns)
 
 

@@ -101,9 +101,7 @@ def commands(
         raise ConfigError(
             f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another folder"
         ) from error
-    # Beside a factory its module may have one of vectors of environments.
-    names = (environment.id, f"{environment.id}_vec", *environment.wrappers)
-    factories = [name for name in names if ":" in name]
+    factories = [name for name in (environment.id, *environment.wrappers) if ":" in name]
     arguments = [sys.executable, "-P", "-m", "envs_server", "--learner", address]
     arguments += ["--num-envs", str(fleet.num_envs), "--groups", str(fleet.num_groups)]
     if not fleet.local_link:

@@ -1,13 +1,18 @@
 """A learner may name what the env server's patterns admit, and nothing else."""
 
+import os
 import sys
+import time
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from envs_server.envs import catch, masked_cartpole
 from envs_server.errors import BuildError, one_line
 from envs_server.factories import load_factory, load_vector_factory
+from envs_server.recipe import read_recipe
+from seedrl.wire.seedrl_pb2 import Environment
 
 
 @pytest.fixture
@@ -18,6 +23,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "from os import system\n"
         "from envs_server.envs.catch import make as borrowed\n"
         "def build(): return 'built'\n"
+        "def make(): return 'one'\n"
+        "from time import sleep as make_vec\n"
         "number = 3\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -49,6 +56,28 @@ def test_an_allowed_module_does_not_lend_out_what_it_imported(plugin: str) -> No
     with pytest.raises(BuildError, match=r"\(defined as posix:system\) is not among"):
         load_factory(f"{plugin}:system", (f"{plugin}:*",))
     assert load_factory(f"{plugin}:borrowed", (f"{plugin}:*",)) is catch.make
+    with pytest.raises(BuildError, match=r"make_vec \(defined as time:sleep\) is not among"):
+        load_vector_factory(f"{plugin}:make", (f"{plugin}:*",))
+
+
+def test_a_name_that_is_listed_is_allowed_wherever_it_was_defined(plugin: str) -> None:
+    assert load_factory(f"{plugin}:system", (f"{plugin}:system",)) is os.system
+    with pytest.raises(BuildError, match=f"{plugin}:system .*--allow-env '{plugin}:system'$"):
+        load_factory(f"{plugin}:system", (f"{plugin}:syste?", "posix:other"))
+    assert load_vector_factory(f"{plugin}:make", (f"{plugin}:make",)) is time.sleep
+    name = "gymnasium.wrappers:FlattenObservation"
+    assert load_factory(name, (name,), "wrapper") is gymnasium.wrappers.FlattenObservation
+
+
+def test_all_that_is_missing_is_named_at_once(plugin: str) -> None:
+    environment = Environment(id=f"{plugin}:make", wrappers=["w:a", "w:b", "w:a"])
+    with pytest.raises(BuildError) as refusal:
+        read_recipe(environment, ("w:b",))
+    assert str(refusal.value) == (
+        f"{plugin}:make and w:a are not among the factories that this env server may build "
+        f"(envs_server.envs.*, w:b); start it with --allow-env '{plugin}:make' 'w:a'"
+    )
+    assert plugin not in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,7 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
         (["NoSuchGame-v0"], "cannot build NoSuchGame-v0: "),
         (["no_such_module:make"], "cannot import no_such_module"),
         (["posixpath:abspath", "--arguments", "7"], "expected a JSON object"),
-        # What was named is allowed, but not whatever it stands for.
-        (["os:system"], "os:system (defined as posix:system) is not among the factories"),
+        (["os:CartPole-v1", "--allow-env", "*"], "expected a registered gymnasium id or package"),
     ],
 )
 def test_what_cannot_be_built_is_one_line_and_exit_code_2(

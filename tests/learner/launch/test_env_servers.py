@@ -87,7 +87,7 @@ def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> Non
     assert first.arguments == (
         *(sys.executable, "-P", "-m", "envs_server", "--learner", "unix:/run/s"),
         *("--num-envs", "16", "--groups", "2"),
-        *("--allow-env", "own.envs:make", "--allow-env", "own.envs:make_vec"),
+        *("--allow-env", "own.envs:make"),
         *("--allow-env", "own.wrap:first", "--allow-env", "w:second"),
         *("--sent-log", str(tmp_path / "logs" / "env_server_0.sent")),
     )

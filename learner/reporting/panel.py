@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from learner.reporting.metric_names import METRICS, PERCENTILES, group
 from learner.reporting.status import EvaluationStatus, Status
 from learner.reporting.wording import binding, duration, environments, score
+from seedrl.agents.metric_meanings import TELLING
 
 _MOST_OWN = 3
-_OWN = [metric.name for metric in METRICS if metric.group == "agent"]
+_OWN = [*TELLING, *(metric.name for metric in METRICS if metric.group == "agent")]
 
 # A metric and its format; what is missing is left out.
 _Cell = tuple[str, str]
@@ -69,7 +70,7 @@ def line(metrics: Mapping[str, float], status: Status | None) -> str:
 
 
 def own_numbers(metrics: Mapping[str, float]) -> list[str]:
-    """Up to three of the agent's: those that nobody here knows first, then R2D2's."""
+    """Up to three of the agent's: those that nobody here knows first, then the most telling."""
     suffixes = ("_per_second", *(f"_p{rank}" for rank in PERCENTILES))
     own = [
         name

@@ -62,7 +62,7 @@ class Attendance:
         self._present: dict[int, EnvServer] = {}
         self._left: dict[str, EnvServer] = {}  # by name, who left last at the end
         self._refusals: set[tuple[str, str]] = set()
-        self._has_explained = False
+        self._has_explained = self._has_advised = False
         self._looked: float | None = None
         self._failures = 0
         self._why_closed = ""
@@ -249,11 +249,13 @@ class Attendance:
         return text + (self._advice() if arrival.evaluation else "")
 
     def _advice(self) -> str:
-        """What would make evaluation faster, if it is slow with those that are there."""
+        """What would make evaluation faster, if it is slow with those that are there; once."""
         filled = sum(server.arrival.evaluation for server in self._present.values())
         in_a_row = math.ceil(self._evaluation_episodes / filled)
-        if in_a_row < _MANY_IN_A_ROW or filled >= self._slots[1].total:
+        is_fast = in_a_row < _MANY_IN_A_ROW or filled >= self._slots[1].total
+        if is_fast or self._has_advised:
             return ""
+        self._has_advised = True
         slots = f"{filled} slot{'s' * (filled > 1)}"
         return (
             f"; {self._evaluation_episodes:,} episodes to measure take {in_a_row:,} in a row on "

@@ -1,12 +1,14 @@
 """What a person sees of a run that is under way."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from learner.reporting.panel import line, own_numbers, rows
 from learner.reporting.status import EnvServerStatus, EvaluationStatus, Slots, Status
+from seedrl.agents.metric_meanings import IMPALA, PPO, R2D2, SAC
 
 METRICS = {
     "env_steps": 12_345.0,
@@ -116,6 +118,22 @@ def test_without_a_terminal_it_is_one_line() -> None:
     metrics["skipped_updates"] = 0.0
     assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
     assert line(metrics, None) == "1,384 steps  0/s  0 updates"
+
+
+@pytest.mark.parametrize(
+    ("emitted", "shown"),
+    [
+        (R2D2, ["q_mean", "q_max", "td_error_mean"]),
+        (IMPALA, ["entropy", "behaviour_kl", "value_loss"]),
+        # Each emits some of the names of those before it.
+        ([*IMPALA, *PPO, "q_mean"], ["explained_variance", "entropy", "behaviour_kl"]),
+        ([*SAC, "entropy", "q_mean", "td_error_mean"], ["temperature", "entropy", "q_mean"]),
+    ],
+)
+def test_of_a_bundled_agent_its_three_most_telling_numbers_are_shown(
+    emitted: Iterable[str], shown: list[str]
+) -> None:
+    assert own_numbers(dict.fromkeys(emitted, 1.0)) == shown
 
 
 def test_an_agents_own_numbers_come_before_those_of_r2d2() -> None:

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import difflib
 import io
+import itertools
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -22,6 +23,7 @@ _UNION = re.compile(
     r"no type matching (\S+) could be instantiated from \['(.*?)'\]\. Got errors: .*"
 )
 _TUPLE = re.compile(r"(?<=Error parsing )(\S+): Could not find valid parse for arguments: (\[.*\])")
+_BOOLS = frozenset({"true", "false", "yes", "no", "on", "off"})
 _NUMBER = {
     re.compile(r"invalid literal for int\(\) with base 10: ('.*')"): "INT",
     re.compile(r"could not convert string to float: ('.*')"): "FLOAT",
@@ -61,7 +63,8 @@ def read(
     if rest:
         first = next((word for word in rest if word.startswith("--")), rest[0])
         with naming_the_help(prog):
-            raise ConfigError(unknown(first, _flags(kind) if known is None else known))
+            fault = _valued_bool(first, words)
+            raise ConfigError(fault or unknown(first, _flags(kind) if known is None else known))
     return result
 
 
@@ -89,6 +92,21 @@ def unknown(word: str, known: Collection[str]) -> str:
     ]
     hint = f"; did you mean {close[0]}?" if close else ""
     return f"unknown option {word}{hint}"
+
+
+def _valued_bool(word: str, words: Sequence[str]) -> str:
+    """How a bool is written, if `word` is left over since it is the value of one; or ""."""
+    # A flag of another kind would have taken the word that follows it.
+    pairs = itertools.pairwise(part for item in words for part in item.split("=", 1))
+    flag = next((flag_of(flag) for flag, value in pairs if value == word), "")
+    if word.lower() not in _BOOLS or not flag.startswith("--"):
+        return ""
+    section, dot, name = flag.removeprefix("--").rpartition(".")
+    name = name.removeprefix("no-")
+    return (
+        f"{flag}: expected no value, got {word!r}; a bool is --{section}{dot}{name} for true, "
+        f"--{section}{dot}no-{name} for false"
+    )
 
 
 def flag_of(word: str) -> str:

@@ -112,6 +112,13 @@ def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
             "--agent.network.torso-sizes 64 x",
             "--agent.network.torso-sizes: expected values with spaces between them, got '64 x'",
         ),
+        (
+            "--agent.network.dueling False --number 1",
+            "--agent.network.dueling: expected no value, got 'False'; a bool is "
+            "--agent.network.dueling for true, --agent.network.no-dueling for false (see",
+        ),
+        ("--checkpoint.no_replay=true", "is --checkpoint.replay for true, --checkpoint.no-replay"),
+        ("--agent.network.dueling right", "unknown option right"),
         ("--evaluation.target-return none", "expected None or FLOAT, got 'none'; did you mean"),
         ("--agent.unroll 0", "agent.unroll: expected at least 1, got 0"),
         ("--agent.unroll", "--agent.unroll"),

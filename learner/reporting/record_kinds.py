@@ -25,7 +25,9 @@ RECORDS: tuple[Record, ...] = (
         "session",
         {
             "env_steps": "training environment steps of the run at its start; what lines above it "
-            "say of later steps was not saved, and is not part of the run"
+            "say of later steps was not saved, and is not learned from; its rounds were played",
+            "is_begun_anew": "whether `--resume never` began another attempt, to which nothing "
+            "above belongs",
         },
         "a session begins to train",
     ),

@@ -64,8 +64,8 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     """
     shown, saved = _json(folder / run_files.STATUS), _json(folder / run_files.CONFIG)
     config = saved.get("config", {})
-    rounds = list(evaluations(folder / run_files.METRICS))
-    returns = [float(line["mean_return"]) for line in rounds]
+    rounds = played_rounds(folder / run_files.METRICS)
+    returns = [played.mean_return for played in rounds]
     state, reason = _state(shown, time.time() if now is None else now)
     return RunRecord(
         folder=folder,
@@ -73,11 +73,26 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
         seed=config.get("seed"),
         state=state,
         reason=reason,
-        env_steps=int(shown.get("env_steps", rounds[-1]["env_steps"] if rounds else 0)),
+        env_steps=int(shown.get("env_steps", rounds[-1].env_steps if rounds else 0)),
         last=returns[-1] if returns else None,
         best=max(returns, default=None),
         updated_seconds=float(shown.get("time_seconds", 0.0)),
     )
+
+
+def played_rounds(path: Path) -> list[EvaluationStatus]:
+    """The rounds of evaluation of all sessions of a run, oldest first, for the last and the best.
+
+    Those count, too, which were played by parameters that a killed session has not saved: the best
+    ones are saved at once. Rounds before `--resume never` are of another attempt.
+    """
+    rounds: list[EvaluationStatus] = []
+    for line in _lines(path, b"evaluation", b"session"):
+        if line["kind"] == "evaluation":
+            rounds += _round(line)
+        elif line.get("is_begun_anew"):
+            rounds = []
+    return rounds
 
 
 def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
@@ -88,12 +103,17 @@ def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
     """
     rounds: list[EvaluationStatus] = []
     for line in _lines(path, b"evaluation", b"session"):
-        with contextlib.suppress(KeyError):  # of an earlier version
-            if line["kind"] == "session":
-                rounds = _until(rounds, line["env_steps"])
-            else:
-                rounds.append(EvaluationStatus(**{name: line[name] for name in _ROUND}))
+        if line["kind"] == "session":
+            rounds = _until(rounds, line["env_steps"])
+        else:
+            rounds += _round(line)
     return _until(rounds, env_steps)
+
+
+def _round(line: dict[str, Any]) -> list[EvaluationStatus]:
+    with contextlib.suppress(KeyError):  # of an earlier version
+        return [EvaluationStatus(**{name: line[name] for name in _ROUND})]
+    return []
 
 
 def _until(rounds: list[EvaluationStatus], env_steps: int) -> list[EvaluationStatus]:
@@ -113,12 +133,8 @@ def _state(shown: dict[str, Any], now: float) -> tuple[State, str]:
     return ("interrupted" if reason.startswith(STOPPED) else "finished"), reason
 
 
-def evaluations(path: Path) -> Iterator[dict[str, Any]]:
-    """The rounds of evaluation in a file of metrics, oldest first; none if it is not there."""
-    return _lines(path, b"evaluation")
-
-
 def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
+    """The lines of these kinds in a file of metrics, oldest first; none if it is not there."""
     wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)
     try:
         with path.open("rb") as file:

@@ -37,7 +37,7 @@ class Announcements:
         clock: Callable[[], float] = time.monotonic,
         earlier: Iterable[EvaluationStatus] = (),
     ):
-        """`earlier` are rounds of the sessions before this one."""
+        """`earlier` are rounds of all sessions before this one, see `run_records.played_rounds`."""
         self._target = config.evaluation.target_return
         self._session = session
         self._listener = listener

@@ -15,7 +15,7 @@ from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import fitting, restore_streams, same_agent
 from learner.saving.run_folder import Resume, RunFolder
-from learner.saving.run_records import rounds_until
+from learner.saving.run_records import played_rounds, rounds_until
 from learner.saving.saver import Saver, open_saver
 from learner.serving.batch_rules import free_running, lock_step, rounds
 from learner.serving.core import Serving
@@ -68,7 +68,7 @@ def train(
     with contextlib.closing(RunFolder(workdir)) as folder, folder.unchanged_until_begun():
         geometry = plan_geometry(config)
         checkpoint = same_agent(folder.checkpoint(resume), config)
-        if checkpoint and confirmed_earlier(_earlier(folder, checkpoint), checkpoint, config):
+        if checkpoint and confirmed_earlier(_learned_from(folder, checkpoint), checkpoint, config):
             return None
         initial = fitting(checkpoint, init_from, config)
         session_number = folder.record_command(stop.command)
@@ -131,7 +131,7 @@ def _train(
             saver=_saver(config, folder, checkpoint, events),
             reports=reports,
             stop=stop,
-            earlier=_earlier(folder, checkpoint),
+            earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
         )
         try:
             supervision.run()
@@ -149,7 +149,9 @@ def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports
     """
     folder.record_config(config)
     reports.metrics.describe(fields_of(config))
-    reports.metrics.record("session", env_steps=session.acting.training_steps)
+    reports.metrics.record(
+        "session", env_steps=session.acting.training_steps, is_begun_anew=folder.is_begun_anew
+    )
     _say_compiling(reports.events, session)
     session.start()
     folder.has_begun = True
@@ -242,9 +244,9 @@ def _best(folder: RunFolder) -> Checkpoint | None:
     return None if folder.is_begun_anew else folder.best()
 
 
-def _earlier(folder: RunFolder, resumed: Checkpoint | None) -> Sequence[EvaluationStatus]:
-    """The rounds of evaluation that a run has had when it is resumed."""
-    return [] if resumed is None else rounds_until(folder.metrics, resumed.meta["env_steps"])
+def _learned_from(folder: RunFolder, resumed: Checkpoint) -> Sequence[EvaluationStatus]:
+    """The rounds of evaluation of those steps of a run that have not been lost."""
+    return rounds_until(folder.metrics, resumed.meta["env_steps"])
 
 
 def _draw_curve(folder: RunFolder, reports: Reports, config: Config) -> None:

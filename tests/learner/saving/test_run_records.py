@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from learner.saving.run_records import find_runs, read_run, rounds_until
+from learner.saving.run_records import find_runs, played_rounds, read_run, rounds_until
 
 NOW = 1_000_000.0
+ROUND = {"episodes": 20, "updates": 7, "is_confirmation": False}
 
 
 def _run(folder: Path, **status: Any) -> Path:
@@ -55,7 +56,7 @@ def test_scores_are_those_of_all_rounds_that_were_written_whole(tmp_path: Path) 
     lines = [
         {"time_seconds": 1, "kind": "metrics", "mean_return": 1e9},
         *(
-            {"time_seconds": 1, "kind": "evaluation", "mean_return": mean, "env_steps": 800}
+            {"kind": "evaluation", "mean_return": mean, "env_steps": 800, **ROUND}
             for mean in (3.0, 9.5, 4.0)
         ),
     ]
@@ -64,6 +65,28 @@ def test_scores_are_those_of_all_rounds_that_were_written_whole(tmp_path: Path) 
     found = read_run(folder, now=NOW)
     assert (found.config, found.seed, found.env_steps) == ("cartpole_r2d2", 7, 900)
     assert (found.last, found.best) == (4.0, 9.5)
+
+
+def test_the_last_and_the_best_round_are_those_of_all_sessions(tmp_path: Path) -> None:
+    folder = _run(tmp_path / "run", state="training")
+    # The second session resumes at step 100, before the best round of the first, which was killed.
+    lines: list[dict[str, Any]] = [
+        {"kind": "session", "env_steps": 0, "is_begun_anew": False},
+        {"kind": "evaluation", "mean_return": 476.6, "env_steps": 90, **ROUND},
+        {"kind": "evaluation", "mean_return": 500.0, "env_steps": 120, **ROUND},
+        {"kind": "session", "env_steps": 100, "is_begun_anew": False},
+        {"kind": "evaluation", "mean_return": 467.8, "env_steps": 110, **ROUND},
+    ]
+    path = folder / "metrics.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = read_run(folder, now=NOW)
+    assert (found.last, found.best) == (467.8, 500.0)
+    # What a resumed session calls the last and the best is of the same rounds.
+    assert [played.mean_return for played in played_rounds(path)] == [476.6, 500.0, 467.8]
+    lines.insert(3, {"kind": "session", "env_steps": 0, "is_begun_anew": True})
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = read_run(folder, now=NOW)
+    assert (found.last, found.best) == (467.8, 467.8)
 
 
 def test_of_a_folder_that_tells_nothing_little_is_known(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """`status.json`: what a run is doing now, for readers of its folder.
 
 It is written every second, whole or not at all. A reader takes a run for dead when the file of one
-that has not finished is older than a few seconds. These docstrings are the source of
+that has not finished is older than a few seconds; on the same host at once, when nobody holds the
+lock on the file `.lock` beside it. These docstrings are the source of
 docs/events.md.
 """
 
@@ -117,6 +118,7 @@ class Status:
       reason: why the run has ended; empty before.
       config: name of the configuration.
       pid: of the learner.
+      host: name of the machine that it runs on.
       address: where it serves.
       started_seconds: Unix time at which this session began.
       elapsed_seconds: time of the run, over all of its sessions.
@@ -148,6 +150,7 @@ class Status:
     reason: str = ""
     config: str
     pid: int
+    host: str = ""
     address: str = ""
     started_seconds: float
     elapsed_seconds: float

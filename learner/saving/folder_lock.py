@@ -61,6 +61,25 @@ def check_free(folder: Path) -> None:
         os.close(descriptor)
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether no process of this machine has the folder that a learner has used.
+
+    False also where that cannot be known: the lock is another user's, or there is none.
+    """
+    try:
+        descriptor = os.open(folder / _NAME, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
 def remove_refused(folder: Path) -> None:
     """Removes the folder that was made for a run which was then refused.
 

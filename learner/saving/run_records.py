@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
+from learner.saving.folder_lock import is_abandoned
 from seedrl.storage import run_files
 
 State = Literal["running", "finished", "interrupted", "failed"]
@@ -66,7 +68,8 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     config = saved.get("config", {})
     rounds = played_rounds(folder / run_files.METRICS)
     returns = [played.mean_return for played in rounds]
-    state, reason = _state(shown, time.time() if now is None else now)
+    is_alive = _is_alive(folder, shown, time.time() if now is None else now)
+    state, reason = _state(shown, is_alive=is_alive)
     return RunRecord(
         folder=folder,
         config=shown.get("config") or config.get("environment", {}).get("id", ""),
@@ -120,10 +123,17 @@ def _until(rounds: list[EvaluationStatus], env_steps: int) -> list[EvaluationSta
     return [played for played in rounds if played.env_steps <= env_steps]
 
 
-def _state(shown: dict[str, Any], now: float) -> tuple[State, str]:
+def _is_alive(folder: Path, shown: dict[str, Any], now: float) -> bool:
+    """Whether a learner may still be at work; of one that was on this machine its lock tells."""
+    if now - float(shown.get("time_seconds", 0.0)) >= _ALIVE_SECONDS:
+        return False
+    return shown.get("host") != socket.gethostname() or not is_abandoned(folder)
+
+
+def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:
     reason = str(shown.get("reason", ""))
     if shown.get("state") != "finished":
-        if now - float(shown.get("time_seconds", 0.0)) < _ALIVE_SECONDS:
+        if is_alive:
             return "running", str(shown.get("state", ""))
         if shown.get("state") == "stopping":  # by a second signal, say; the first gave the reason
             return "interrupted", f"{KILLED_WHILE_ENDING} ({reason})"

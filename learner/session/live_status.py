@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -143,6 +144,7 @@ class LiveStatus:
             reason=reason,
             config=self.name,
             pid=os.getpid(),
+            host=socket.gethostname(),
             address=self.address,
             started_seconds=self._began,
             elapsed_seconds=self._events.elapsed_seconds,

@@ -1,11 +1,14 @@
 """Runs as their folders show them, in whatever state they were left."""
 
+import contextlib
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from learner.saving.run_folder import RunFolder
 from learner.saving.run_records import find_runs, played_rounds, read_run, rounds_until
 
 NOW = 1_000_000.0
@@ -48,6 +51,18 @@ def test_a_run_that_is_killed_while_it_ends_is_told_from_one_that_ended(tmp_path
         "interrupted",
         f"it was killed while it was ending, maybe before it had saved ({said})",
     )
+
+
+def test_a_learner_of_this_machine_that_was_killed_is_known_at_once(tmp_path: Path) -> None:
+    here = {"state": "training", "host": socket.gethostname()}
+    run = _run(tmp_path / "run", **here)
+    assert read_run(run, now=NOW).state == "running"  # that nobody has a lock says nothing
+    with contextlib.closing(RunFolder(run)):
+        assert read_run(run, now=NOW).state == "running"
+    # As the kernel does for a process that dies.
+    assert read_run(run, now=NOW).state == "interrupted"
+    (run / "status.json").write_text(json.dumps({**here, "time_seconds": NOW, "host": "another"}))
+    assert read_run(run, now=NOW).state == "running"
 
 
 def test_scores_are_those_of_all_rounds_that_were_written_whole(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def client_options(max_message_bytes: int) -> list[Option]:
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", longest_received(max_message_bytes)),
         *_keepalive(),
+        # Not the "min" one: in gRPC's core it also is how long an attempt to connect may take.
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.enable_retries", 0),
         # A connection of its own, also beside other env servers of the same process.

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 ac496d400273df26e69ef1ad2711345be027df0c69ef11d6eaf22f3116851b88
+# seedrl/wire/seedrl.proto sha256 405be3e7d02816a3d3b81fdf20cf12393307e11695a56f96ba44000a3d6e07e7
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

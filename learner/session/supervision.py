@@ -74,6 +74,8 @@ class Supervision:
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
         self.reason = ""
+        # Updates and environment steps of the run when it was saved last in this session.
+        self._saved: tuple[int, int] | None = None
 
     def run(self) -> None:
         """Reports and saves at their intervals until the run is over."""
@@ -114,7 +116,9 @@ class Supervision:
             )
         has_failed = self._session.failed.is_set()
         try:
-            if not has_failed:
+            # At the end replay has taken in what was on its way, and the parameters may be others.
+            is_same = not self._config.checkpoint.replay and not self._session.evaluator.confirmed
+            if not has_failed and not (is_same and self._is_saved()):
                 snapshot = self._session.final_snapshot()
                 self._start_save(snapshot)
             self.last |= self._report()
@@ -159,7 +163,8 @@ class Supervision:
 
     def _save_what_is_due(self) -> None:
         if self._saver.take_turn(has_learned=self._session.learning.num_applied > 0):
-            self._save()
+            if not self._is_saved():
+                self._save()
             return
         best = self._session.acting.best_score
         # At once: what is said to have scored highest must outlive a learner that is killed.
@@ -169,10 +174,20 @@ class Supervision:
         if snapshot is not None and (kept := self._session.best(snapshot)) is not None:
             self._saver.start_best(kept)
 
+    def _counts(self) -> tuple[int, int]:
+        return self._session.learning.updates, self._session.acting.training_steps
+
+    def _is_saved(self) -> bool:
+        """Whether nothing has been acted or learned since the last save: no env server, say."""
+        return self._saver.failure is None and self._saved == self._counts()
+
     def _save(self) -> None:
+        # Before the snapshot: what happens meanwhile is to be saved again.
+        counts = self._counts()
         snapshot = self._session.snapshot(with_replay=self._config.checkpoint.replay)
         if snapshot is not None:
             self._start_save(snapshot)
+            self._saved = counts
             self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
 
     def _start_save(self, snapshot: Snapshot) -> None:

@@ -114,6 +114,17 @@ def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:
     assert "replay_indices" not in meta
 
 
+def test_a_second_save_of_an_update_says_what_is_new(tmp_path: Path) -> None:
+    said: list[str] = []
+    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append(text))
+    saver = Saver(tmp_path, keep=2, listener=listener)
+    for env_steps in (12, 3_400):
+        saver.start(Snapshot(state(updates=1), [], ()), {**META, "env_steps": env_steps})
+        saver.wait()
+    assert said[0].startswith("saved the checkpoint of update 1 in ")
+    assert said[1].startswith("saved the checkpoint of update 1 again, now at 3,400 environment ")
+
+
 def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) -> None:
     saver = Saver(tmp_path, keep=2, best_return=4.0)
     for updates, score in ((1, 3.0), (2, 5.0), (3, 5.0), (4, 4.5)):

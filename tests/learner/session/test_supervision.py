@@ -213,6 +213,25 @@ def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
     assert run.calls == ["save while it runs", "record checkpoint"] * 2
 
 
+def test_what_is_saved_already_is_not_saved_again() -> None:
+    run = Run(_config(report_seconds=1e9))
+    run.saver.take_turn = lambda has_learned: True
+    looks = iter(range(8))  # at steps 1, 1, 1, 2, 2, then 2 after a failure, then 2, then the end
+
+    def step(timeout: float) -> None:
+        number = next(looks)
+        run.acting.training_steps = 1 if number < 3 else 2
+        run.saver.failure = OSError("disk full") if number == 5 else None
+        if number == 7:
+            run.stop.set()
+
+    run.failed.wait = step
+    run.supervision.run()
+    run.supervision.end()
+    saves = [call for call in run.calls if call.startswith("save ")]
+    assert saves == ["save while it runs"] * 3  # and none at the end
+
+
 def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
     run = Run(_config(report_seconds=1e9))
     run.is_compiling = True

@@ -6,8 +6,10 @@ import pytest
 
 from seedrl import config_file
 from seedrl.config_checks import check
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 NAMES = [
+    "atari_apex",
     "atari_r2d2",
     "cartpole_apex",
     "cartpole_impala",
@@ -15,6 +17,7 @@ NAMES = [
     "cartpole_ppo",
     "cartpole_r2d2",
     "catch_r2d2",
+    "lunarlander_apex",
     "lunarlander_ppo",
     "masked_impala",
     "pendulum_ppo",
@@ -48,3 +51,15 @@ def test_atari_has_the_settings_of_the_paper() -> None:
     assert agent.target_update_interval == 2500
     assert (config.replay.capacity_steps, config.learning.batch_sequences) == (4_000_000, 64)
     assert (config.replay.priority_exponent, config.replay.importance_exponent) == (0.9, 0.6)
+
+
+def test_apex_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> None:
+    config = config_file.load("atari_apex")
+    agent, replay = config.agent, config.replay
+    assert tuple(agent.window) == (3, 1, 3, 1)
+    assert (agent.reward_clip, agent.learning_rate, agent.rmsprop_decay) == (1, 0.00025 / 4, 0.95)
+    assert (replay.priority_exponent, replay.importance_exponent) == (0.6, 0.4)
+    assert (replay.capacity_steps, replay.min_steps) == (2_000_000, 50_000)
+    assert (config.learning.batch_sequences, config.serving.training_slots) == (512, 360)
+    spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
+    assert agent.build(spec).window == agent.window  # its rows fill the stack of frames

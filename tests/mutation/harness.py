@@ -39,6 +39,7 @@ TESTS = (
     "tests/learner/learning/test_passes.py",
     "tests/learner/learning/test_learn_step.py",
     "tests/learner/learning/test_learning_on_policy.py",
+    "tests/learner/learning/test_learning_transitions.py",
     "tests/envs_server/envs/test_counting.py",
     "tests/envs_server/test_spaces.py",
     "tests/envs_server/test_adapter.py",

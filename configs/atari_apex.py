@@ -1,0 +1,72 @@
+"""Ape-X DQN on Atari with the settings of the paper (Horgan et al. 2018, appendix C).
+
+Another game: `--environment.id ALE/Breakout-v5`. As in the paper: 360 training environments with
+its ladder of epsilons, three-step returns, a dueling network, batches of 512, a replay of 2 million
+transitions (14 GB, on the accelerator) that is learned from after 50,000, priority exponent 0.6,
+importance exponent 0.4, centred RMSProp at 0.00025 / 4, gradient norm 40, target copy every 2,500
+updates, rewards clipped to 1, all 18 actions, up to 30 random no-ops and no sticky actions. Not
+from the paper: its learner runs freely, at 19 batches a second beside 12,500 steps, of which
+`ratio` is made; its actors fetch parameters every 400 frames, ours have the newest; the oldest
+transition goes when replay is full, where the paper lets it grow beyond and cuts it down every 100
+updates. A frame is stored once, and stacks of four are made of it.
+
+Command: `seedrl train atari_apex`, with an accelerator.
+
+Lab record
+  Not run: score, environment steps, wall time, hardware, date and commit are not yet measured.
+"""
+
+from seedrl.agents.apex.config import ApexConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """Ape-X DQN on Atari, settings of the paper."""
+    return Config(
+        environment=EnvironmentConfig(
+            id="ALE/Pong-v5",
+            arguments='{"full_action_space": true}',
+            vectorization="atari",
+            frames_per_step=4,
+        ),
+        agent=ApexConfig(
+            network=QNetworkConfig(
+                torso="nature", torso_sizes=(), core="none", head_sizes=(512,), frame_stack=4
+            ),
+            earlier_rows=3,
+            n_steps=3,
+            gamma=0.99,
+            reward_clip=1.0,
+            optimizer="rmsprop",
+            learning_rate=0.00025 / 4,
+            rmsprop_decay=0.95,
+            optimizer_epsilon=1.5e-7,
+            max_gradient_norm=40.0,
+            target_update_interval=2_500,
+        ),
+        serving=ServingConfig(training_slots=360, evaluation_slots=16),
+        replay=ReplayConfig(
+            capacity_steps=2_000_000,
+            min_steps=50_000,
+            page_steps=16,
+            priority_exponent=0.6,
+            importance_exponent=0.4,
+            ratio=0.8,
+        ),
+        learning=LearningConfig(
+            batch_sequences=512,
+            total_steps=5_700_000_000,
+            keep_freed_memory=True,
+        ),
+        evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
+        launch=LaunchConfig(env_servers=8),
+    )

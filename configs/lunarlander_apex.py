@@ -1,0 +1,54 @@
+"""Ape-X DQN on LunarLander-v3, 200: episodes that terminate or are cut after 1,000 steps.
+
+Needs Box2D: `pip install '.[box2d]'` where env servers run.
+
+Command: `seedrl train lunarlander_apex`.
+
+Lab record
+  Seed 0: 73.9 over 20 episodes, best so far, after 450,000 environment steps and 8 minutes: the
+  target was not reached yet. Two cores of a Xeon at 2.5 GHz, shared with much other work (load
+  average 30), no accelerator; 2026-11-22, commit 44cd0bb.
+"""
+
+from seedrl.agents.apex.config import ApexConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """Ape-X DQN on LunarLander-v3."""
+    return Config(
+        environment=EnvironmentConfig(id="LunarLander-v3"),
+        agent=ApexConfig(
+            network=QNetworkConfig(
+                torso="mlp", torso_sizes=(128,), core="none", head_sizes=(128,), frame_stack=1
+            ),
+            n_steps=3,
+            gamma=0.99,
+            reward_scale=0.1,
+            optimizer="adam",
+            learning_rate=5e-4,
+            optimizer_epsilon=1e-5,
+            target_update_interval=400,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        replay=ReplayConfig(
+            capacity_steps=200_000,
+            min_steps=10_000,
+            page_steps=16,
+            priority_exponent=0.6,
+            importance_exponent=0.4,
+            ratio=8.0,
+        ),
+        learning=LearningConfig(batch_sequences=128, total_steps=2_000_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=5.0, episodes=20, target_return=200.0, confirm_episodes=100
+        ),
+    )

@@ -17,6 +17,7 @@ NAMES = [
     "cartpole_ppo",
     "cartpole_r2d2",
     "catch_r2d2",
+    "halfcheetah_ppo",
     "lunarlander_apex",
     "lunarlander_ppo",
     "masked_impala",

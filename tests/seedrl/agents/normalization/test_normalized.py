@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +24,7 @@ from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.storage import checkpoints
 from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     FIRST,
@@ -206,6 +208,19 @@ def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
     state, guarded = agent.after_batch(agent.init_state(UNITS), windows()[1], alone)
     np.testing.assert_array_equal(state.extras, windows()[1].carry.agent)
     assert guarded[0] is UNITS.agent
+
+
+def test_a_checkpoint_brings_the_moments_back_bit_by_bit(tmp_path: Path) -> None:
+    state, _ = kept()
+    arrays = {"params": state.params, "updates": np.int32(2)}
+    checkpoints.save(tmp_path, 2, arrays, {}, keep=2)
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    agent = with_normalization(within().agent, SETTINGS)
+    restored = checkpoints.restore(found, {"params": jax.eval_shape(agent.init, KEY)})["params"]
+    assert jax.tree.structure(restored) == jax.tree.structure(state.params)
+    jax.tree.map(np.testing.assert_array_equal, restored, state.params)
+    assert float(restored.returns.count) > 1
 
 
 @pytest.mark.parametrize(("observations", "rewards"), [(True, False), (False, True)])

@@ -36,9 +36,17 @@ def _check(options: Options) -> ExitCode:
         patience_seconds=options.patience_seconds,
     )
     with _ended_by_sigterm(), Process(options.command, options.num_envs) as subject:
-        report = check(subject, plan)
+        report = check(subject, plan, say=_ignore if options.json else _say)
     print(_as_json(options, report) if options.json else _as_text(options, report))
     return ExitCode.BROKEN_ENVIRONMENT if report.errors else ExitCode.OK
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _ignore(line: str) -> None:
+    """Lines between would be in the way of whoever reads JSON, with stderr, say."""
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from envs_server.server_conformance.lease import Lease, random_policy, terms
 from envs_server.server_conformance.played_learner import PlayedStream
 from envs_server.server_conformance.session import Session, kind
 from seedrl.specs import DiscreteSpec
+from seedrl.types import StepType
 from seedrl.wire.framing import (
     ActionsPayload,
     WireError,
@@ -66,7 +67,28 @@ def breaches(session: Session) -> None:
             lease.answers({0: policy(0, lease.rows[0][-1])})  # a report may count it
         _send(session, lease.stream, possible[number])
         if number + 1 == len(possible):
-            return
+            break
+    _wrong_answer_to_last(session)
+
+
+def _wrong_answer_to_last(session: Session) -> None:
+    """The environment ignores that action; the env server may not."""
+    lease = open_lease(session)
+    policy = random_policy(lease.spec, session.plan.seed)
+    for _ in range(session.plan.steps):
+        if StepType.LAST in lease.rows[0][-1].step_type:
+            break
+        lease.play(1, policy, [0])
+    else:
+        number = session.plan.steps
+        session.skipped.append(f"a wrong answer to a LAST row: no episode ended in {number} steps")
+        session.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
+        return
+    timestep, wrong = lease.rows[0][-1], _ruled_out(lease)[0]
+    actions = policy(0, timestep)
+    actions[np.argmax(timestep.step_type == StepType.LAST)] = wrong
+    payload = _payload(0, len(lease.rows[0]) - 1, actions)
+    _send(session, lease.stream, Breach(f"action {wrong:g} for a LAST row", _actions(payload)))
 
 
 def _send(session: Session, stream: PlayedStream, breach: Breach) -> None:

@@ -6,14 +6,16 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import grpc
 import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from envs_server.conformance.findings import Findings
 from envs_server.server_conformance import rules
-from envs_server.server_conformance.dialogues import leased
-from envs_server.server_conformance.lease import random_policy
+from envs_server.server_conformance.dialogues import changed, leased, take_refusal
+from envs_server.server_conformance.lease import Lease, RefusedError, random_policy, terms
+from envs_server.server_conformance.rules import BrokenError
 from envs_server.server_conformance.session import CARTPOLE, Session
 from seedrl.types import StepType, TimeStep
 
@@ -22,6 +24,7 @@ from seedrl.types import StepType, TimeStep
 _TOLERANCE = 1e-4
 _START = 0.05
 _MOST_STEPS = 501  # in which the pole is balanced: a time limit beyond is not tried
+_ARGUED_ROUNDS = 60  # in which poles fall, if nobody balances them
 # Keeps the pole up for 500 steps from every start (2,000 were tried).
 _BALANCE = np.array([0.05, 0.1, 1.0, 0.3], np.float32)
 
@@ -49,6 +52,41 @@ def cartpole(session: Session) -> None:
             lease.play(session.plan.steps, random)
         for group in lease.groups:
             compare(group, lease.rows[group], lease.acted[group], oracle, session.findings)
+
+
+def limited(session: Session) -> None:
+    """Episodes of at most ten steps, unless it refuses to play them."""
+    _play_with(session, {"max_episode_steps": 10})
+
+
+def sutton_barto(session: Session) -> None:
+    """Rewards as Sutton and Barto gave them, unless it refuses to."""
+    _play_with(session, {"sutton_barto_reward": True})
+
+
+def _play_with(session: Session, arguments: dict[str, object]) -> None:
+    """What it does not refuse must show in the numbers: it may not be ignored."""
+    given = json.dumps(arguments)
+    stream, hello = session.hello()
+    environment = changed(session.plan.environment, arguments=given)
+    wanted = terms(session, hello)._replace(environments=(environment,))
+    try:
+        lease = Lease(session, stream, wanted)
+        lease.play(_ARGUED_ROUNDS, random_policy(lease.spec, session.plan.seed))
+    except RefusedError as error:
+        session.skipped.append(f"episodes with {given}: it refuses them, as it may ({error})")
+        take_refusal(session, stream, str(error))
+        return
+    except BrokenError as error:
+        raise session.broken(error, rules.ARGUMENTS, f"with {given}: {error}") from error
+    oracle, found = Oracle(given), Findings()
+    if [leaf.shape for _, leaf in lease.spec.leaves()] == [(4,)]:
+        for group in lease.groups:
+            compare(group, lease.rows[group], lease.acted[group], oracle, found)
+    for finding in found.errors:
+        if not session.findings.has(finding.rule):  # else it is not for want of arguments
+            session.findings.add(rules.ARGUMENTS, f"with {given}: {finding.text}", subject=given)
+    session.end(stream, grpc.StatusCode.UNAVAILABLE)
 
 
 class Oracle:

@@ -1,5 +1,6 @@
 """All dialogues with one env server, and what they gave."""
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -59,10 +60,16 @@ def all_dialogues(plan: Plan) -> list[Dialogue]:
         endings.asked_to_end,
         dialogues.refusal,
         dialogues.arguments,
+        *([cartpole.limited, cartpole.sutton_barto] if _has_defaults(plan) else []),
         breaches.contradictions,
         breaches.breaches,
         endings.stays_away,
     ]
+
+
+def _has_defaults(plan: Plan) -> bool:
+    """Whether every number is known, and no arguments are given."""
+    return plan.is_cartpole and not json.loads(plan.environment.arguments or "{}")
 
 
 def known_spec(environment: Environment) -> EnvSpec | None:
@@ -77,8 +84,16 @@ def known_spec(environment: Environment) -> EnvSpec | None:
         one.close()
 
 
-def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None) -> Report:
+def check(
+    subject: Subject,
+    plan: Plan,
+    chosen: Sequence[Dialogue] | None = None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
     """Holds the dialogues, `chosen` ones or all. Raises CommandNotFoundError.
+
+    `say` is given a line as each begins: one that does not end can be told from slow ones.
 
     After one that could not be finished the env server is started again, so that each is judged by
     itself; one that does not even connect and say Hello, never sends a step, or refuses what it is
@@ -91,7 +106,9 @@ def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None
         session.skipped.append(f"the numbers of each episode: they are known of {CARTPOLE} alone")
     try:
         for dialogue in planned:
+            session.start()  # a command that cannot be started is all that there is to say
             held += 1
+            say(f"dialogue {held} of {len(planned)}: {_name(dialogue)}")
             try:
                 dialogue(session)
             except BrokenError as error:
@@ -106,6 +123,11 @@ def check(subject: Subject, plan: Plan, chosen: Sequence[Dialogue] | None = None
         )
     finally:
         session.close()
+
+
+def _name(dialogue: Dialogue) -> str:
+    function = dialogue.func if isinstance(dialogue, partial) else dialogue
+    return function.__name__.strip("_").replace("_", " ")
 
 
 def _may_go_on(session: Session, broken: Rule) -> bool:

@@ -126,7 +126,7 @@ def metrics(session: Session) -> None:
     """Numbers of each episode are asked for, which it may have or not, differing by environment."""
     stream, hello = session.hello()
     names = ([_METRIC, _NO_METRIC], [_NO_METRIC])
-    asked = tuple(_changed(session.plan.environment, metrics=each) for each in names)
+    asked = tuple(changed(session.plan.environment, metrics=each) for each in names)
     wanted = terms(session, hello)._replace(environments=asked)
     try:
         lease = accepted(session, stream, wanted)
@@ -195,7 +195,7 @@ def arguments(session: Session) -> None:
     """An argument that the environment does not know is no less a reason."""
     environment = session.plan.environment
     given = json.loads(environment.arguments or "{}") | {_UNKNOWN_ARGUMENT: 1}
-    unknown = _changed(environment, arguments=json.dumps(given))
+    unknown = changed(environment, arguments=json.dumps(given))
     rule = rules.ARGUMENTS if session.plan.is_cartpole else rules.ARGUMENTS_TAKEN
     stream, hello = session.hello()
     wanted = terms(session, hello)._replace(environments=(unknown,))
@@ -210,13 +210,7 @@ def expect_refusal(
     try:
         Lease(session, stream, wanted._replace(is_refused=True))
     except RefusedError as error:
-        if not str(error) or "\n" in str(error):
-            session.findings.add(
-                rules.REFUSAL, f"expected a reason of one line, got {str(error)!r}"
-            )
-        session.end(stream, grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        if session.expect_gone(rules.REFUSAL, "a Refusal") == 0:
-            session.findings.add(rules.ERROR_CODE, "after a Refusal the exit code was 0")
+        take_refusal(session, stream, str(error))
     except AcceptedError:
         session.findings.add(rule, f"expected a Refusal of {name}, got Ready", subject=name)
         session.end(stream, grpc.StatusCode.FAILED_PRECONDITION)
@@ -225,11 +219,21 @@ def expect_refusal(
         raise session.broken(error, rule, f"expected a Refusal of {name}: {error}") from error
 
 
-def _changed(environment: Environment, **fields: Any) -> Environment:
-    changed = Environment()
-    changed.CopyFrom(environment)
-    changed.MergeFrom(Environment(**fields))
-    return changed
+def take_refusal(session: Session, stream: PlayedStream, reason: str) -> None:
+    """Ends `stream` as a learner does after a Refusal, which ends the env server with an error."""
+    if not reason or "\n" in reason:
+        session.findings.add(rules.REFUSAL, f"expected a reason of one line, got {reason!r}")
+    session.end(stream, grpc.StatusCode.FAILED_PRECONDITION, reason)
+    if session.expect_gone(rules.REFUSAL, "a Refusal") == 0:
+        session.findings.add(rules.ERROR_CODE, "after a Refusal the exit code was 0")
+
+
+def changed(environment: Environment, **fields: Any) -> Environment:
+    """A copy of `environment` with other fields."""
+    copy = Environment()
+    copy.CopyFrom(environment)
+    copy.MergeFrom(Environment(**fields))
+    return copy
 
 
 def _is_equal(one: TimeStep, other: TimeStep) -> bool:

@@ -86,7 +86,6 @@ NEVER_RETURN = Rule("never-return", _see("HOW A STREAM ENDS"))
 ERROR_CODE = Rule(
     "error-code",
     f"end with an exit code other than 0 after an error; {_see('HOW A STREAM ENDS')}",
-    False,
 )
 BACK_OFF = Rule(
     "back-off",

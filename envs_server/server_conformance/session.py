@@ -88,15 +88,19 @@ class Session:
         # The last lease that was assigned to this process.
         self._lease: tuple[int, list[Counts]] | None = None
 
+    def start(self) -> None:
+        """Starts the env server, unless it runs. Raises CommandNotFoundError."""
+        if not self._is_started:
+            self._is_started = True
+            self._lease = None
+            self._subject.start(self.learner.address)
+
     def hello(self) -> tuple[PlayedStream, Hello]:
         """The next stream with its first message, from an env server that is started if need be.
 
         Raises BrokenError if there is none, or no Hello in it.
         """
-        if not self._is_started:
-            self._is_started = True
-            self._lease = None
-            self._subject.start(self.learner.address)
+        self.start()
         stream = self._next_stream()
         self.num_streams += 1
         message = self.receive(stream, "Hello", rules.HELLO)

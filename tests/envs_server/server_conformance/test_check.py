@@ -73,9 +73,16 @@ def test_a_sound_env_server_passes() -> None:
     server = ExampleServer()
     report = check(server, PLAN)
     assert [finding.line() for finding in [*report.findings.errors, *report.findings.notes]] == []
-    assert report.num_dialogues == len(all_dialogues(PLAN)) == 18
+    assert report.num_dialogues == len(all_dialogues(PLAN)) == 20
     assert report.num_streams > 25 and report.num_steps > 1000
-    assert report.skipped == ["the local socket: Hello offers none (link)"]
+    refused = "it refuses them, as it may (only CartPole-v1 is known)"
+    assert report.skipped == [
+        "the local socket: Hello offers none (link)",
+        f'episodes with {{"max_episode_steps": 10}}: {refused}',
+        f'episodes with {{"sutton_barto_reward": true}}: {refused}',
+    ]
+    given = dataclasses.replace(PLAN, environment=Environment(id=CARTPOLE, arguments='{"a": 1}'))
+    assert len(all_dialogues(given)) == 18
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
@@ -290,6 +297,16 @@ class TakesAnything(ExampleServer):
         return ["", '{"seedrl_no_such_argument": 1}']
 
 
+class IgnoresArguments(ExampleServer):
+    def known_arguments(self) -> Sequence[str]:
+        return ['{"max_episode_steps": 10}', '{"sutton_barto_reward": true}']
+
+
+class CheerfulRefusal(ExampleServer):
+    def after_status(self, code: str) -> int | None:
+        return 0 if self.is_refused else super().after_status(code)
+
+
 class BuildsAnything(ExampleServer):
     def known(self) -> Sequence[str]:
         return ["CartPole-v1", "seedrl-no-such-environment-v0"]
@@ -333,6 +350,8 @@ def _with(environment: type[CartPole]) -> type[ExampleServer]:
         (Endless, endings.finish, "finish", "expected no stream after Finish, got another"),
         (Sad, endings.finish, "finish", "expected exit code 0 after Finish, got 1"),
         (BuildsAnything, dialogues.refusal, "refusal", "expected a Refusal of seedrl-no-such"),
+        (IgnoresArguments, cartpole.limited, "arguments", '{"max_episode_steps": 10}: group '),
+        (IgnoresArguments, cartpole.sutton_barto, "arguments", "expected reward 0, got 1"),
         (TakesAnything, dialogues.arguments, "arguments", "a Refusal of CartPole-v1 with {"),
     ],
 )
@@ -342,6 +361,11 @@ def test_what_is_broken_is_named(
     found = broken_rules(server(), dialogue)
     assert list(found) == [rule]
     assert text in found[rule]
+
+
+def test_exit_code_0_after_a_refusal_fails_the_check() -> None:
+    (error,) = check(CheerfulRefusal(), PLAN, [dialogues.refusal]).errors
+    assert (error.rule.name, error.text) == ("error-code", "after a Refusal the exit code was 0")
 
 
 def test_what_may_be_meant_in_other_environments_is_a_note() -> None:
@@ -368,7 +392,7 @@ class SilentOnceAssigned(ExampleServer):
 
 
 @pytest.mark.parametrize("server", [Silent, SilentOnceAssigned])
-def test_who_never_says_what_it_must_is_not_asked_seventeen_times(
+def test_who_never_says_what_it_must_is_not_asked_nineteen_times(
     server: type[ExampleServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receive = PlayedStream.receive
@@ -376,7 +400,7 @@ def test_who_never_says_what_it_must_is_not_asked_seventeen_times(
     report = check(server(), PLAN)
     assert [finding.rule.name for finding in report.findings.errors] == ["silence"]
     assert report.num_dialogues == 1
-    assert report.skipped == ["17 more dialogues: this one must succeed"]
+    assert report.skipped == ["19 more dialogues: this one must succeed"]
 
 
 class DiesOfSigterm(ExampleServer):
@@ -459,6 +483,17 @@ class AnyAction(ExampleServer):
     actions = frozenset(range(-1, 3))
 
 
+class AnyLastAction(ExampleServer):
+    """Looks only at the actions that it steps by."""
+
+    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
+        (group,), seen = struct.unpack_from("<I", data), bytearray(data)
+        for row, env in enumerate(self.envs[group] if group < len(self.sent) else ()):
+            if env.step_type == LAST:
+                seen[16 + 4 * row : 20 + 4 * row] = bytes(4)
+        return super().read(bytes(seen))
+
+
 class CheerfulBreach(ExampleServer):
     """Ends after a learner's breach as if all were well."""
 
@@ -486,13 +521,22 @@ def test_who_believes_whatever_a_learner_says_is_told_each_breach() -> None:
         "after action -1 in row 0",
         "after action 2 in row 0",
         "after padding of actions that is not zero",
+        "after action -1 for a LAST row",
     ]
 
 
 @pytest.mark.parametrize(
     ("server", "texts"),
     [
-        (AnyAction, ["after action -1 in row 0: expected that", "after action 2 in row 0: "]),
+        (
+            AnyAction,
+            [
+                "after action -1 in row 0: expected that",
+                "after action 2 in row 0: ",
+                "after action -1 for a LAST row: ",
+            ],
+        ),
+        (AnyLastAction, ["after action -1 for a LAST row: expected that the env server cancels"]),
         (CheerfulBreach, ["after actions before Assign: expected an exit code other than 0, got"]),
         (
             NoSequence,
@@ -550,10 +594,15 @@ class OurOwn:
         self.thread.join(SECONDS)
 
 
-def test_our_own_env_server_notices_each_breach_and_contradiction() -> None:
+def test_our_own_env_server_notices_each_breach_and_argument() -> None:
     environment = Environment(id=CARTPOLE, vectorization="auto")
     plan = dataclasses.replace(PLAN, environment=environment)
-    findings = check(OurOwn(), plan, [breaches.contradictions, breaches.breaches]).findings
+    said: list[str] = []
+    chosen = [breaches.contradictions, breaches.breaches, cartpole.limited, cartpole.sutton_barto]
+    report = check(OurOwn(), plan, chosen, say=said.append)
+    findings = report.findings
+    assert report.skipped == []
+    assert said[::3] == ["dialogue 1 of 4: contradictions", "dialogue 4 of 4: sutton barto"]
     assert [each.line() for each in [*findings.errors, *findings.notes]] == []
 
 

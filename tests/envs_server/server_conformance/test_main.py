@@ -45,14 +45,16 @@ def test_a_command_that_does_not_connect_is_said_with_its_last_words(
     words = r"zero\none\ntwo\n\nthree\n\x1b[31m\n"
     command = f'{sys.executable} -c \'import sys; sys.exit("{words}" + sys.argv[2] + " fails")\''
     assert main(["--command", command]) == ExitCode.BROKEN_ENVIRONMENT
-    line, skipped, verdict = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert err == "dialogue 1 of 20: steps\n"
+    line, skipped, verdict = out.splitlines()
     assert line.startswith(
         "error  connect: expected a stream after its start, the env server ended with code 1; "
         "its last words: one | two | three | [31m | 127.0.0.1:"
     )
     advice = "open one Connect stream to the learner's address, and say Hello; see TRANSPORT in"
     assert line.endswith(f" fails; {advice} seedrl.proto")
-    assert skipped == "skipped 17 more dialogues: this one must succeed"
+    assert skipped == "skipped 19 more dialogues: this one must succeed"
     assert verdict.endswith("breaks a rule: 1 dialogues, 0 streams, 0 steps of CartPole-v1")
 
 
@@ -61,7 +63,7 @@ def test_a_checker_that_is_ended_leaves_no_env_server_behind(
 ) -> None:
     started: list[Any] = []
 
-    def interrupted(subject: Process, plan: Plan) -> None:
+    def interrupted(subject: Process, plan: Plan, **_: Any) -> None:
         subject.start("nowhere:1")
         started.append(subject._process)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -76,7 +78,9 @@ def test_a_checker_that_is_ended_leaves_no_env_server_behind(
 
 def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--command", "false", "--json"]) == ExitCode.BROKEN_ENVIRONMENT
-    report = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert err == ""
     assert not report["passes"] and report["notes"] == []
     assert [error["rule"] for error in report["errors"]] == ["connect"]
 

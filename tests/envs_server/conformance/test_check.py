@@ -87,6 +87,14 @@ def test_what_may_be_intended_is_a_note(factory: Callable[..., Any]) -> None:
     assert _names(report.findings.notes) == [example_envs.NOTES[factory]]
 
 
+def test_an_end_in_the_last_step_of_the_limit_is_said_to_be_right() -> None:
+    (note,) = _check(_recipe(example_envs.BothFlags)).findings.notes
+    assert note.line().startswith("note   both-flags: step ")
+    assert note.line().endswith(
+        "nothing is to be fixed where the episode truly ended in the limit's last step"
+    )
+
+
 def test_every_rule_has_an_example() -> None:
     known = [rule for rule in vars(rules).values() if isinstance(rule, rules.Rule)]
     assert {rule.name for rule in known if rule.is_error} == {*example_envs.ERRORS.values()}

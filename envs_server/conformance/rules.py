@@ -64,8 +64,8 @@ REWARD_FINITE = Rule("reward-finite", "return a reward that is finite as float32
 FLAGS = Rule("flags", "return terminated and truncated as bools: `bool(...)`")
 BOTH_FLAGS = Rule(
     "both-flags",
-    "it counts as terminated; set truncated alone where the state could have gone on; nothing is to "
-    "be fixed where the episode truly ended in the limit's last step",
+    "it counts as terminated; set truncated alone where the state could have gone on; nothing is "
+    "to be fixed where the episode truly ended in the limit's last step",
     False,
 )
 TIME_LIMIT = Rule(

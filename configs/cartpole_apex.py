@@ -5,11 +5,12 @@ Ends when frozen parameters score 475, the environment's own threshold, over 100
 Command: `seedrl train cartpole_apex`.
 
 Lab record
-  Seeds 0 to 3 (`--seed S`): 497.7, 500.0, 500.0 and 500.0 over the 100 confirming episodes, after
-  145,267, 145,406, 134,804 and 225,279 environment steps and 35, 32, 31 and 43 seconds of CPU time
-  in all processes, 80, 48, 96 and 76 seconds from start to exit; beside them cartpole_r2d2, seed 0,
-  took 48 seconds of CPU time and 125 from start to exit. Two cores of a Xeon at 2.5 GHz, shared
-  with much other work (load average 20 to 30), no accelerator; 2026-11-22, commit 44cd0bb.
+  Seeds 0 to 4 (`--seed S`): 497.7, 500.0, 500.0, 500.0 and 497.4 over the 100 confirming episodes,
+  after 145,267, 145,406, 134,804, 225,279 and 145,590 environment steps and 35, 32, 31, 43 and 33
+  seconds of CPU time in all processes; 80, 48, 96, 76 and 197 seconds from start to exit. Beside
+  them cartpole_r2d2, seed 0, took 48 seconds of CPU time and 125 from start to exit. Two cores of a
+  Xeon at 2.5 GHz, shared with much other work (load average 20 to 45), no accelerator; 2026-11-22,
+  commit 44cd0bb.
 """
 
 from seedrl.agents.apex.config import ApexConfig

@@ -77,9 +77,9 @@ CONFIG = Config(
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
     agent=UnchangingApex(apex=APEX),
-    serving=ServingConfig(training_slots=5, evaluation_slots=1),
+    serving=ServingConfig(training_slots=2, evaluation_slots=0),
     replay=ReplayConfig(
-        capacity_steps=2_400, min_steps=150, page_steps=PAGE_STEPS, ratio=0.1, priority_exponent=0.6
+        capacity_steps=1_600, min_steps=64, page_steps=PAGE_STEPS, ratio=0.1, priority_exponent=0.6
     ),
     learning=LearningConfig(batch_sequences=4, num_devices=1),
     evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
@@ -99,7 +99,7 @@ class Replayed(NamedTuple):
 def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     run = learner_run(CONFIG)
     outcome = run.run_with_a_replaced_env_server(
-        6, "--allow-env", "gymnasium.wrappers*", env_steps=300
+        2, "--allow-env", "gymnasium.wrappers*", env_steps=200
     )
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
@@ -160,4 +160,4 @@ def test_transitions_start_at_every_row_and_hold_ends_of_both_kinds(replayed: Re
     np.testing.assert_array_equal(images[0], [image_of(number) for number in numbers[0]])
     streams = numbers[..., :2]
     np.testing.assert_array_equal(streams, np.broadcast_to(streams[:1], streams.shape))
-    assert len({tuple(stream) for stream in streams[0]}) == 2 * 5
+    assert len({tuple(stream) for stream in streams[0]}) == 2 * 2

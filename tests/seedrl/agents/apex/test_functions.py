@@ -168,7 +168,7 @@ def errors_of(
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_loss_gradient_and_priorities_are_those_of_the_paper(
     name: str, data: st.DataObject

@@ -209,7 +209,7 @@ class ProgramLearner:
                 [index],
                 self.store.page_steps,
                 TRAINING_SLOTS,
-                experience.example_draw,
+                example_draw=experience.example_draw,
                 shard_of=experience.shard_of,
                 accounts=experience.accounts,
             ),

@@ -128,7 +128,7 @@ def running(request: pytest.FixtureRequest) -> Running:
             [experience.index() for _ in devices],
             LENGTH,
             SLOTS,
-            experience.example_draw,
+            example_draw=experience.example_draw,
             shard_of=experience.shard_of,
             accounts=experience.accounts,
         ),

@@ -8,7 +8,9 @@ COMMANDS = "command.txt"  # the command lines of all sessions
 STATUS = "status.json"
 METRICS = "metrics.jsonl"
 EVENTS = "events.jsonl"
-LOGS = "logs"  # a folder: what the env servers of `seedrl train` write
+LOGS = (
+    "logs"  # a folder: what env servers write; in folders below it those of whoever plays the run
+)
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
 # In the folder of an experiment, beside those of its runs.

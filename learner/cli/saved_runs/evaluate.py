@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play
+from learner.cli.saved_runs.playing import PlayOptions, each_seeded, make_logs, play
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
 from learner.saving.final_score import FinalScore, write_final_score
@@ -72,11 +72,10 @@ def run(argv: Sequence[str]) -> int:
         )
         check(config)
         planned = _just_enough(planned, config, options.episodes)
-        commands = env_servers.commands(
-            planned, config.environment, address=address, logs=options.workdir / "logs"
-        )
+        logs = make_logs(options.workdir, "evaluate")
+        commands = env_servers.commands(planned, config.environment, address=address, logs=logs)
         supervisor = Supervisor(commands, restarts=config.launch.restarts)
-        evaluation = play(supervisor, config, options)
+        evaluation = play(supervisor, config, options, logs=logs)
     if not isinstance(evaluation, tuple):
         return evaluation
     if options.save:

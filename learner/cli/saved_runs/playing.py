@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import shutil
 import signal
+import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.storage.run_files import LOGS
 
 if TYPE_CHECKING:  # imports jax
     from learner.session.offline_evaluation import Evaluation
@@ -57,8 +60,30 @@ def each_seeded(config: Config) -> Config:
     return dataclasses.replace(config, environment=environment)
 
 
-def play(supervisor: Supervisor, config: Config, options: PlayOptions) -> "Evaluation | int":
-    """The evaluation, or the exit code if the env servers cannot continue (and said why)."""
+def make_logs(workdir: Path, player: str) -> Path:
+    """A new folder `player_…` below the run's logs, for the env servers of one player.
+
+    The run may be training, and others may play it: their env servers have logs of their own.
+    Raises ConfigError if it cannot be made.
+    """
+    parent = workdir / LOGS
+    try:
+        parent.mkdir(exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f"{player}_", dir=parent))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write in {parent} ({error.strerror}): expected a folder for the logs of env "
+            "servers; play a copy of the run"
+        ) from error
+
+
+def play(
+    supervisor: Supervisor, config: Config, options: PlayOptions, *, logs: Path
+) -> "Evaluation | int":
+    """The evaluation, or the exit code if the env servers cannot continue (and said why).
+
+    `logs`, the folder of what the env servers write, is removed unless one of them has failed.
+    """
     ended: list[int] = []
 
     def watch() -> None:
@@ -72,6 +97,7 @@ def play(supervisor: Supervisor, config: Config, options: PlayOptions) -> "Evalu
 
     watcher = threading.Thread(target=watch, name="env servers", daemon=True)
     with contextlib.ExitStack() as stack:
+        stack.callback(_remove_logs, supervisor, logs)
         stack.enter_context(supervisor)
         stack.callback(watcher.join)
         stack.callback(supervisor.stop)
@@ -91,3 +117,8 @@ def play(supervisor: Supervisor, config: Config, options: PlayOptions) -> "Evalu
             if not ended:
                 raise
         return ended[0] if ended else evaluation
+
+
+def _remove_logs(supervisor: Supervisor, logs: Path) -> None:
+    if not supervisor.has_failed_env_server:
+        shutil.rmtree(logs, ignore_errors=True)

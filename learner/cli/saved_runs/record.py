@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, each_seeded, play
+from learner.cli.saved_runs.playing import PlayOptions, each_seeded, make_logs, play
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
@@ -47,12 +47,14 @@ def run(argv: Sequence[str]) -> int:
     config = each_seeded(of_run(options.workdir))
     films = (options.output or options.workdir / "videos").absolute()
     with env_servers.socket_address() as address:
-        command = _command(config, address, logs=options.workdir / "logs", films=films)
+        logs = make_logs(options.workdir, "record")
+        command = _command(config, address, logs=logs, films=films)
         serving = dataclasses.replace(
             config.serving, bind=address, training_slots=1, evaluation_slots=0
         )
         supervisor = Supervisor([command], restarts=config.launch.restarts)
-        evaluation = play(supervisor, dataclasses.replace(config, serving=serving), options)
+        config = dataclasses.replace(config, serving=serving)
+        evaluation = play(supervisor, config, options, logs=logs)
     if not isinstance(evaluation, tuple):
         return evaluation
     for number, episode_return in enumerate(evaluation.returns):

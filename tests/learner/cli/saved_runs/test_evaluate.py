@@ -86,7 +86,26 @@ def test_the_saved_config_is_served_on_a_socket_of_its_own(
     assert config.launch.env_servers == 1
     saved = config_file.load("cartpole_r2d2")
     assert config.serving.training_slots == saved.serving.training_slots
-    assert [path.name for path in (run_folder / "logs").iterdir()] == ["env_server_0.log"]
+    assert not [*(run_folder / "logs").iterdir()]
+
+
+def test_each_player_has_logs_of_its_own(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs: list[Path] = []
+    commands = env_servers.commands
+
+    def spy(*args: Any, **kwargs: Any) -> list[Command]:
+        logs.append(kwargs["logs"])
+        return commands(*args, **kwargs)
+
+    monkeypatch.setattr(env_servers, "commands", spy)
+    stand_in(monkeypatch)
+    # As if the run were training: nothing of its own logs is another's.
+    (run_folder / "logs").mkdir()
+    (run_folder / "logs" / "env_server_0.sent").touch()
+    for _ in range(2):
+        assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 0
+    assert len({run_folder / "logs", *logs}) == 3
+    assert [path.name for path in (run_folder / "logs").iterdir()] == ["env_server_0.sent"]
 
 
 @pytest.mark.parametrize(
@@ -171,6 +190,8 @@ def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
     assert capsys.readouterr().err == (
         "seedrl: error: env server 0 cannot run: no such environment\n"
     )
+    (log,) = (run_folder / "logs").glob("evaluate_*/env_server_0.log")
+    assert log.read_text() == "no such environment\n"
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -28,7 +28,7 @@ def test_one_environment_is_filmed_and_each_film_is_a_line(
 ) -> None:
     played: list[tuple[list[Command], Config, Any]] = []
 
-    def play(supervisor: list[Command], config: Config, options: Any) -> Evaluation:
+    def play(supervisor: list[Command], config: Config, options: Any, **_: Any) -> Evaluation:
         played.append((supervisor, config, options))
         return RESULT
 

@@ -50,6 +50,13 @@ class _Return(NamedTuple):
     longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
 
 
+class _End(NamedTuple):
+    """There is no point in another stream; and why, in the last line that is logged."""
+
+    code: ExitCode
+    reason: str
+
+
 class ReconnectingClient:
     """Serves one learner for ever, over one stream at a time. Used by one thread.
 
@@ -103,34 +110,35 @@ class ReconnectingClient:
                 stack.callback(lease.close)
                 stack.enter_context(connection)
                 outcome = self._serve(lease, connection)
-            if isinstance(outcome, ExitCode):
-                return outcome
+            if isinstance(outcome, _End):
+                # Only now: environments may say more when they are closed, and who reads the log
+                # takes its last line for the reason.
+                _log.log(logging.ERROR if outcome.code else logging.INFO, "%s", outcome.reason)
+                return outcome.code
             self._has_worked = lease.has_worked
             self._pause(outcome, lease.is_serving)
         _log.info("stopped")
         return ExitCode.OK
 
-    def _serve(self, lease: Lease, connection: LearnerConnection) -> ExitCode | _Return:
+    def _serve(self, lease: Lease, connection: LearnerConnection) -> _End | _Return:
         """One stream, and what its end means."""
         try:
             finished = self._stream(lease, connection)
         except grpc.RpcError as error:
             return self._after_status(error.code(), _said(error.details() or ""))
         except (BuildError, WireError) as error:
-            _log.error("%s", error)
-            return ExitCode.USAGE
+            return _End(ExitCode.USAGE, str(error))
         except EnvironmentFailedError as error:
             if not lease.has_worked:
-                _log.error("%s; `seedrl check-env` says more of the environment", error)
-                return ExitCode.USAGE
+                advice = "`seedrl check-env` says more of the environment"
+                return _End(ExitCode.USAGE, f"{error}; {advice}")
             return self._after_failure(error)
         except LinkMissingError as error:
             self._local_link = False
             return _Return(f"{error}; from now on over gRPC")
         if finished is None:
             return _Return("the learner ended the stream")
-        _log.info("finished: %s", _said(finished.reason))
-        return ExitCode.OK
+        return _End(ExitCode.OK, f"finished: {_said(finished.reason)}")
 
     def _stream(self, lease: Lease, connection: LearnerConnection) -> Finished | None:
         self._stop.on_request(connection.cancel)
@@ -146,19 +154,19 @@ class ReconnectingClient:
         finally:
             self._stop.on_request(None)
 
-    def _after_status(self, code: grpc.StatusCode, details: str) -> ExitCode | _Return:
+    def _after_status(self, code: grpc.StatusCode, details: str) -> _End | _Return:
         if code in _FATAL_CODES:
-            _log.error("the learner at %s refused: %s", self._address, details)
-            return ExitCode.USAGE
+            return _End(ExitCode.USAGE, f"the learner at {self._address} refused: {details}")
         is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED
         longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS
         return _Return(f"{code.name}: {details}", longest_pause)
 
-    def _after_failure(self, error: EnvironmentFailedError) -> ExitCode | _Return:
+    def _after_failure(self, error: EnvironmentFailedError) -> _End | _Return:
         self._failures += 1
-        _log.error("%s (failure %d of %d)", error, self._failures, _FAILURE_BUDGET)
+        reason = f"{error} (failure {self._failures} of {_FAILURE_BUDGET})"
         if self._failures >= _FAILURE_BUDGET:
-            return ExitCode.FAILING_ENVIRONMENT
+            return _End(ExitCode.FAILING_ENVIRONMENT, reason)
+        _log.error("%s", reason)
         return _Return("an environment failed")
 
     def _pause(self, outcome: _Return, was_serving: bool) -> None:

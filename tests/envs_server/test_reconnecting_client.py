@@ -11,6 +11,7 @@ import grpc
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from envs_server.connection import Offer
 from envs_server.reconnecting_client import ReconnectingClient
@@ -135,6 +136,37 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
     assert Failing.num_closed == 10
     reason = "step 3 of group 0: RuntimeError: the emulator has crashed"
     assert [failure.reason for failure in reported] == [reason] * (10 if minor else 0)
+
+
+class Unready(gymnasium.Env[np.ndarray, int]):
+    """Can be built, but neither reset nor closed."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        raise RuntimeError("no display")
+
+    def close(self) -> None:
+        raise RuntimeError("never opened")
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_the_last_line_says_why_it_ends_whatever_environments_say_when_they_are_closed(
+    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "Unready-v0"
+    monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, entry_point=Unready))
+
+    def assign(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        yield learner.assign([1], environment=Environment(id=name))
+        list(messages)
+
+    learner.serve(assign)
+    assert learner.run(1, 1).wait() is ExitCode.USAGE
+    *_, closing, reason = [line.message for line in caplog.records if line.name == "envs_server"]
+    assert closing == "closing environments: RuntimeError: never opened"
+    assert reason == f"cannot start {name}: reset of group 0: RuntimeError: no display"
 
 
 def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:

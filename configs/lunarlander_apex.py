@@ -5,10 +5,11 @@ Needs Box2D: `pip install '.[box2d]'` where env servers run.
 Command: `seedrl train lunarlander_apex`.
 
 Lab record
-  Seed 0: 227.2 over the 100 confirming episodes, after 501,508 environment steps and 30,704 updates
-  in two sessions, 12 minutes in all, 216 seconds of CPU time up to these parameters. Two cores of a
-  Xeon at 2.5 GHz, shared with much other work (load average 30), no accelerator; 2026-11-22, commit
-  44cd0bb.
+  Seeds 1 to 3 (`--seed S`): 221.5, 226.9 and 217.0 over the 100 confirming episodes, after 661,585,
+  782,711 and 477,663 environment steps and 185, 240 and 161 seconds from start to exit; commit
+  3e6ed55. Seed 0: 227.2, after 501,508 steps, in two sessions of a machine that did much else;
+  commit 44cd0bb. Two cores of a Xeon at 2.5 GHz, shared with other work, no accelerator;
+  2026-11-22.
 """
 
 from seedrl.agents.apex.config import ApexConfig

@@ -10,11 +10,6 @@ from learner.reporting.wording import duration, score
 if TYPE_CHECKING:  # imports numpy, and the command line of `seedrl train` imports this file
     from learner.reporting.status import EvaluationStatus
 
-_NO_UPDATE = (
-    "no update was applied: replay had not filled (replay.min_steps), or no loss and gradient was "
-    "finite (the warnings above say so); nothing has been learned"
-)
-
 
 class Summary(NamedTuple):
     """How a training run went.
@@ -36,6 +31,7 @@ class Summary(NamedTuple):
         None if none have.
       target_return: the configured one, or None.
       command: what the user typed.
+      nothing_learned: why no update was applied, if none was; see `why_nothing_learned`.
       is_known_to_draw: whether the environment is ours or gymnasium knows it by its id: nearly all
         of those draw themselves. Of others nobody here knows.
     """
@@ -57,6 +53,7 @@ class Summary(NamedTuple):
     best_return: float | None = None
     best_updates: int = 0
     command: str = ""
+    nothing_learned: str = ""
     is_known_to_draw: bool = True
 
     @property
@@ -64,6 +61,25 @@ class Summary(NamedTuple):
         """Whether all steps were taken without a confirmed target."""
         all_taken = self.env_steps >= self.total_steps
         return self.target_return is not None and self.confirmed_updates is None and all_taken
+
+
+def why_nothing_learned(*, is_confirmed: bool, is_compiling: bool, num_skipped: int) -> str:
+    """Why a run ended without an update, in words.
+
+    Args:
+      is_confirmed: whether its target was confirmed.
+      is_compiling: whether the program of the update was not compiled yet.
+      num_skipped: updates whose loss or gradient was not finite.
+    """
+    if num_skipped:
+        return "no loss and gradient was finite (the warnings above say so); nothing was learned"
+    if is_confirmed:
+        return "the parameters that the run began with have reached the target"
+    if is_compiling:
+        return "the run ended while learning was being compiled; nothing was learned"
+    return (
+        "there was not enough experience for a first one (replay.min_steps, where there is replay)"
+    )
 
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -81,7 +97,7 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     # An on-policy queue has none.
     ratio = f"replay ratio {summary.replay_ratio:.2f}, " * (summary.replay_ratio > 0)
     applied = f"{summary.updates:,}, {ratio}{lag}"
-    yield "updates", applied if summary.updates else _NO_UPDATE
+    yield "updates", applied if summary.updates else f"none: {summary.nothing_learned}"
     earlier = summary.run_seconds - summary.wall_seconds
     whole = f", {duration(summary.run_seconds)} with earlier sessions" if earlier > 1.0 else ""
     yield "wall time", duration(summary.wall_seconds) + whole

@@ -43,7 +43,7 @@ class Announcements:
         self._listener = listener
         self._clock = clock
         self._began = clock()
-        self._is_compiling = True
+        self.is_compiling = True
         self._has_updated = self._has_warned_of_first = False
         self._num_skipped, self._next_warning = 0, -math.inf
         self._looks_for_metrics = True
@@ -76,8 +76,8 @@ class Announcements:
         self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
 
     def _look_at_programs(self) -> None:
-        if self._is_compiling and not self._session.is_compiling:
-            self._is_compiling = False
+        if self.is_compiling and not self._session.is_compiling:
+            self.is_compiling = False
             seconds = self._clock() - self._began
             self._listener.say("compiled", f"compiled in {seconds:.1f} s", seconds=seconds)
         if not self._has_updated:

@@ -21,6 +21,7 @@ from seedrl.config import Config
 _INTERVAL_SECONDS = 1.0
 _MOST_NAMES = 3
 _COMPILING = "learning is being compiled, and acting may not run further ahead of it"
+_BUILDING = "agent and replay are being built"
 
 _logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class LiveStatus:
         if silent := waited_for(self._env_servers.servers):
             return silent
         if session is None:  # env servers that have joined wait until it is built
-            return _COMPILING
+            return _BUILDING
         return "acting waits for learning, as the replay ratio wants"
 
     def stopping(self, reason: str) -> None:

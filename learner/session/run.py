@@ -11,7 +11,7 @@ from learner.reporting.env_servers.attendance import Attendance
 from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw
 from learner.reporting.status import EvaluationStatus
-from learner.reporting.summary import Summary
+from learner.reporting.summary import Summary, why_nothing_learned
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import fitting, restore_streams, same_agent
 from learner.saving.run_folder import Resume, RunFolder
@@ -286,6 +286,11 @@ def _summary(
         confirmed_updates=None if confirmed is None else confirmed.frozen.version,
         best_return=None if best is None else best_return(best),
         best_updates=0 if best is None else best.step,
+        nothing_learned=why_nothing_learned(
+            is_confirmed=confirmed is not None,
+            is_compiling=supervision.announcements.is_compiling,
+            num_skipped=session.learning.num_skipped,
+        ),
         is_known_to_draw=":" not in config.environment.id
         or config.environment.id.startswith("envs_server.envs."),
     )

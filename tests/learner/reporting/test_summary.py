@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from learner.reporting.status import EvaluationStatus
-from learner.reporting.summary import Summary, resume_command, summary_rows
+from learner.reporting.summary import (
+    Summary,
+    resume_command,
+    summary_rows,
+    why_nothing_learned,
+)
 
 LAST = EvaluationStatus(mean_return=0.7, episodes=20, env_steps=487_000, updates=900)
 BEST = EvaluationStatus(mean_return=0.85, episodes=20, env_steps=402_000, updates=800)
@@ -71,8 +76,26 @@ def test_a_target_that_was_reached_has_no_exit_code_to_explain() -> None:
 
 
 def test_a_run_in_which_nothing_was_learned_says_so() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(updates=0)))
-    assert rows["updates"].startswith("no update was applied: ")
+    rows = dict(summary_rows(SUMMARY._replace(updates=0, nothing_learned="for want of rows")))
+    assert rows["updates"] == "none: for want of rows"
+
+
+@pytest.mark.parametrize(
+    ("is_confirmed", "is_compiling", "num_skipped", "expected"),
+    [
+        (False, False, 3, "no loss and gradient was finite"),
+        (True, True, 0, "the parameters that the run began with"),
+        (False, True, 0, "the run ended while learning was being compiled"),
+        (False, False, 0, "there was not enough experience"),
+    ],
+)
+def test_why_nothing_was_learned_is_the_reason_that_holds(
+    is_confirmed: bool, is_compiling: bool, num_skipped: int, expected: str
+) -> None:
+    found = why_nothing_learned(
+        is_confirmed=is_confirmed, is_compiling=is_compiling, num_skipped=num_skipped
+    )
+    assert found.startswith(expected)
 
 
 def test_the_best_round_is_named_only_where_it_is_not_the_last() -> None:

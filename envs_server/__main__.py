@@ -1,7 +1,8 @@
 """Entry point of an env server: `python -m envs_server --learner ADDRESS --num-envs E`.
 
 Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
-this env server, or the environment cannot be built here; 4 the environment failed too often.
+this env server, or the environment cannot be built here; 4 the environment failed too often;
+6 it was to film, and a film cannot be written.
 """
 
 import contextlib

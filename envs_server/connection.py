@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from envs_server.building import build, build_filmed
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
+from envs_server.errors import BuildError, EnvironmentFailedError, FilmError, one_line
 from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import Recipe, read_recipes
@@ -74,14 +74,22 @@ class Lease:
     """
 
     def __init__(
-        self, offer: Offer, outbox: Outbox, sent_log: SentLog, *, has_worked: bool = False
+        self,
+        offer: Offer,
+        outbox: Outbox,
+        sent_log: SentLog,
+        *,
+        has_worked: bool = False,
+        broken_off: str = "",
     ) -> None:
+        """`broken_off` is how an earlier lease ended that was being filmed, if there was one."""
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
         self._groups: list[EnvGroup | PlayedGroup] = []
         self._action_layouts: list[ActionLayout] = []
         self._learner_minor = 0
+        self._broken_off = broken_off
         self.is_serving = False
         self.has_worked = has_worked
 
@@ -91,7 +99,7 @@ class Lease:
         Returns Finished if the learner says so, None if the stream just ended. Raises WireError if
         the learner breaks the contract, BuildError (after a Refusal was put) if the environment
         cannot be built or, without having ever worked, not be reset, EnvironmentFailedError if one
-        fails, and what `messages` raises.
+        fails, FilmError if films cannot be written or go on, and what `messages` raises.
         """
         self.open()
         for message in messages:
@@ -219,6 +227,10 @@ class Lease:
             return build(recipe, back_end, num_envs)
         if num_envs != 1:
             raise BuildError(f"expected one environment to film, got {num_envs}")
+        if self._broken_off:
+            # Which episodes the learner has counted is not known here: the numbers of films would
+            # no longer be those of its returns.
+            raise FilmError(f"the films were broken off: {self._broken_off}")
         return build_filmed(recipe, back_end, self._offer.films)
 
     def _check_lengths(self, max_message_bytes: int) -> None:

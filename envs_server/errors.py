@@ -11,6 +11,10 @@ class EnvironmentFailedError(RuntimeError):
     """An environment raised, or returned what it did not promise."""
 
 
+class FilmError(RuntimeError):
+    """A film cannot be written, through no fault of the environment that it shows."""
+
+
 def one_line(error: BaseException) -> str:
     """The type and text of an exception, on one line of at most 300 characters."""
     text = " ".join(str(error).split())

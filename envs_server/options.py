@@ -25,7 +25,8 @@ class Options:
     SEEDRL_TOKEN is sent, and no learner asks for it): trusted networks only.
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
-    this env server, or the environment cannot be built here; 4 the environment failed too often.
+    this env server, or the environment cannot be built here; 4 the environment failed too often;
+    6 it was to film, and a film cannot be written.
     """
 
     learner: str
@@ -52,7 +53,8 @@ class Options:
     than those recorded are an error; at its end the env server waits."""
 
     films: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Film every episode of the one environment on offer into this folder (seedrl[video])."""
+    """Film every episode of the one environment on offer into this folder (seedrl[video]). Once
+    steps were sent, it serves no second stream: its films would be numbered like the first's."""
 
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent or received; the learner has its own limit."""

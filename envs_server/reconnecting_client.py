@@ -10,7 +10,7 @@ from typing import NamedTuple
 import grpc
 
 from envs_server.connection import Finished, Lease, Offer
-from envs_server.errors import BuildError, EnvironmentFailedError
+from envs_server.errors import BuildError, EnvironmentFailedError, FilmError
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
@@ -92,6 +92,7 @@ class ReconnectingClient:
         self._token = token
         self._failures = 0
         self._has_worked = False  # an environment has taken a step
+        self._broken_off = ""  # how the stream ended that was being filmed
         self._attempts = 0
         self._random = random.Random()
 
@@ -105,7 +106,13 @@ class ReconnectingClient:
                     local_link=self._local_link,
                     token=self._token,
                 )
-                lease = Lease(self._offer, connection, self._sent_log, has_worked=self._has_worked)
+                lease = Lease(
+                    self._offer,
+                    connection,
+                    self._sent_log,
+                    has_worked=self._has_worked,
+                    broken_off=self._broken_off,
+                )
                 # Environments may take their time: the learner hears of the end before.
                 stack.callback(lease.close)
                 stack.enter_context(connection)
@@ -116,6 +123,9 @@ class ReconnectingClient:
                 _log.log(logging.ERROR if outcome.code else logging.INFO, "%s", outcome.reason)
                 return outcome.code
             self._has_worked = lease.has_worked
+            # Known now, but of no consequence unless there is a learner to go on with.
+            if lease.is_serving and self._offer.films is not None:
+                self._broken_off = outcome.reason
             self._pause(outcome, lease.is_serving)
         _log.info("stopped")
         return ExitCode.OK
@@ -128,6 +138,8 @@ class ReconnectingClient:
             return self._after_status(error.code(), _said(error.details() or ""))
         except (BuildError, WireError) as error:
             return _End(ExitCode.USAGE, str(error))
+        except FilmError as error:
+            return _End(ExitCode.FAILED_FILMS, str(error))
         except EnvironmentFailedError as error:
             if not lease.has_worked:
                 advice = "`seedrl check-env` says more of the environment"
@@ -162,6 +174,8 @@ class ReconnectingClient:
         return _Return(f"{code.name}: {details}", longest_pause)
 
     def _after_failure(self, error: EnvironmentFailedError) -> _End | _Return:
+        if self._offer.films is not None:
+            return _End(ExitCode.FAILED_FILMS, str(error))
         self._failures += 1
         reason = f"{error} (failure {self._failures} of {_FAILURE_BUDGET})"
         if self._failures >= _FAILURE_BUDGET:

@@ -18,6 +18,8 @@ class ExitCode(enum.IntEnum):
       FAILING_ENVIRONMENT: an env server: the environment raised an error too often; `seedrl train`:
         an env server has died too often.
       FAILED_RUNS: `seedrl experiment`: some of its runs have failed; the others are done.
+      FAILED_FILMS: `seedrl record`, or an env server that films: fewer films than asked for were
+        written.
       INTERNAL: a defect of ours; the traceback is printed.
       UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
       STUCK: a thread made no progress; all stacks are printed.
@@ -32,6 +34,7 @@ class ExitCode(enum.IntEnum):
     BROKEN_ENVIRONMENT = 3
     FAILING_ENVIRONMENT = 4
     FAILED_RUNS = 5
+    FAILED_FILMS = 6
     INTERNAL = 70
     UNREADABLE_CHECKPOINT = 74
     STUCK = 75

@@ -18,6 +18,8 @@ from seedrl.programs import unbegun
 
 # How the reason of a run's end begins if its env servers are that reason.
 ENV_SERVERS_FAILED = "the env servers failed"
+# How an env server ends that it would be in vain to start again.
+_VERBS: dict[int, str] = {ExitCode.USAGE: "cannot run", ExitCode.FAILED_FILMS: "failed"}
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
 _MINUTE_SECONDS = 60.0
@@ -46,8 +48,8 @@ class Supervisor:
 
     Entering starts them. An env server that dies is started again, at most `restarts` times a
     minute each; one that ends with 0 has heard that the run is over; one that ends with 2 refuses
-    what it is asked for, which ends the run. Leaving ends whatever still runs. If this process is
-    killed, the kernel ends them.
+    what it is asked for, one with 6 cannot film it, and either ends the run. Leaving ends whatever
+    still runs. If this process is killed, the kernel ends them.
 
     Attributes:
       has_failed_env_server: whether one has ended with an error, of which its log says more.
@@ -194,18 +196,19 @@ class Supervisor:
             return
         self.has_failed_env_server = True
         name, last_line = child.command.name, _LOG_PREFIX.sub("", child.last_line())
-        if code == ExitCode.USAGE:
-            self._fail(ExitCode.USAGE, f"{name} cannot run: {last_line}")
+        if code in _VERBS:
+            self._fail(code, f"{name} {_VERBS[code]}: {last_line}")
             return
         times = self._restarted.setdefault(name, deque())
         now = self._clock()
         while times and now - times[0] >= _MINUTE_SECONDS:
             times.popleft()
         if len(times) >= self._restarts:
+            again = f" and was started again {len(times)} times within a minute (launch.restarts)"
             self._fail(
                 ExitCode.FAILING_ENVIRONMENT,
-                f"{name} ended with {code} and was started again {len(times)} times within a "
-                f"minute (launch.restarts); its log, {child.command.log}, ends: {last_line}",
+                f"{name} ended with {code}{again if times else ''}; its log, "
+                f"{child.command.log}, ends: {last_line}",
             )
             return
         times.append(now)

@@ -5,6 +5,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,9 +14,13 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
+from envs_server import connection
+from envs_server.backends import sync
 from envs_server.connection import Offer
+from envs_server.recipe import Recipe
 from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
+from envs_server.vector import VectorEnvironment
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import learner_connection
 from seedrl.wire.seedrl_pb2 import Environment
@@ -136,6 +141,27 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
     assert Failing.num_closed == 10
     reason = "step 3 of group 0: RuntimeError: the emulator has crashed"
     assert [failure.reason for failure in reported] == [reason] * (10 if minor else 0)
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_films_are_not_numbered_again_for_a_second_stream(
+    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built: list[Path] = []
+
+    def build_filmed(recipe: Recipe, vectorization: str, folder: Path) -> VectorEnvironment:
+        built.append(folder)
+        return sync.build(recipe, 1)
+
+    monkeypatch.setattr(connection, "build_filmed", build_filmed)
+
+    learner.serve(
+        learner.play(learner.assign([1]), 4, last=None), learner.play(learner.assign([1]), 4)
+    )
+    films = ReconnectingClient(learner.address, Offer(1, 1, (), films=tmp_path), Stop(), 2**20)
+    assert films.run() is ExitCode.FAILED_FILMS
+    assert caplog.messages[-1] == "the films were broken off: the learner ended the stream"
+    assert built == [tmp_path]
 
 
 class Unready(gymnasium.Env[np.ndarray, int]):

@@ -1,7 +1,10 @@
 """`seedrl record RUN`: films episodes of a run's policy."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +19,8 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
 PROG = "seedrl record"
+
+_FILMS = "episode_*.mp4"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,26 +45,56 @@ class RecordOptions(PlayOptions):
 
 
 def run(argv: Sequence[str]) -> int:
-    """Films, and prints the returns and where the films are; returns the exit code."""
+    """Films, and prints the returns and where the films are; returns the exit code.
+
+    The env server is not started again: which of its films shows which episode would be a guess.
+    """
     options = parse_flags(RecordOptions, argv, prog=PROG)
     extras.require("learner")
     extras.require("video")
     config = each_seeded(of_run(options.workdir))
     films = (options.output or options.workdir / "videos").absolute()
-    with env_servers.socket_address() as address:
+    with env_servers.socket_address() as address, _own_folder(films) as folder:
         logs = make_logs(options.workdir, "record")
-        command = _command(config, address, logs=logs, films=films)
+        command = _command(config, address, logs=logs, films=folder)
         serving = dataclasses.replace(
             config.serving, bind=address, training_slots=1, evaluation_slots=0
         )
-        supervisor = Supervisor([command], restarts=config.launch.restarts)
+        supervisor = Supervisor([command], restarts=0)
         config = dataclasses.replace(config, serving=serving)
         evaluation = play(supervisor, config, options, logs=logs)
+        written = {film.name for film in folder.glob(_FILMS)}
     if not isinstance(evaluation, tuple):
+        _say_few(written, options.episodes, films)
         return evaluation
     for number, episode_return in enumerate(evaluation.returns):
-        print(f"{films}/episode_{number:03}.mp4: return {episode_return:g}")
+        if (name := f"episode_{number:03}.mp4") in written:
+            print(f"{films / name}: return {episode_return:g}")
+    if len(written) < len(evaluation.returns):
+        _say_few(written, options.episodes, films)
+        return ExitCode.FAILED_FILMS
     return ExitCode.OK
+
+
+@contextlib.contextmanager
+def _own_folder(films: Path) -> Iterator[Path]:
+    """A new folder below `films`, whose films are moved there at the end, however that comes.
+
+    So what is found in it has been written now, and half-written films go with it.
+    """
+    films.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".filming_", dir=films) as name:
+        folder = Path(name)
+        try:
+            yield folder
+        finally:
+            for film in folder.glob(_FILMS):
+                film.replace(films / film.name)
+
+
+def _say_few(written: set[str], asked: int, films: Path) -> None:
+    names = f" in {films}: {', '.join(sorted(written))}" if written else ""
+    print(f"{PROG}: {len(written)} of {asked} films were written{names}", file=sys.stderr)
 
 
 def _command(config: Config, address: str, *, logs: Path, films: Path) -> Command:

@@ -178,6 +178,21 @@ def test_a_refused_environment_ends_the_run_with_the_reason(stage: Stage) -> Non
     assert len(stage.lines("starts")) == 1
 
 
+def test_films_that_cannot_be_written_end_it_with_their_own_code(stage: Stage) -> None:
+    with stage.supervisor("print('no film'); sys.exit(6)") as supervisor:
+        assert supervisor.wait() == 6
+    assert stage.said == ["seedrl: error: env server 0 failed: no film"]
+
+
+def test_an_env_server_that_is_not_to_be_started_again_says_how_it_ended(stage: Stage) -> None:
+    with stage.supervisor("print('bye'); sys.exit(3)", restarts=0) as supervisor:
+        assert supervisor.wait() == 4
+    assert stage.said == [
+        "seedrl: error: env server 0 ended with 3; its log, "
+        f"{stage.folder}/env_server_0.log, ends: bye"
+    ]
+
+
 def test_a_learner_that_does_not_end_is_killed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def test_the_codes_are_those_that_are_documented() -> None:
         "BROKEN_ENVIRONMENT": 3,
         "FAILING_ENVIRONMENT": 4,
         "FAILED_RUNS": 5,
+        "FAILED_FILMS": 6,
         "INTERNAL": 70,
         "UNREADABLE_CHECKPOINT": 74,
         "STUCK": 75,

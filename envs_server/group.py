@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs_server.adapter import Adapter
-from envs_server.errors import EnvironmentFailedError, one_line
+from envs_server.errors import EnvironmentFailedError, FilmError, one_line
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
@@ -71,11 +71,13 @@ class EnvGroup:
         """Takes the actions that answer the step in flight, and gives the next one.
 
         Raises WireError if they are not actions for it, EnvironmentFailedError if an environment
-        fails.
+        fails, FilmError if its film does.
         """
         actions = read_actions(payload, self.action_layout, self._index, self._sequence)
         try:
             return self._message(self._adapter.step(self._to_own_actions(actions)))
+        except FilmError:
+            raise
         except (Exception, SystemExit) as error:
             raise EnvironmentFailedError(
                 f"step {self._sequence + 1} of group {self._index}: {one_line(error)}"

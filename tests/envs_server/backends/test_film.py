@@ -10,8 +10,10 @@ import pytest
 from envs_server.backends import film
 from envs_server.building import build_filmed
 from envs_server.envs.counting import Counting
-from envs_server.errors import BuildError
+from envs_server.errors import BuildError, FilmError
+from envs_server.group import EnvGroup
 from envs_server.recipe import Recipe
+from seedrl.wire.payload import pack_actions
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="the extra video is not installed")
 
@@ -53,6 +55,42 @@ def test_an_episode_is_a_film_with_a_picture_for_each_observation(tmp_path: Path
     films = sorted((tmp_path / "films").iterdir())
     assert [path.name for path in films] == ["episode_000.mp4", "episode_001.mp4"]
     assert [_shades(path) for path in films] == [[0, 1, 2, 3], [0, 1, 2]]
+
+
+def test_an_episode_that_is_broken_off_leaves_no_film(tmp_path: Path) -> None:
+    environment = build_filmed(Recipe("drawn", {}, factory=Drawn), "auto", tmp_path)
+    environment.reset([7])
+    for _ in range(2):
+        environment.step(np.zeros(1, np.int64))
+    environment.close()
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo no space left >&2; exit 3", "ended with 3: no space left"),
+        ("kill -9 $$", "was killed by SIGKILL"),
+        ("cat > /dev/null; exit 1", "ended with 1"),
+    ],
+)
+def test_a_film_that_ffmpeg_does_not_write_is_no_fault_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    ffmpeg = tmp_path / "ffmpeg"
+    ffmpeg.write_text(f"#!/bin/sh\n{script}\n")
+    ffmpeg.chmod(0o700)
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: str(ffmpeg))
+    films = tmp_path / "films"
+    environment = build_filmed(Recipe("drawn", {}, factory=Drawn), "auto", films)
+    group = EnvGroup(0, environment, [7])
+    group.first()
+    with pytest.raises(FilmError) as failure:
+        for sequence in range(4):
+            group.step(memoryview(pack_actions(0, sequence, np.zeros(1, np.int32))))
+    assert str(failure.value) == f"cannot write episode_000.mp4: ffmpeg {reason}"
+    group.close()
+    assert not [*films.iterdir()]
 
 
 def test_what_an_agent_sees_can_be_filmed_instead(tmp_path: Path) -> None:

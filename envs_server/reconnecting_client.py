@@ -39,6 +39,8 @@ _LOOK_SECONDS = 0.02
 _FAILURE_BUDGET = 10
 # For a last message to reach the learner, which ends the stream.
 _LAST_MESSAGE_SECONDS = 5.0
+# What gRPC says first if it reaches nobody; then come the addresses, and what each said.
+_NOBODY = "failed to connect to all addresses"
 # While there is no learner, say so this often.
 _REMINDER_PAUSES = 60
 
@@ -189,13 +191,17 @@ class ReconnectingClient:
         if was_serving:
             self._attempts = 0
         if was_serving or self._attempts % _REMINDER_PAUSES == 0:
-            state = "disconnected from" if was_serving else "waiting for"
-            _log.warning(
-                "%s the learner at %s (%s); coming back", state, self._address, outcome.reason
-            )
+            _log.warning("%s", self._state(outcome.reason, was_serving))
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
         self._wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))
+
+    def _state(self, reason: str, was_serving: bool) -> str:
+        # Most learners are only starting; why one cannot be reached is for those that do not come.
+        if self._attempts == 0 and not was_serving and _NOBODY in reason:
+            return f"waiting for the learner at {self._address}: nobody listens there yet"
+        state = "disconnected from" if was_serving else "waiting for"
+        return f"{state} the learner at {self._address} ({reason}); coming back"
 
     def _wait(self, seconds: float) -> None:
         """Sleeps for that long, or until a unix socket that is not there yet appears."""

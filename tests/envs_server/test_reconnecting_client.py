@@ -60,6 +60,27 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
     assert "the learner ended the stream" in caplog.messages[-1]
 
 
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)  # nobody is there to offer a link
+def test_a_learner_that_is_starting_is_one_short_line_and_details_follow_if_it_does_not_come(
+    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Stop()
+    waits: list[float] = []
+
+    def wait(client: ReconnectingClient, seconds: float) -> None:
+        waits.append(seconds)
+        client._attempts += 29  # with its own, half of those up to the reminder
+        if len(waits) == 3:
+            monkeypatch.setattr(Stop, "is_requested", True)
+
+    monkeypatch.setattr(ReconnectingClient, "_wait", wait)
+    client = ReconnectingClient(learner.address, Offer(1, 1, ()), stop, 2**20)
+    assert client.run() is ExitCode.OK
+    first, later = caplog.messages
+    assert first == f"waiting for the learner at {learner.address}: nobody listens there yet"
+    assert later.startswith(f"waiting for the learner at {learner.address} (UNAVAILABLE: failed")
+
+
 def test_the_pause_ends_when_the_socket_of_the_learner_appears(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ Lab record
   Seeds 1 to 4 (`--seed S`): 221.5, 226.9, 217.0 and 223.8 over the 100 confirming episodes, after
   661,585, 782,711, 477,663 and 537,346 environment steps and 185, 240, 161 and 210 seconds from
   start to exit; commit 3e6ed55. Seed 0: 227.2, after 501,508 steps, in two sessions of a machine
-  that did much else; commit 44cd0bb. Two cores of a Xeon at 2.5 GHz, shared with other work, no
+  that did much else; commit d8e895a. Two cores of a Xeon at 2.5 GHz, shared with other work, no
   accelerator; 2026-11-22.
 """
 

@@ -12,6 +12,7 @@ import pytest
 
 from learner.cli.main import main
 from learner.saving.run_folder import RunFolder
+from seedrl import config_modules
 from seedrl.config import Config
 from seedrl.config_json import from_json
 
@@ -196,8 +197,10 @@ def test_a_new_run_has_a_folder_of_its_own(stage: Path) -> None:
 
 
 def test_env_servers_compute_in_one_thread_and_import_what_lies_beside_the_config(
-    stage: Path, capfd: pytest.CaptureFixture[str]
+    stage: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    # Configurations that other tests of this process have loaded come before.
+    monkeypatch.setattr(config_modules, "_folders", [])
     folder = stage / "own"
     folder.mkdir()
     for place in (folder, stage):

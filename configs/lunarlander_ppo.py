@@ -5,9 +5,11 @@ Needs Box2D: `pip install '.[box2d]'` where env servers run.
 Command: `seedrl train lunarlander_ppo`.
 
 Lab record
-  Seed 0: 202.7 over 100 confirming episodes, after 409,809 environment steps. Two cores of a CPU,
-  no accelerator, shared with much other work (load average 20 to 30), in two sessions of three
-  minutes; 2026-11-22, commit 6c5db23.
+  Seeds 1 to 4 (`--seed S`): 203.7, 223.4, 226.1 and 217.7 over the 100 confirming episodes, after
+  317,221, 395,309, 429,492 and 344,717 environment steps and 67, 74, 91 and 119 seconds from start
+  to exit; commit cffb47c. Seed 0: 202.7, after 409,809 steps, in two sessions of a machine that did
+  much else; commit 6c5db23. Two cores of a Xeon at 2.5 GHz, shared with other work, no accelerator;
+  2026-11-22.
 """
 
 from seedrl.agents.ppo.config import PpoConfig

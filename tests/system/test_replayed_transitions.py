@@ -141,8 +141,12 @@ def test_the_mass_of_every_transition_is_that_of_its_own_error(replayed: Replaye
         total += weight * float(np.max(q_values[t, number]))
         error = total - q_values[first, number, replayed.sequence.steps.action[first, number]]
         expected[number] = abs(error) ** 0.6
-    np.testing.assert_allclose(replayed.mass, expected, rtol=1e-3, atol=1e-5)
-    assert (expected == MIN_MASS).any()
+    is_last = expected == MIN_MASS
+    assert is_last.any()
+    np.testing.assert_array_equal(replayed.mass[is_last], np.float32(MIN_MASS))
+    # As errors: near 0 the power makes much of what float32 rounds.
+    errors, mass = (x.astype(np.float64) ** (1 / 0.6) for x in (expected, replayed.mass))
+    np.testing.assert_allclose(mass[~is_last], errors[~is_last], rtol=1e-3, atol=1e-5)
     assert np.std(expected) > 0.05
 
 

@@ -46,7 +46,7 @@ def _say(line: str) -> None:
 
 
 def _ignore(line: str) -> None:
-    """Lines between would be in the way of whoever reads JSON, with stderr, say."""
+    """Says nothing of progress: with --json, stdout and stderr may be read as one."""
 
 
 @contextlib.contextmanager

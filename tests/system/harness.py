@@ -225,7 +225,7 @@ class LearnerRun:
     def run_with_a_replaced_env_server(
         self, num_envs: int, *arguments: str, env_steps: int, updates: tuple[int, int] = (1, 1)
     ) -> Outcome:
-        """Runs twice for `env_steps` and so many updates, with an env server of its own each time.
+        """Runs twice, `env_steps` and `updates` each time, with an env server of its own.
 
         The first is killed while it is stepped: its streams are cut, and begin again in the second.
         """

@@ -1,4 +1,4 @@
-"""Whoever plays a policy that was learned in running units plays it in those units.
+"""A policy that was learned in running units is played in those units.
 
 Of a controller that is written down: in the units of its checkpoint it balances the pole, and in
 any others it falls at once. `seedrl record` plays as `seedrl evaluate` does.

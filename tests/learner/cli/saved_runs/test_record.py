@@ -19,7 +19,7 @@ RESULT = Evaluation(2.0, 0.5, 1.0, 3.0, 2, 7, returns=(1.0, 3.5))
 
 
 def _film(commands: list[Command], number: int) -> None:
-    """What the env server that films leaves behind: so many films, and half a one."""
+    """What the env server leaves behind: `number` films, and one that is not complete."""
     (command,) = commands
     folder = Path(command.arguments[command.arguments.index("--films") + 1])
     for index in range(number):

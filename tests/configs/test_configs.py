@@ -24,6 +24,8 @@ NAMES = [
     "pendulum_ppo",
     "pendulum_sac",
     "pong_r2d2",
+    "recall_impala",
+    "recall_r2d2",
 ]
 
 

@@ -18,6 +18,7 @@ NAMES = [
     "cartpole_r2d2",
     "catch_r2d2",
     "halfcheetah_ppo",
+    "halfcheetah_sac",
     "lunarlander_apex",
     "lunarlander_ppo",
     "masked_impala",

@@ -1,0 +1,47 @@
+"""SAC on HalfCheetah-v5, with the settings of Stable-Baselines3 and its zoo, on two CPU cores.
+
+One update of 256 transitions for every environment step, after 10,000 steps without any. Episodes
+are cut after 1,000 steps, none terminates: every one of them bootstraps. Replay holds all of them.
+Needs MuJoCo: `pip install '.[mujoco]'` where env servers run.
+
+Command: `seedrl train halfcheetah_sac`.
+
+Lab record
+  Not yet measured.
+"""
+
+from seedrl.agents.sac.config import SacConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.box_network import BoxNetworkConfig
+
+
+def config() -> Config:
+    """SAC on HalfCheetah-v5."""
+    return Config(
+        environment=EnvironmentConfig(id="HalfCheetah-v5"),
+        agent=SacConfig(
+            network=BoxNetworkConfig(torso="mlp", actor_sizes=(256, 256), critic_sizes=(256, 256)),
+            gamma=0.99,
+            actor_learning_rate=3e-4,
+            critic_learning_rate=3e-4,
+            temperature_learning_rate=3e-4,
+            target_rate=0.005,
+        ),
+        serving=ServingConfig(training_slots=8, evaluation_slots=10),
+        replay=ReplayConfig(
+            capacity_steps=200_000,
+            min_steps=10_000,
+            priority_exponent=0.0,
+            importance_exponent=0.0,
+            ratio=256.0,
+        ),
+        learning=LearningConfig(batch_sequences=256, total_steps=200_000),
+        evaluation=EvaluationConfig(interval_seconds=60.0, episodes=10),
+    )

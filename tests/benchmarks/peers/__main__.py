@@ -7,7 +7,6 @@ Every peer gets a virtual environment of its own, which is made on first use.
 
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,14 +20,10 @@ from learner.bench.measure import machine, report
 from learner.bench.measure.interleave import Pace
 from learner.bench.measure.result import Result
 from learner.session.process import tune_process
-from tests.benchmarks.peers import rounds_before
+from tests.benchmarks.peers import rounds_before, virtual_environment
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
 PEERS = ("sb3", "flashbax", "sample_factory", "cpprb", "reverb", "rllib")
-
-
-def _venvs() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl-peers"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +46,7 @@ class PeerOptions:
     seconds: float = 1.0
     rounds: int = 5
     first_seed: int = 0
-    venvs: Path = field(default_factory=_venvs)
+    venvs: Path = field(default_factory=virtual_environment.default_folder)
 
 
 def main() -> int:

@@ -1,11 +1,17 @@
 """A virtual environment for each peer: what they need does not fit beside each other, or us."""
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
+
+
+def default_folder() -> Path:
+    """Of all virtual environments."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl-peers"
 
 
 def python(name: str, venvs: Path) -> Path:

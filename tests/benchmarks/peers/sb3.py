@@ -1,8 +1,9 @@
-"""Learning CartPole against Stable-Baselines3's DQN: seconds from process start to a score of 475.
+"""Learning CartPole beside Stable-Baselines3: seconds from process start to a score of 475.
 
-Ours is `seedrl train cartpole_r2d2` as it is bundled, with programs that were compiled before;
-theirs `programs/sb3_dqn.py`. Each round is another seed. Ours evaluates beside acting and learning,
-so that evaluating takes some of its time; of theirs that time is left out.
+Ours are configs as they are bundled, with programs that were compiled before; theirs PPO and DQN as
+in `programs/sb3_tasks.toml`. Each round is another seed, on which all of them are trained one after
+the other. Ours evaluates beside acting and learning, so that evaluating takes some of its time; of
+theirs that time is left out.
 """
 
 import json
@@ -10,20 +11,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.bench.measure.interleave import Pace, interleave
-from learner.bench.measure.result import Result, conditions
-from learner.bench.rigs import workloads
-from seedrl.config import Config
+from learner.bench.measure.result import Conditions, Result, network_name
+from seedrl import config_file
 from seedrl.exit_codes import ExitCode
-from tests.benchmarks.peers import virtual_environment
+from tests.benchmarks.peers import sb3_process, virtual_environment
 
 _DEADLINE_SECONDS = 600.0
 # Enough for every program of a run to be compiled.
 _WARM_UP_STEPS = 20_000
+
+_TARGET = 475.0
+_BASE = "cartpole_r2d2"
+_OURS = (_BASE, "cartpole_impala", "cartpole_ppo")
+_THEIRS = {"Stable-Baselines3 DQN": "cartpole_dqn", "Stable-Baselines3 PPO": "cartpole_ppo"}
 
 
 class Learned(NamedTuple):
@@ -42,113 +49,135 @@ class Learned(NamedTuple):
 
 
 class _Figure(NamedTuple):
-    """Which fields of `Learned` count, ours and theirs, in which unit, and the ratio to reach."""
+    """Which fields of `Learned` count, ours and the other's, and in which unit."""
 
     name: str
     unit: str
     ours: str
     theirs: str
-    target: float | None
 
 
-_FIGURES = (
-    _Figure(
-        "ours to a score that holds over 100, theirs to a first one",
-        *("s", "held_seconds", "first_seconds", 1.0),
+class _Comparison(NamedTuple):
+    """One of ours beside another, and the ratio to reach."""
+
+    ours: str
+    other: str
+    figure: _Figure
+    target: float | None = None
+
+
+_HELD = _Figure("both to a score that holds over 100", "s", "held_seconds", "held_seconds")
+_FIRST = _Figure("both to a first score", "s", "first_seconds", "first_seconds")
+_STEPS = _Figure("training steps of both to a first score", "", "first_steps", "first_steps")
+_STRICT = _Figure(
+    "ours to a score that holds over 100, theirs to a first one",
+    *("s", "held_seconds", "first_seconds"),
+)
+
+_COMPARISONS = (
+    _Comparison(_BASE, "Stable-Baselines3 DQN", _STRICT, 1.0),
+    *(_Comparison(ours, _BASE, _HELD, 0.8) for ours in _OURS if ours != _BASE),
+    *(
+        _Comparison(ours, other, figure)
+        for ours in _OURS
+        for other in _THEIRS
+        for figure in (_HELD, _FIRST, _STEPS)
     ),
-    _Figure("both to a first score", "s", "first_seconds", "first_seconds", None),
-    _Figure("both to a score that holds over 100", "s", "held_seconds", "held_seconds", None),
-    _Figure("training steps of both to a first score", "", "first_steps", "first_steps", None),
 )
 
 
 def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Result]:
-    """A result for each of `_FIGURES`, all from the same runs."""
+    """Trains all of them once a round; the results, all from the same runs."""
     interpreter = virtual_environment.python("sb3", venvs)
-    workload = workloads.cartpole()
-    _train(workload.config.seed, f"--learning.total-steps={_WARM_UP_STEPS}")
-    runs: dict[str, list[Learned]] = {"ours": [], "theirs": []}
+    for name in _OURS:
+        _train(name, first_seed, f"--learning.total-steps={_WARM_UP_STEPS}")
+    trained: dict[str, Callable[[int], Learned]] = {name: partial(_ours, name) for name in _OURS}
+    trained |= {label: partial(_theirs, interpreter, task) for label, task in _THEIRS.items()}
+    runs: dict[str, list[Learned]] = {name: [] for name in trained}
 
-    def ours() -> float:
-        runs["ours"].append(_ours(first_seed + len(runs["ours"]), workload.config))
-        return runs["ours"][-1].first_seconds
+    def measure(name: str) -> float:
+        found = trained[name](first_seed + len(runs[name]))
+        # A run that is lost later need not take this one with it.
+        print(name, first_seed + len(runs[name]), found, file=sys.stderr, flush=True)
+        runs[name].append(found)
+        return found.held_seconds
 
-    def theirs() -> float:
-        runs["theirs"].append(_theirs(interpreter, first_seed + len(runs["theirs"])))
-        return runs["theirs"][-1].first_seconds
-
-    interleave({"ours": ours, "theirs": theirs}, pace.rounds)
-    serving = workload.config.serving
-    for figure in _FIGURES:
-        yield Result(
-            name=f"CartPole to 475: {figure.name}",
-            unit=figure.unit,
-            limit_name="Stable-Baselines3 DQN",
-            ours=_values(runs["ours"], figure.ours),
-            limits=_values(runs["theirs"], figure.theirs),
-            target=figure.target,
-            is_cost=True,
-            conditions=conditions(
-                workload.config,
-                batch=f"{workload.config.learning.batch_sequences} sequences; theirs 64 steps",
-                environments=f"{serving.training_slots} and {serving.evaluation_slots} for "
-                "evaluation; theirs 1",
-            ),
-        )
+    interleave({name: partial(measure, name) for name in trained}, pace.rounds)
+    yield from results(runs)
 
 
-def _values(runs: list[Learned], field: str) -> tuple[float, ...]:
-    return tuple(getattr(each, field) for each in runs)
+def results(runs: Mapping[str, list[Learned]]) -> Iterator[Result]:
+    """Of runs by config or by the peer's algorithm, one a round."""
+    for each in _COMPARISONS:
+        yield _result(each, runs)
 
 
-def learned(lines: Iterable[str], started: float, config: Config) -> Learned:
-    """What a run's `metrics.jsonl` says, of a process started at that Unix time.
-
-    Raises RuntimeError if no candidate held.
-    """
-    evaluation = config.evaluation
-    rounds: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    reached = [
-        each
-        for each in rounds
-        if each["kind"] == "evaluation" and each["mean_return"] >= (evaluation.target_return or 0)
-    ]
-    first = next((each for each in reached if not each["is_confirmation"]), None)
-    held = next((each for each in reached if each["is_confirmation"]), None)
-    if first is None or held is None:
-        raise RuntimeError(f"expected a run that reaches {evaluation.target_return}, got none")
-    return Learned(
-        first["time_seconds"] - started,
-        first["env_steps"],
-        held["time_seconds"] - started,
-        held["env_steps"],
+def _result(each: _Comparison, runs: Mapping[str, list[Learned]]) -> Result:
+    config = config_file.load(each.ours)
+    serving = config.serving
+    return Result(
+        name=f"CartPole to 475, {each.ours} / {each.other}: {each.figure.name}",
+        unit=each.figure.unit,
+        limit_name=each.other,
+        ours=_values(runs[each.ours], each.figure.ours),
+        limits=_values(runs[each.other], each.figure.theirs),
+        target=each.target,
+        is_cost=True,
+        conditions=Conditions(
+            network=network_name(config.agent),
+            batch=f"{config.learning.batch_sequences} sequences",
+            environments=f"{serving.training_slots} and {serving.evaluation_slots} for evaluation",
+        ),
     )
 
 
-def _ours(seed: int, config: Config) -> Learned:
+def _values(runs: list[Learned], name: str) -> tuple[float, ...]:
+    return tuple(getattr(each, name) for each in runs)
+
+
+def learned(
+    lines: Iterable[Mapping[str, Any]], seconds: Callable[[Mapping[str, Any]], float]
+) -> Learned:
+    """What the metrics of a run say, up to the round that confirms its score.
+
+    Args:
+      lines: of `metrics.jsonl`, or what `sb3_learning.py` says; not read beyond that round.
+      seconds: of a line, since the start of the process.
+
+    Raises RuntimeError if no score was confirmed.
+    """
+    first = None
+    for line in lines:
+        if line["kind"] != "evaluation" or line["mean_return"] < _TARGET:
+            continue
+        if not line["is_confirmation"]:
+            first = first or line
+        elif first is not None:
+            return Learned(seconds(first), first["env_steps"], seconds(line), line["env_steps"])
+    raise RuntimeError(f"expected a run whose score of {_TARGET:g} is confirmed, got none")
+
+
+def _ours(name: str, seed: int) -> Learned:
     started = time.time()
-    return learned(_train(seed), started, config)
+    return learned(_train(name, seed), lambda line: float(line["time_seconds"]) - started)
 
 
-def _train(seed: int, *flags: str) -> list[str]:
+def _train(name: str, seed: int, *flags: str) -> list[dict[str, Any]]:
     """The lines of `metrics.jsonl` of a run that ends by itself."""
     with tempfile.TemporaryDirectory(prefix="seedrl-peers-") as folder:
         workdir = Path(folder) / "run"
-        command = [sys.executable, "-m", "learner.cli.main", "train", "cartpole_r2d2"]
+        command = [sys.executable, "-m", "learner.cli.main", "train", name]
         command += ["--seed", str(seed), "--workdir", str(workdir), *flags]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS)
         if done.returncode not in (ExitCode.OK, ExitCode.TARGET_MISSED):
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
-        return (workdir / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
-def _theirs(interpreter: Path, seed: int) -> Learned:
-    program = virtual_environment.PROGRAMS / "sb3_dqn.py"
-    command = [str(interpreter), str(program), str(seed), repr(time.time())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
-    answer = json.loads(done.stdout.splitlines()[-1])
-    if answer["held"] is None:
-        raise RuntimeError(f"{' '.join(command)} did not reach 475 in its largest budget")
-    return Learned(*answer["first"], *answer["held"])
+def _theirs(interpreter: Path, name: str, seed: int) -> Learned:
+    with tempfile.TemporaryDirectory(prefix="seedrl-peers-") as folder:
+        log = Path(folder) / "log.txt"
+        task = sb3_process.tasks()[name]
+        # Closed when its score is confirmed: its final score is not asked for.
+        with closing(sb3_process.train(interpreter, task, seed=seed, log=log)) as lines:
+            return learned(lines, lambda line: float(line["elapsed_seconds"]))

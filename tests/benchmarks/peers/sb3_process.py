@@ -5,7 +5,7 @@ import os
 import subprocess
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ def tasks() -> dict[str, dict[str, Any]]:
     return tomllib.loads((PROGRAMS / "sb3_tasks.toml").read_text())
 
 
-def train(interpreter: Path, task: Mapping[str, Any], *, seed: int, log: Path) -> Iterator[Any]:
+def train(
+    interpreter: Path, task: Mapping[str, Any], *, seed: int, log: Path
+) -> Generator[dict[str, Any], None, None]:
     """Trains in a process that is started now; what it says, as it says it.
 
     Args:

@@ -22,7 +22,6 @@ import tyro
 
 from learner.bench.measure import machine
 from learner.saving.final_score import FinalScore, write_final_score
-from learner.saving.run_records import read_run
 from seedrl.storage import run_files
 from tests.benchmarks.peers import sb3_process, virtual_environment
 
@@ -111,7 +110,7 @@ def is_finished(folder: Path, config: Mapping[str, Any]) -> bool:
     before = json.loads((folder / run_files.CONFIG).read_text())["config"]
     if before != config:
         raise ValueError("expected a run of the same settings and steps; choose another --workdir")
-    return read_run(folder).state == "finished"
+    return True
 
 
 def keep(folder: Path, task: Mapping[str, Any], lines: Iterable[dict[str, Any]]) -> None:
@@ -138,7 +137,7 @@ def keep(folder: Path, task: Mapping[str, Any], lines: Iterable[dict[str, Any]])
 def begin(folder: Path, command: str, task: Mapping[str, Any], seed: int) -> None:
     """Writes what is known of a run before it trains; `command` is what started it."""
     (folder / run_files.LOGS).mkdir(parents=True, exist_ok=True)
-    for left in (RESULT, run_files.FINAL_SCORE, run_files.STATUS):
+    for left in (run_files.STATUS, run_files.FINAL_SCORE, RESULT):
         (folder / left).unlink(missing_ok=True)
     config = {"config": run_config(task, seed)}
     (folder / run_files.CONFIG).write_text(json.dumps(config, indent=2) + "\n")

@@ -4,6 +4,7 @@ Service, session and threads are wired as in `learner.session.run`; only the clo
 and saving are left out. Afterwards a test can look at the learner state and at the replay.
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -32,7 +34,7 @@ from learner.session.session import Session
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
-from seedrl.replay.replay import ReplayState, paged_replay
+from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests.patience import SECONDS
 from tests.system.processes import PLUGIN
@@ -74,7 +76,8 @@ class RecordingMetrics(Metrics):
         super().observe(name, value)
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """One device's replay on the host, and everything in it that could be sampled.
 
     Attributes:
@@ -82,14 +85,18 @@ class Shard(NamedTuple):
       num_pages: pages that hold experience.
       starts: `[n]`, the places of sequences that can be sampled; those of pages where one starts in
         each.
-      sequences: those sequences, leaves `[T, n, ...]`, carry `[n, ...]`, as `Replay.sample` gives
-        them.
+      read: see `sequence_reader`; one for all shards.
     """
 
     state: ReplayState
     num_pages: int
     starts: np.ndarray
-    sequences: Experience
+    read: Callable[[ReplayState, np.ndarray], Experience]
+
+    @functools.cached_property
+    def sequences(self) -> Experience:
+        """All that can be sampled, leaves `[T, n, ...]`, carry `[n, ...]`, as `Replay.sample`."""
+        return self.read(self.state, self.starts)
 
 
 class Outcome(NamedTuple):
@@ -289,12 +296,13 @@ class LearnerRun:
             jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)
             for shard in range(len(self.geometry.devices))
         ]
+        read = sequence_reader(self._replay())
         return Outcome(
             self.config,
             self.agent,
             snapshot.state,
             [
-                self._shard(state, index)
+                self._shard(state, index, read)
                 for state, index in zip(shards, snapshot.indices, strict=True)
             ],
             self.hub.epochs(),
@@ -302,24 +310,28 @@ class LearnerRun:
             dict(self.metrics.observed),
         )
 
-    def _shard(self, state: ReplayState, index: dict[str, Any]) -> Shard:
+    def _shard(
+        self,
+        state: ReplayState,
+        index: dict[str, Any],
+        read: Callable[[ReplayState, np.ndarray], Experience],
+    ) -> Shard:
         starts = np.flatnonzero(state.mass > 0)
         # The host's index and the device agree on what can be sampled.
         starts_in_page = self.config.agent.window.starts_in_page(self.geometry.page_steps)
         assert (starts[::starts_in_page] // starts_in_page).tolist() == index["sampleable"]
         assert len(starts) == len(index["sampleable"]) * starts_in_page
         num_pages = min(index["num_inserted"], self._capacity_pages)
-        return Shard(state, num_pages, starts, self._sequences(state, starts))
+        return Shard(state, num_pages, starts, read)
 
-    def _sequences(self, state: ReplayState, starts: np.ndarray) -> Experience:
-        replay = paged_replay(
+    def _replay(self) -> Replay:
+        return paged_replay(
             window=self.config.agent.window,
             page_steps=self.geometry.page_steps,
             capacity_pages=self._capacity_pages,
             priority_exponent=self.config.replay.priority_exponent,
             initial_priorities=self.agent.initial_priorities,
         )
-        return sequence_reader(replay)(state, starts)
 
     def logs(self) -> str:
         """What the env servers have said."""

@@ -1,13 +1,12 @@
 """Everything that a replay could give, as its own sampling gives it."""
 
-import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from seedrl.replay.replay import Replay, ReplayState
+from seedrl.replay.replay import Replay, ReplayState, Sample
 from seedrl.types import Sequence
 
 
@@ -17,25 +16,20 @@ def sequence_reader(replay: Replay) -> Callable[[ReplayState, np.ndarray], Seque
     It is compiled once, whatever n.
     """
 
-    def sample(state: ReplayState, start: Any) -> Any:
-        # With all mass in one place, that is what sampling must return.
-        only = state.mass.at[:].set(0.0).at[start].set(1.0)
-        return replay.sample(state._replace(mass=only), jax.random.PRNGKey(0), 1)
-
-    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
-    def sample_all(state: ReplayState, starts: Any) -> Any:
-        return jax.lax.map(functools.partial(sample, state), starts)
+    @jax.jit
+    def sample_all(state: ReplayState) -> Sample:
+        # With the same mass in every place, as many draws as places are one of each, in order.
+        mass = jnp.ones_like(state.mass)
+        return replay.sample(state._replace(mass=mass), jax.random.PRNGKey(0), len(mass))
 
     def read(state: ReplayState, starts: np.ndarray) -> Sequence:
-        padded = np.zeros(len(state.mass), np.int32)
-        padded[: len(starts)] = starts
-        samples = sample_all(state, padded)
-        samples = jax.tree.map(lambda leaf: np.asarray(leaf)[: len(starts)], samples)
-        np.testing.assert_array_equal(samples.index[:, 0], starts)
-        steps, carry = samples.sequence
+        sample = jax.tree.map(np.asarray, sample_all(state))
+        np.testing.assert_array_equal(sample.index, np.arange(len(state.mass)))
+        steps, carry = sample.sequence
+
         return Sequence(
-            jax.tree.map(lambda leaf: np.moveaxis(leaf[:, :, 0], 1, 0), steps),
-            jax.tree.map(lambda leaf: leaf[:, 0], carry),
+            jax.tree.map(lambda leaf: leaf[:, starts], steps),
+            jax.tree.map(lambda leaf: leaf[starts], carry),
         )
 
     return read

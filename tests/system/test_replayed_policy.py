@@ -8,7 +8,6 @@ prioritized replay, which forgets none; that the queue mixes nothing up is shown
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput, nothing_kept
 from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.agents.normalization.moments import Moments
 from seedrl.agents.normalization.normalized import normalized, settings_of
 from seedrl.agents.ppo.config import PpoConfig
-from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -32,45 +29,18 @@ from seedrl.config import (
 )
 from seedrl.networks.actor_critic import ActorCriticConfig
 from seedrl.rl.categorical import log_probability
-from seedrl.specs import EnvSpec
 from seedrl.types import Sequence
 from tests.system.harness import LearnerRun
+from tests.system.unchanging import Unchanging
 
 LENGTHS, GAMMA = (2, 1, 9, 25), 0.9
 UNITS = Moments(np.float32(9), np.float32(0.4), np.float32(0.25))  # what is seen is twice as large
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnchangingPpo:
-    """PPO whose updates leave the parameters as they are, for a replay that keeps everything."""
-
-    ppo: PpoConfig
-
-    @property
-    def window(self) -> WindowSpec:
-        return self.ppo.window
-
-    def build(self, spec: EnvSpec) -> Agent:
-        agent: Agent = self.ppo.build(spec)
-        return agent._replace(
-            init=lambda key: _decided(agent.init(key)),
-            update=_nothing,
-            after_batch=nothing_kept,
-            initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
-        )
-
-
 def _decided(params: Any) -> Any:
     """With a policy far from uniform, as after much learning."""
-    params.agent["params"]["PolicyAndValueHead_0"]["policy"]["kernel"] *= 200.0
+    params.agent["params"]["PolicyAndValueHead_0"]["policy"]["kernel"] *= 5.0
     return params._replace(returns=UNITS)
-
-
-def _nothing(
-    state: AgentState, sequence: Sequence, weights: Any, key: Any, mean: Any
-) -> tuple[AgentState, UpdateOutput]:
-    del sequence, weights, key, mean
-    return state, UpdateOutput({}, guarded=jnp.zeros(()))
 
 
 CONFIG = Config(
@@ -79,8 +49,8 @@ CONFIG = Config(
         arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, "image": True}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
-    agent=UnchangingPpo(
-        ppo=PpoConfig(
+    agent=Unchanging(
+        agent=PpoConfig(
             network=ActorCriticConfig(
                 torso="mlp", torso_sizes=(8,), core="lstm", core_size=8, frame_stack=3
             ),
@@ -88,9 +58,11 @@ CONFIG = Config(
             minibatches=2,
             gamma=GAMMA,
             normalize_rewards=True,
-        )
+        ),
+        change=_decided,
+        initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
     ),
-    serving=ServingConfig(training_slots=5, evaluation_slots=1),
+    serving=ServingConfig(training_slots=4, evaluation_slots=1),
     replay=ReplayConfig(capacity_steps=2_400, min_steps=150, ratio=0.2),
     learning=LearningConfig(batch_sequences=4, num_devices=1),
     evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
@@ -109,12 +81,12 @@ class Replayed(NamedTuple):
 def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     allow = ("--allow-env", "gymnasium.wrappers*")
     run = learner_run(CONFIG)
-    outcome = run.run_with_a_replaced_env_server(6, *allow, env_steps=300)
+    outcome = run.run_with_a_replaced_env_server(5, *allow, env_steps=300)
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
-    network = CONFIG.agent.ppo.network.build(spec)
+    network = CONFIG.agent.agent.network.build(spec)
     sequence, params = outcome.shards[0].sequences, outcome.state.params
-    timestep = normalized(settings_of(CONFIG.agent.ppo, spec), params, sequence.steps.timestep)
+    timestep = normalized(settings_of(CONFIG.agent.agent, spec), params, sequence.steps.timestep)
     seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
     output, _ = jax.jit(network.unroll)(params.agent, seen.carry.network, inputs_of_sequence(seen))
     log_policy = np.asarray(jax.nn.log_softmax(output.logits))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +10,8 @@ import numpy as np
 import pytest
 
 from envs_server.envs.counting import image_of
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.network_inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -25,37 +22,19 @@ from seedrl.config import (
 )
 from seedrl.networks.network import NetworkInput
 from seedrl.networks.q_network import QNetworkConfig
-from seedrl.specs import EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, Tree
 from tests.system.harness import LearnerRun, Outcome
+from tests.system.unchanging import Unchanging
 
 TOLERANCE = 1e-4
 LENGTHS = (2, 1, 9, 25)
+TRAINING_SLOTS = 4
 _CHUNK = 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnchangingR2D2:
-    """R2D2 whose updates leave the parameters as they are."""
-
-    r2d2: R2D2Config
-
-    @property
-    def window(self) -> WindowSpec:
-        return self.r2d2.window
-
-    def build(self, spec: EnvSpec) -> Agent:
-        agent: Agent = self.r2d2.build(spec)
-        return agent._replace(update=_priorities_alone)
-
-
-def _priorities_alone(
-    state: AgentState, sequence: Sequence, weights: Any, key: Any, mean: Any
-) -> tuple[AgentState, UpdateOutput]:
-    """An update that gives each sequence its own priority, and compiles in no time."""
-    del weights, key, mean
-    priorities = 1.0 + jnp.mean(jnp.abs(sequence.steps.timestep.reward), axis=0)
-    return state, UpdateOutput({}, guarded=jnp.zeros(()), priorities=priorities)
+def _own_priorities(sequence: Sequence) -> jax.Array:
+    """Those of an update that gives each sequence its own, and compiles in no time."""
+    return 1.0 + jnp.mean(jnp.abs(sequence.steps.timestep.reward), axis=0)
 
 
 # Stacked images; the stride is not a multiple of the unroll. Rewards of tens of thousands would
@@ -66,8 +45,8 @@ CONFIG = Config(
         arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, "image": True}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
-    agent=UnchangingR2D2(
-        r2d2=R2D2Config(
+    agent=Unchanging(
+        agent=R2D2Config(
             network=QNetworkConfig(
                 torso="mlp",
                 torso_sizes=(8,),
@@ -81,9 +60,10 @@ CONFIG = Config(
             n_steps=1,
             stride=8,
             exploration_base=0.9,
-        )
+        ),
+        priorities=_own_priorities,
     ),
-    serving=ServingConfig(training_slots=5, evaluation_slots=1),
+    serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=1),
     replay=ReplayConfig(capacity_steps=2_400, min_steps=150, page_steps=4, ratio=0.2),
     learning=LearningConfig(batch_sequences=4, num_devices=1),
     evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
@@ -146,10 +126,12 @@ class Replayed(NamedTuple):
 def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     allow = ("--allow-env", "gymnasium.wrappers*")
     run = learner_run(CONFIG)
-    outcome = run.run_with_a_replaced_env_server(6, *allow, env_steps=500, updates=(1, 3))
+    outcome = run.run_with_a_replaced_env_server(
+        TRAINING_SLOTS + 1, *allow, env_steps=500, updates=(1, 3)
+    )
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
-    network = CONFIG.agent.r2d2.network.build(spec)
+    network = CONFIG.agent.agent.network.build(spec)
     # Millions of pixels: what the suite saves by compiling in a hurry would be lost many times.
     unroll = jax.jit(network.unroll, compiler_options={"xla_backend_optimization_level": 1})
     return Replayed(outcome, unroll, outcome.shards[0].sequences)
@@ -189,7 +171,7 @@ def test_first_and_later_sequences_of_streams_before_and_after_a_reconnect_are_a
     is_first_of_stream = (numbers[:, 2:] == 0).all(axis=1)
     streams = {tuple(number) for number in numbers[:, :2]}
     assert {tuple(number) for number in numbers[is_first_of_stream, :2]} == streams
-    assert len(streams) == 2 * 5  # two of each training slot
+    assert len(streams) == 2 * TRAINING_SLOTS  # two of each training slot
     assert not is_first_of_stream.all()
 
 
@@ -197,7 +179,7 @@ def test_first_and_later_sequences_of_streams_before_and_after_a_reconnect_are_a
 def test_a_carry_that_is_taken_late_would_be_noticed(
     replayed: Replayed, late_rows: int | str
 ) -> None:
-    num_rows = replayed.outcome.config.agent.r2d2.burn_in if late_rows == "burn_in" else 1
+    num_rows = replayed.outcome.config.agent.agent.burn_in if late_rows == "burn_in" else 1
     q_values = replayed.q_values(replayed.carry_after(num_rows))
     error = np.abs(q_values - replayed.sequence.steps.extras).max(axis=(0, 2))
     # Where an episode begins, the carry is reset: any would do.

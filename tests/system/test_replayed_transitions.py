@@ -8,19 +8,15 @@ and after a reconnect.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from envs_server.envs.counting import image_of
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.apex.config import ApexConfig
 from seedrl.agents.network_inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -31,34 +27,12 @@ from seedrl.config import (
 )
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.rl.priorities import MIN_MASS
-from seedrl.specs import EnvSpec
 from seedrl.types import Sequence, StepType
 from tests.system.harness import LearnerRun
+from tests.system.unchanging import Unchanging
 
 LAST = StepType.LAST
 PAGE_STEPS = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnchangingApex:
-    """Ape-X whose updates leave parameters and priorities as they are."""
-
-    apex: ApexConfig
-
-    @property
-    def window(self) -> WindowSpec:
-        return self.apex.window
-
-    def build(self, spec: EnvSpec) -> Agent:
-        agent: Agent = self.apex.build(spec)
-        return agent._replace(update=_nothing)
-
-
-def _nothing(
-    state: AgentState, sequence: Sequence, weights: Any, key: Any, mean: Any
-) -> tuple[AgentState, UpdateOutput]:
-    del sequence, weights, key, mean
-    return state, UpdateOutput({}, guarded=jnp.zeros(()))
 
 
 APEX = ApexConfig(
@@ -76,7 +50,7 @@ CONFIG = Config(
         arguments=json.dumps({"lengths": (2, 1, 9, 25), "num_actions": 4, "image": True}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
-    agent=UnchangingApex(apex=APEX),
+    agent=Unchanging(agent=APEX),
     serving=ServingConfig(training_slots=2, evaluation_slots=0),
     replay=ReplayConfig(
         capacity_steps=1_600, min_steps=64, page_steps=PAGE_STEPS, ratio=0.1, priority_exponent=0.6

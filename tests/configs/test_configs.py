@@ -1,6 +1,7 @@
 """The bundled configurations."""
 
 import ast
+import json
 
 import pytest
 
@@ -10,6 +11,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 NAMES = [
     "atari_apex",
+    "atari_impala",
     "atari_r2d2",
     "cartpole_apex",
     "cartpole_impala",
@@ -24,6 +26,7 @@ NAMES = [
     "masked_impala",
     "pendulum_ppo",
     "pendulum_sac",
+    "pong_ppo",
     "pong_r2d2",
     "recall_impala",
     "recall_r2d2",
@@ -67,3 +70,27 @@ def test_apex_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> None:
     assert (config.learning.batch_sequences, config.serving.training_slots) == (512, 360)
     spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
     assert agent.build(spec).window == agent.window  # its rows fill the stack of frames
+
+
+def test_impala_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> None:
+    config = config_file.load("atari_impala")
+    agent, rows = config.agent, 20 * 32
+    assert tuple(agent.window) == (0, 20, 1, 21)
+    assert config.learning.batch_sequences == 32
+    assert (agent.gamma, agent.value_cost, agent.entropy_cost) == (0.99, 0.5, 0.01)
+    assert (agent.reward_clip, agent.learning_rate) == (1, 6e-4)
+    # The paper's loss is a sum over the rows.
+    assert (agent.adam_b1, agent.adam_b2) == (0, 0.99)
+    assert (agent.adam_epsilon * rows, agent.max_gradient_norm * rows) == (0.1, 40)
+    spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(6))
+    assert agent.build(spec).window == agent.window
+
+
+def test_ppo_on_pong_can_be_built_for_its_small_frames() -> None:
+    config = config_file.load("pong_ppo")
+    size = json.loads(config.environment.arguments)
+    spec = EnvSpec(ArraySpec((size["img_height"], size["img_width"]), "uint8"), DiscreteSpec(6))
+    assert config.agent.build(spec).window == config.agent.window
+    # The learning rate reaches 0 about when the run ends.
+    rows = config.learning.batch_sequences * config.agent.window.length
+    assert 0.9 < config.agent.learning_rate_decay_updates * rows / config.learning.total_steps < 1.1

@@ -1,0 +1,60 @@
+"""IMPALA on Atari with the settings of the paper (Espeholt et al. 2018, appendix), deep network.
+
+Another game: `--environment.id ALE/Breakout-v5`; the shallow network's place has, for less,
+`--agent.network.torso nature`. As in the paper: the residual network without memory on stacks of
+four frames, unrolls of 20, batches of 32, discount 0.99, baseline 0.5, entropy 0.01, rewards
+clipped to 1, RMSProp with decay 0.99 at 0.0006, which falls linearly to 0 over 200 million frames.
+The paper sums the loss over the 640 rows of a batch, where ours is a mean: its gradient norm of 40
+and its epsilon, 0.01 inside the root, are divided accordingly. Not from the paper: an episode ends
+with the game and not with a life, so that scores are those of games; 192 environments.
+
+Command: `seedrl train atari_impala`, with an accelerator.
+
+Lab record
+  Not run here: score, environment steps, wall time, hardware, date and commit are not yet measured.
+"""
+
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ServingConfig,
+)
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+
+_STEPS = 50_000_000
+_UNROLL, _BATCH = 20, 32
+_ROWS = _UNROLL * _BATCH
+
+
+def config() -> Config:
+    """IMPALA on Atari, settings of the paper."""
+    return Config(
+        environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
+        agent=ImpalaConfig(
+            network=ActorCriticConfig(
+                torso="impala", torso_sizes=(256,), core="none", frame_stack=4
+            ),
+            unroll=_UNROLL,
+            gamma=0.99,
+            value_cost=0.5,
+            entropy_cost=0.01,
+            reward_clip=1.0,
+            learning_rate=6e-4,
+            # A sequence has a row more, from which the value is bootstrapped.
+            learning_rate_decay_updates=_STEPS // (_BATCH * (_UNROLL + 1)),
+            adam_b1=0.0,
+            adam_b2=0.99,
+            adam_epsilon=0.01**0.5 / _ROWS,
+            max_gradient_norm=40.0 / _ROWS,
+        ),
+        serving=ServingConfig(training_slots=192, evaluation_slots=16),
+        replay=QueueConfig(),
+        learning=LearningConfig(batch_sequences=_BATCH, total_steps=_STEPS, keep_freed_memory=True),
+        evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
+        launch=LaunchConfig(env_servers=8),
+    )

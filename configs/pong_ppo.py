@@ -1,0 +1,59 @@
+"""PPO on Pong in 42 x 42 frames: a policy without memory, on two CPU cores.
+
+Asynchronous: env servers play while a batch is learned from. Frames of a quarter of the usual size
+make a pass through the convolutions four times as cheap, and show the ball well enough. As in the
+Atari settings of the paper the learning rate falls to 0 over the run, ratios are clipped at 0.1 and
+the entropy costs 0.01.
+
+Command: `seedrl train pong_ppo`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ServingConfig,
+)
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+
+
+def config() -> Config:
+    """PPO on Pong."""
+    return Config(
+        environment=EnvironmentConfig(
+            id="ALE/Pong-v5",
+            arguments='{"img_height": 42, "img_width": 42}',
+            vectorization="atari",
+            frames_per_step=4,
+        ),
+        agent=PpoConfig(
+            network=ActorCriticConfig(
+                torso="nature", torso_sizes=(256,), core="none", frame_stack=4
+            ),
+            unroll=31,
+            epochs=2,
+            minibatches=8,
+            gamma=0.99,
+            trace_lambda=0.95,
+            clip=0.1,
+            value_cost=0.5,
+            entropy_cost=0.01,
+            reward_clip=1.0,
+            learning_rate=5e-4,
+            learning_rate_decay_updates=5_000,
+        ),
+        serving=ServingConfig(training_slots=64, evaluation_slots=16),
+        replay=QueueConfig(ahead_updates=1),
+        learning=LearningConfig(batch_sequences=64, total_steps=10_000_000, keep_freed_memory=True),
+        evaluation=EvaluationConfig(
+            interval_seconds=180.0, episodes=16, target_return=18.0, confirm_episodes=100
+        ),
+        launch=LaunchConfig(env_servers=2),
+    )

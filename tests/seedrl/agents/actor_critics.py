@@ -1,5 +1,6 @@
 """What actor-critic agents are tried on: a network with memory, and streams it has acted on."""
 
+import functools
 from typing import Any
 
 import jax
@@ -34,6 +35,12 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
     (head,) = (each for name, each in params["params"].items() if "AndValueHead" in name)
     head["policy"]["kernel"] = 100 * head["policy"]["kernel"]
     return agent, params
+
+
+@functools.cache
+def unroll() -> Any:
+    """The network's function, compiled once."""
+    return jax.jit(NETWORK.build(SPEC).unroll)
 
 
 def random_timesteps() -> TimeStep:

@@ -15,7 +15,7 @@ from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
-from seedrl.types import Sequence, StoredStep
+from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
@@ -30,6 +30,7 @@ from tests.seedrl.agents.actor_critics import (
     log_softmax,
     poisoned,
     random_timesteps,
+    unroll,
     window_of,
 )
 
@@ -65,10 +66,8 @@ def window_at(start: int) -> Sequence:
 def outputs_at(start: int) -> Any:
     """What the network says of all rows of a window, float64."""
     _, params = built()
-    network, sequence = NETWORK.build(SPEC), window_at(start)
-    output, _ = jax.jit(network.unroll)(
-        params, sequence.carry.network, inputs_of_sequence(sequence)
-    )
+    sequence = window_at(start)
+    output, _ = unroll()(params, sequence.carry.network, inputs_of_sequence(sequence))
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
 
 
@@ -99,7 +98,7 @@ def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likelies
     carry, acts = agent.initial_carry(B), jax.vmap(agent.act, (None, None, None, None, 0))
     keys = jax.random.split(jax.random.key(1), 4000)
     drawn = acts(params, carry, timestep, jnp.ones(B), keys)
-    greedy = acts(params, carry, timestep, jnp.zeros(B), keys[:5])
+    greedy = acts(params, carry, timestep, jnp.zeros(B), keys)
     for stream in range(B):
         share = np.bincount(drawn.action[:, stream], minlength=3) / len(keys)
         seen = {
@@ -117,12 +116,12 @@ def looped_loss(start: int, sequence: Sequence, params_changed: float = 0.0) -> 
     """The loss written out in float64 from the network's outputs, row by row."""
     logits, value = outputs_at(start)
     log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
-    unroll, total = c.unroll, 0.0
+    total = 0.0
     step_type, reward, discount, _ = steps.timestep
     reward = np.clip(2.0 * reward.astype(np.float64), -1, 1)
     for b in range(B):
-        corrected = np.zeros(unroll + 1)  # v - V
-        for t in reversed(range(unroll)):
+        corrected = np.zeros(c.unroll + 1)  # v - V
+        for t in reversed(range(c.unroll)):
             if step_type[t, b] == LAST:
                 continue
             log_pi = log_policy[t, b, steps.action[t, b]]
@@ -135,7 +134,7 @@ def looped_loss(start: int, sequence: Sequence, params_changed: float = 0.0) -> 
             entropy = -np.sum(np.exp(log_policy[t, b]) * log_policy[t, b])
             row = -log_pi * advantage + 0.5 * 0.5 * corrected[t] ** 2 - c.entropy_cost * entropy
             total += float(WEIGHTS[b]) * row
-    return total / (unroll * B)
+    return total / (c.unroll * B)
 
 
 def of_another_policy(sequence: Sequence) -> Sequence:
@@ -168,13 +167,9 @@ def test_what_must_be_ignored_may_be_anything() -> None:
     jax.tree.map(np.testing.assert_array_equal, found, clean)
 
 
-@pytest.mark.parametrize(
-    ("last_discount", "expected"),
-    [(0.0, 1.45), (1.0, 10.0)],
-)
-def test_truncated_and_terminated_twins_have_their_different_values(
-    last_discount: float, expected: float
-) -> None:
+@functools.cache
+def trained() -> Any:
+    """`timesteps of two episodes -> the mean value at each update`, compiled once for both."""
     config = ImpalaConfig(
         network=PLAIN_NETWORK,
         unroll=5,
@@ -184,22 +179,34 @@ def test_truncated_and_terminated_twins_have_their_different_values(
         adam_b1=0.9,
     )
     agent = config.build(PLAIN_SPEC)
-    timestep = episodes_of_two_steps(last_discount)
 
-    def update(state: Any, key: Any) -> Any:
-        row = jax.tree.map(lambda leaf: leaf[0], timestep)
-        carry = agent.initial_carry(1)
-        # Without a core and with one observation, every row is acted on alike.
-        action, _, extras = agent.act(state.params, carry, row, jnp.ones(1), key)
-        steps = StoredStep(timestep, jnp.stack([action] * 6), (), jnp.stack([extras] * 6))
-        state, output = agent.update(
-            state, Sequence(steps, carry), jnp.ones(1), key, mean=lambda tree: tree
-        )
-        return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
+    def values(timestep: TimeStep) -> Any:
+        def update(state: Any, key: Any) -> Any:
+            row = jax.tree.map(lambda leaf: leaf[0], timestep)
+            carry = agent.initial_carry(1)
+            # Without a core and with one observation, every row is acted on alike.
+            action, _, extras = agent.act(state.params, carry, row, jnp.ones(1), key)
+            steps = StoredStep(timestep, jnp.stack([action] * 6), (), jnp.stack([extras] * 6))
+            state, output = agent.update(
+                state, Sequence(steps, carry), jnp.ones(1), key, mean=lambda tree: tree
+            )
+            return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
 
-    state = agent.init_state(agent.init(jax.random.key(0)))
-    keys = jax.random.split(jax.random.key(1), 400)
-    _, values = jax.jit(lambda state: jax.lax.scan(update, state, keys))(state)
+        state = agent.init_state(agent.init(jax.random.key(0)))
+        keys = jax.random.split(jax.random.key(1), 400)
+        return jax.lax.scan(update, state, keys)[1]
+
+    return jax.jit(values)
+
+
+@pytest.mark.parametrize(
+    ("last_discount", "expected"),
+    [(0.0, 1.45), (1.0, 10.0)],
+)
+def test_truncated_and_terminated_twins_have_their_different_values(
+    last_discount: float, expected: float
+) -> None:
+    values = trained()(episodes_of_two_steps(last_discount))
     assert float(values[-1]) == pytest.approx(expected, rel=1e-2)
 
 

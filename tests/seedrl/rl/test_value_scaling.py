@@ -3,7 +3,7 @@
 import decimal
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +71,33 @@ def textbook_inverse(size: decimal.Decimal, epsilon: decimal.Decimal) -> decimal
     return (((1 + 4 * epsilon * (size + 1 + epsilon)).sqrt() - 1) / (2 * epsilon)) ** 2 - 1
 
 
+class Known(NamedTuple):
+    """Values and h of them; as many smaller ones and its inverse at them (one shape: one program).
+
+    Attributes:
+      values, smaller: float32.
+      scaled, unscaled: float64, by the oracle.
+    """
+
+    values: np.ndarray
+    scaled: np.ndarray
+    smaller: np.ndarray
+    unscaled: np.ndarray
+
+
+@functools.cache
+def known(epsilon: float) -> Known:
+    """For both ways to compute: 80 digits take their time."""
+    values = np.concatenate([logarithmic(1e-30, LARGEST, 1_000), logarithmic(0.1, 1e3, 1_000)])
+    smaller = np.where(np.abs(values) <= LARGEST_SCALED, values, np.float32(0))
+    return Known(
+        values,
+        in_80_digits(textbook, values, epsilon),
+        smaller,
+        in_80_digits(textbook_inverse, smaller, epsilon),
+    )
+
+
 def error(found: Array, expected: np.ndarray) -> float:
     """The largest difference, in units in the last place of a float32 at the expected value."""
     unit = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
@@ -104,16 +131,12 @@ def test_the_worked_values_of_h() -> None:
 def test_h_and_its_inverse_are_accurate_to_a_few_units_in_the_last_place(
     epsilon: float, compiled: Any
 ) -> None:
-    scaling = signed_hyperbolic(epsilon)
+    scaling, cases = signed_hyperbolic(epsilon), known(epsilon)
     apply, invert = compiled(scaling.apply), compiled(scaling.invert)
-    values = np.concatenate([logarithmic(1e-30, LARGEST, 1_000), logarithmic(0.1, 1e3, 1_000)])
-    assert error(apply(values), in_80_digits(textbook, values, epsilon)) <= MAX_ERROR
-    both = compiled(lambda x: scaling.invert(scaling.apply(x)))(values)
-    assert error(both, values.astype(np.float64)) <= MAX_ERROR_OF_BOTH
-    # As many as before: operations of one shape are compiled once.
-    values = np.where(np.abs(values) <= LARGEST_SCALED, values, np.float32(0))
-    expected = in_80_digits(textbook_inverse, values, epsilon)
-    assert error(invert(values), expected) <= MAX_ERROR_OF_INVERSE
+    assert error(apply(cases.values), cases.scaled) <= MAX_ERROR
+    both = compiled(lambda x: scaling.invert(scaling.apply(x)))(cases.values)
+    assert error(both, cases.values.astype(np.float64)) <= MAX_ERROR_OF_BOTH
+    assert error(invert(cases.smaller), cases.unscaled) <= MAX_ERROR_OF_INVERSE
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

@@ -20,7 +20,7 @@ from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.ppo.functions import Acted, with_kl_stop
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import BoxSpec
-from seedrl.types import Sequence, StoredStep
+from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
@@ -35,6 +35,7 @@ from tests.seedrl.agents.actor_critics import (
     log_softmax,
     poisoned,
     random_timesteps,
+    unroll,
     window_of,
 )
 
@@ -126,10 +127,8 @@ def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(
 def outputs_at(start: int) -> Any:
     """What the network says of all rows of a window, float64."""
     _, params = built()
-    network, sequence = NETWORK.build(SPEC), window_at(start)
-    output, _ = jax.jit(network.unroll)(
-        params, sequence.carry.network, inputs_of_sequence(sequence)
-    )
+    sequence = window_at(start)
+    output, _ = unroll()(params, sequence.carry.network, inputs_of_sequence(sequence))
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
 
 
@@ -202,40 +201,42 @@ def plain(**settings: Any) -> PpoConfig:
     return PpoConfig(network=PLAIN_NETWORK, unroll=5, **settings)
 
 
-def round_of(config: PpoConfig, last_discount: float) -> Any:
-    """`(state, key) -> (state, output)`: acts on two streams and goes through them as is said."""
-    agent, timestep = config.build(PLAIN_SPEC), episodes_of_two_steps(last_discount)
-    timesteps = jax.tree.map(lambda leaf: jnp.repeat(leaf, 2, axis=1), timestep)
+@functools.cache
+def trained() -> Any:
+    """`timesteps of two episodes -> the mean value in each round`, compiled once for both.
 
-    def one_round(state: Any, key: Any) -> Any:
-        row = jax.tree.map(lambda leaf: leaf[0], timesteps)
-        # Without a core and with one observation, every row is acted on alike.
-        action, carry, extras = agent.act(
-            state.params, agent.initial_carry(2), row, jnp.ones(2), key
-        )
-        stored = jax.tree.map(lambda leaf: jnp.stack([leaf] * 6), (action, extras))
-        sequence = Sequence(StoredStep(timesteps, stored[0], (), stored[1]), carry)
-        update = functools.partial(agent.update, mean=lambda tree: tree)
-        state, output = run_passes(update, agent.passes, state, sequence, jnp.ones(2), key)
-        return state._replace(updates=state.updates + 1), output
+    A round acts on two streams and goes through them as is said.
+    """
+    config = plain(learning_rate=0.1, learning_rate_decay_updates=100, max_gradient_norm=100.0)
+    agent = config.build(PLAIN_SPEC)
 
-    return agent, one_round
+    def values(timestep: TimeStep) -> Any:
+        timesteps = jax.tree.map(lambda leaf: jnp.repeat(leaf, 2, axis=1), timestep)
+
+        def one_round(state: Any, key: Any) -> Any:
+            row = jax.tree.map(lambda leaf: leaf[0], timesteps)
+            # Without a core and with one observation, every row is acted on alike.
+            action, carry, extras = agent.act(
+                state.params, agent.initial_carry(2), row, jnp.ones(2), key
+            )
+            stored = jax.tree.map(lambda leaf: jnp.stack([leaf] * 6), (action, extras))
+            sequence = Sequence(StoredStep(timesteps, stored[0], (), stored[1]), carry)
+            update = functools.partial(agent.update, mean=lambda tree: tree)
+            state, output = run_passes(update, agent.passes, state, sequence, jnp.ones(2), key)
+            return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
+
+        state = agent.init_state(agent.init(jax.random.key(0)))
+        keys = jax.random.split(jax.random.key(1), 100)
+        return jax.lax.scan(one_round, state, keys)[1]
+
+    return jax.jit(values)
 
 
 @pytest.mark.parametrize(("last_discount", "expected"), [(0.0, 1.45), (1.0, 10.0)])
 def test_truncated_and_terminated_twins_have_their_different_values(
     last_discount: float, expected: float
 ) -> None:
-    config = plain(learning_rate=0.1, learning_rate_decay_updates=100, max_gradient_norm=100.0)
-    agent, one_round = round_of(config, last_discount)
-    state = agent.init_state(agent.init(jax.random.key(0)))
-    keys = jax.random.split(jax.random.key(1), 100)
-
-    def value_after(state: Any, key: Any) -> Any:
-        state, output = one_round(state, key)
-        return state, output.metrics["value_mean"]
-
-    values = jax.jit(lambda state: jax.lax.scan(value_after, state, keys))(state)[1]
+    values = trained()(episodes_of_two_steps(last_discount))
     assert float(values[-1]) == pytest.approx(expected, rel=1e-2)
 
 

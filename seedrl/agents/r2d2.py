@@ -28,6 +28,8 @@ class R2D2Config:
       n_steps: n of the n-step return. Paper: 5.
       stride: rows between the starts of neighbouring sequences. Paper: 40 (they overlap by half).
       gamma: discount of one step. Paper: 0.997.
+      reward_scale: rewards are multiplied by this when they are learned from: Q-values that differ
+        by hundredths are learned sooner as Q-values that differ by ones. Paper: 1.
       learning_rate: of Adam. Paper: 1e-4.
       learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
         it, as the paper does.
@@ -50,6 +52,7 @@ class R2D2Config:
     n_steps: int = 5
     stride: int = 40
     gamma: float = 0.997
+    reward_scale: float = 1.0
     learning_rate: float = 1e-4
     learning_rate_decay_updates: int = 0
     adam_epsilon: float = 1e-3
@@ -69,7 +72,7 @@ class R2D2Config:
             if not lowest <= value <= highest:
                 limits = f"at least {lowest}" if highest == _NO_LIMIT else f"{lowest} to {highest}"
                 raise ValueError(f"agent.{name}: expected {limits}, got {value}")
-        for name in ("learning_rate", "adam_epsilon", "max_gradient_norm"):
+        for name in ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"agent.{name}: expected more than 0, got {getattr(self, name)}")
 
@@ -98,7 +101,11 @@ class R2D2Config:
         epsilon = self.value_scaling_epsilon
         scaling = signed_hyperbolic(epsilon) if self.value_scaling else identity()
         objective = functions.Objective(
-            window=self.window, gamma=self.gamma, scaling=scaling, priority_mix=self.priority_mix
+            window=self.window,
+            gamma=self.gamma,
+            reward_scale=self.reward_scale,
+            scaling=scaling,
+            priority_mix=self.priority_mix,
         )
         update = GradientUpdate(
             loss=functools.partial(functions.loss, objective, network),

@@ -15,6 +15,7 @@ from seedrl.networks.network import Network
 from seedrl.rl.exploration import epsilon_greedy
 from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.q_learning import TDErrors, n_step_td_errors
+from seedrl.rl.returns import scaled
 from seedrl.rl.value_scaling import ValueScaling
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
@@ -25,12 +26,14 @@ class Objective(NamedTuple):
     Attributes:
       window: its rows; `bootstrap` is n of the n-step return.
       gamma: discount of one step.
+      reward_scale: rewards are multiplied by this.
       scaling: how Q-values are rescaled.
       priority_mix: eta: weight of the largest error, the rest is the mean's.
     """
 
     window: WindowSpec
     gamma: float
+    reward_scale: float
     scaling: ValueScaling
     priority_mix: float
 
@@ -109,8 +112,10 @@ def _trained_q_values(
 def _td_errors(
     objective: Objective, q_online: Array, q_target: Array, steps: StoredStep
 ) -> TDErrors:
+    timestep = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], steps.timestep)
+    reward = scaled(timestep.reward, objective.reward_scale, limit=0)
     after_burn_in = StoredStep(
-        timestep=jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], steps.timestep),
+        timestep=timestep._replace(reward=reward),
         action=steps.action[objective.window.burn_in :],
         version=(),
         extras=(),

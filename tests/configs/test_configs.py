@@ -24,12 +24,15 @@ NAMES = [
     "lunarlander_apex",
     "lunarlander_ppo",
     "masked_impala",
+    "minatar_impala",
     "pendulum_ppo",
     "pendulum_sac",
     "pong_ppo",
     "pong_r2d2",
     "recall_impala",
     "recall_r2d2",
+    "repeat_previous_impala",
+    "repeat_previous_r2d2",
 ]
 
 

@@ -23,7 +23,9 @@ SPEC = EnvSpec(
     {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
 )
 NETWORK = QNetworkConfig(torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(), frame_stack=3)
-CONFIG = R2D2Config(network=NETWORK, burn_in=3, unroll=4, n_steps=2, stride=2, gamma=0.9)
+CONFIG = R2D2Config(
+    network=NETWORK, burn_in=3, unroll=4, n_steps=2, stride=2, gamma=0.9, reward_scale=0.5
+)
 ROWS, B = 14, 3
 KEY = jax.random.key(9)
 
@@ -91,6 +93,7 @@ def test_defaults_are_those_of_the_paper() -> None:
     config = R2D2Config()
     assert config.window == WindowSpec(burn_in=40, unroll=80, bootstrap=5, stride=40)
     assert (config.gamma, config.learning_rate, config.adam_epsilon) == (0.997, 1e-4, 1e-3)
+    assert config.reward_scale == 1
     assert (config.target_update_interval, config.priority_mix) == (2500, 0.9)
     assert (config.value_scaling, config.value_scaling_epsilon) == (True, 1e-3)
 
@@ -159,7 +162,7 @@ def looped_loss(
             target, weight, end = 0.0, 1.0, t
             while end < t + CONFIG.n_steps and (end == t or step.step_type[end, b] != LAST):
                 end += 1
-                target += weight * float(step.reward[end, b])
+                target += weight * CONFIG.reward_scale * float(step.reward[end, b])
                 weight *= CONFIG.gamma * float(step.discount[end, b])
             best = int(np.argmax(q_online[end, b]))
             target = h(target + weight * h_inverse(float(q_target[end, b, best])))
@@ -242,6 +245,7 @@ def _loss_with_constants(
 
 
 def _errors(q_online: np.ndarray, q_target: np.ndarray, sequence: Sequence) -> Any:
+    sequence = with_rewards(sequence, CONFIG.reward_scale * sequence.steps.timestep.reward)
     after = jax.tree.map(lambda leaf: leaf[CONFIG.burn_in :], sequence.steps)
     errors = functools.partial(
         n_step_td_errors,

@@ -1,0 +1,56 @@
+"""R2D2 on RepeatPreviousEasy of POPGym: the suit of the card three cards ago is to be named.
+
+A deck of 52 cards is dealt in 51 steps; returns are in [-1, 1]. Perfect memory has 1, guessing
+-0.5, the best policy without memory -0.49; the same settings with `--agent.network.core none` are
+the memoryless control. Actions decide about no card, so a low discount loses nothing.
+
+Needs POPGym: `pip install '.[popgym]'` where env servers run.
+
+Command: `seedrl train repeat_previous_r2d2`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """R2D2 on RepeatPreviousEasy."""
+    return Config(
+        environment=EnvironmentConfig(id="envs_server.envs.popgym:make"),
+        agent=R2D2Config(
+            network=QNetworkConfig(
+                torso="mlp",
+                torso_sizes=(64,),
+                core="lstm",
+                core_size=64,
+                head_sizes=(64,),
+                frame_stack=1,
+            ),
+            burn_in=0,
+            unroll=40,
+            n_steps=1,
+            stride=20,
+            gamma=0.9,
+            reward_scale=48.0,
+            learning_rate=1e-3,
+            adam_epsilon=1e-5,
+            target_update_interval=100,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
+        learning=LearningConfig(batch_sequences=32, total_steps=500_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=2.0, episodes=100, target_return=0.9, confirm_episodes=100
+        ),
+    )

@@ -23,8 +23,8 @@ class BoxNetworkConfig:
 
     Attributes:
       torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
-        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp". What the encoder
-        does not take is flattened.
+        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "minatar" is one
+        convolution, for small ones. What the encoder does not take is flattened.
       actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.
       critic_sizes: hidden layers of each critic, which sees the action beside the observation.
         SAC's authors: 256, 256.
@@ -34,7 +34,7 @@ class BoxNetworkConfig:
       dtype: of matrix products and convolutions. Parameters and results stay float32.
     """
 
-    torso: Literal["auto", "mlp", "nature", "impala"] = "auto"
+    torso: Literal["auto", "mlp", "nature", "impala", "minatar"] = "auto"
     actor_sizes: tuple[int, ...] = (256, 256)
     critic_sizes: tuple[int, ...] = (256, 256)
     lowest_log_std: float = -20.0

@@ -14,7 +14,7 @@ from seedrl.networks.frame_stack import stack_frames
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import GRU, LSTM
 from seedrl.networks.torsos import (
-    SMALLEST_NATURE_IMAGE,
+    SMALLEST_IMAGE,
     ObservationTorso,
     is_encoded,
     is_image,
@@ -105,11 +105,12 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
     if frame_stack is None:
         frame_stack = _FRAMES_OF_IMAGES if is_any_encoded else 1
     if (torso != "mlp" and not is_any_encoded) or (frame_stack > 1 and not has_image):
-        size = f", {SMALLEST_NATURE_IMAGE} x {SMALLEST_NATURE_IMAGE} at least"
+        smallest = SMALLEST_IMAGE.get(torso, 1)
+        size = f", {smallest} x {smallest} at least" if smallest > 1 else ""
         found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
         raise ConfigError(
             f"network.torso {torso!r}, network.frame_stack {frame_stack}: expected an image "
-            f"(uint8 of rank 2 or 3{size if torso == 'nature' else ''}), the observation has "
+            f"(uint8 of rank 2 or 3{size}), the observation has "
             f"{', '.join(found)}; leave both at their defaults, which follow the observation"
         )
     return View(torso, frame_stack)

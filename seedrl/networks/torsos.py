@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from seedrl.specs import ArraySpec
 from seedrl.types import Array
 
-# Its three convolutions leave one row and one column of 36.
-SMALLEST_NATURE_IMAGE = 36
+# Rows and columns that an encoder needs: of as many, its convolutions leave one.
+SMALLEST_IMAGE = {"nature": 36, "impala": 1, "minatar": 3}
 
 
 def is_image(spec: ArraySpec) -> bool:
@@ -21,7 +21,7 @@ def is_encoded(spec: ArraySpec, torso: str) -> bool:
     """Whether the convolutions of `torso` take an array; if not, it is flattened."""
     if torso == "mlp" or not is_image(spec):
         return False
-    return torso != "nature" or min(spec.shape[:2]) >= SMALLEST_NATURE_IMAGE
+    return min(spec.shape[:2]) >= SMALLEST_IMAGE[torso]
 
 
 class MLP(nn.Module):
@@ -79,6 +79,24 @@ class ImpalaEncoder(nn.Module):
         return nn.relu(images).reshape(images.shape[0], -1)
 
 
+class MinAtarEncoder(nn.Module):
+    """The convolution of MinAtar's own agents, for small images: `[N, H, W, C]` -> `[N, D]`.
+
+    Source: Young and Tian 2019, section 3: 16 filters 3x3 stride 1; a dense layer of 128 follows.
+    """
+
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, images: Array) -> Array:
+        """See the class."""
+        images = nn.relu(nn.Conv(16, (3, 3), padding="VALID", dtype=self.dtype)(images))
+        return images.reshape(images.shape[0], -1)
+
+
+_ENCODERS = {"nature": NatureEncoder, "impala": ImpalaEncoder, "minatar": MinAtarEncoder}
+
+
 class ObservationTorso(nn.Module):
     """Every array of an observation -> one vector of features, `[N, D]` of `dtype`.
 
@@ -101,9 +119,7 @@ class ObservationTorso(nn.Module):
             if spec.dtype == "uint8":
                 values = values / 255
             if is_encoded(spec, self.torso):
-                values = self._encoder()(values.reshape(*values.shape[:3], -1))
+                encoder = _ENCODERS[self.torso](self.dtype)
+                values = encoder(values.reshape(*values.shape[:3], -1))
             features.append(values.reshape(values.shape[0], -1))
         return MLP(self.sizes, self.dtype, name="dense")(jnp.concatenate(features, axis=-1))
-
-    def _encoder(self) -> nn.Module:
-        return NatureEncoder(self.dtype) if self.torso == "nature" else ImpalaEncoder(self.dtype)

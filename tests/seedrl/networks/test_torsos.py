@@ -7,7 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.networks.torsos import ImpalaEncoder, NatureEncoder, ObservationTorso, is_image
+from seedrl.networks.torsos import (
+    ImpalaEncoder,
+    MinAtarEncoder,
+    NatureEncoder,
+    ObservationTorso,
+    is_image,
+)
 from seedrl.specs import ArraySpec
 
 IMAGE = ArraySpec((6, 6, 3), "uint8")
@@ -36,6 +42,12 @@ def test_the_impala_network_is_that_of_the_paper() -> None:
     ]
     assert kernels == [shape for section in sections for shape in section]
     assert output == (1, 9 * 12 * 32)
+
+
+def test_the_minatar_network_is_that_of_the_paper() -> None:
+    kernels, output = shapes(MinAtarEncoder(), jnp.zeros((1, 10, 10, 4)))
+    assert kernels == [(3, 3, 4, 16)]
+    assert output == (1, 8 * 8 * 16)
 
 
 @pytest.mark.parametrize(

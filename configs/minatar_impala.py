@@ -1,0 +1,47 @@
+"""IMPALA on Breakout of MinAtar, 1 M steps, with all six actions and sticky ones, as its authors.
+
+Another game: `--environment.id envs_server.envs.minatar:space_invaders`. Needs MinAtar, which is
+under the GPL: `pip install '.[minatar]'` where env servers run.
+
+The network is that of Young and Tian 2019: one convolution of 16 filters and a dense layer of 128.
+
+Command: `seedrl train minatar_impala`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ServingConfig,
+)
+from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+
+
+def config() -> Config:
+    """IMPALA on a game of MinAtar."""
+    return Config(
+        environment=EnvironmentConfig(id="envs_server.envs.minatar:breakout"),
+        agent=ImpalaConfig(
+            network=ActorCriticConfig(
+                torso="minatar", torso_sizes=(128,), core="none", head_sizes=(), frame_stack=1
+            ),
+            unroll=9,
+            gamma=0.99,
+            entropy_cost=0.005,
+            learning_rate=4e-3,
+            learning_rate_decay_updates=13_000,
+            adam_b2=0.999,
+            adam_epsilon=1e-4,
+            max_gradient_norm=0.5,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=10),
+        replay=QueueConfig(),
+        learning=LearningConfig(batch_sequences=8, total_steps=1_000_000),
+        evaluation=EvaluationConfig(interval_seconds=20.0, episodes=20),
+    )

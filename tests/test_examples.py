@@ -44,7 +44,7 @@ def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
         reward=jnp.zeros((_ROWS, _STREAMS)),
         is_first=jnp.arange(_ROWS)[:, None] == jnp.zeros((1, _STREAMS)),
     )
-    params = network.init(jax.random.key(0))
+    params = jax.jit(network.init)(jax.random.key(0))
     unroll = jax.jit(network.unroll)
     q_values, carry = unroll(params, network.initial_carry(_STREAMS), inputs)
     assert q_values.shape == (_ROWS, _STREAMS, 4)

@@ -31,7 +31,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 4}'),
         agent=DQNConfig(),
-        serving=ServingConfig(training_slots=2, evaluation_slots=2),
+        serving=ServingConfig(training_slots=1, evaluation_slots=1),
         replay=ReplayConfig(capacity_steps=2_000, min_steps=64),
         learning=LearningConfig(batch_sequences=16, total_steps=20_000),
         evaluation=EvaluationConfig(

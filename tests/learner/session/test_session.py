@@ -23,27 +23,20 @@ from learner.session.geometry import plan_geometry
 from learner.session.session import Session
 from learner.threads.exchange import FilledPages
 from seedrl.agents import gradient_update
-from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.errors import ConfigError
-from seedrl.networks.q_network import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.compilations import compilations
 from tests.patience import SECONDS
+from tests.system.oracle import HashingAgent
 
 SLOTS = 4
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 CONFIG = Config(
     environment=EnvironmentConfig(id="CartPole-v1"),
-    agent=R2D2Config(
-        network=QNetworkConfig(
-            torso="mlp", torso_sizes=(), core="none", head_sizes=(), dueling=False, frame_stack=1
-        ),
-        burn_in=0,
-        unroll=4,
-        n_steps=1,
-        stride=4,
-    ),
+    # There is next to nothing of it to compile.
+    agent=HashingAgent(window=WindowSpec(burn_in=0, unroll=4, bootstrap=1, stride=4)),
     serving=ServingConfig(training_slots=SLOTS, evaluation_slots=0),
     replay=ReplayConfig(capacity_steps=256, min_steps=8),
     learning=LearningConfig(num_devices=1, batch_sequences=SLOTS),

@@ -1,12 +1,16 @@
 """Torsos: from an observation's arrays to one vector of features."""
 
+import functools
 from collections.abc import Sequence
 
 import flax.linen as nn
 import jax.numpy as jnp
 
+from seedrl.networks.convolution import convolve
 from seedrl.specs import ArraySpec
 from seedrl.types import Array
+
+_Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)
 
 # Rows and columns that an encoder needs: of as many, its convolutions leave one.
 SMALLEST_IMAGE = {"nature": 36, "impala": 1, "minatar": 3}
@@ -50,10 +54,10 @@ class NatureEncoder(nn.Module):
     def __call__(self, images: Array) -> Array:
         """See the class."""
         for features, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            images = nn.Conv(
+            convolution = _Conv(
                 features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
-            )(images)
-            images = nn.relu(images)
+            )
+            images = nn.relu(convolution(images))
         return images.reshape(images.shape[0], -1)
 
 
@@ -70,11 +74,11 @@ class ImpalaEncoder(nn.Module):
     def __call__(self, images: Array) -> Array:
         """See the class."""
         for features in (16, 32, 32):
-            images = nn.Conv(features, (3, 3), dtype=self.dtype)(images)
+            images = _Conv(features, (3, 3), dtype=self.dtype)(images)
             images = nn.max_pool(images, (3, 3), strides=(2, 2), padding="SAME")
             for _ in range(2):
-                block = nn.Conv(features, (3, 3), dtype=self.dtype)(nn.relu(images))
-                block = nn.Conv(features, (3, 3), dtype=self.dtype)(nn.relu(block))
+                block = _Conv(features, (3, 3), dtype=self.dtype)(nn.relu(images))
+                block = _Conv(features, (3, 3), dtype=self.dtype)(nn.relu(block))
                 images = images + block
         return nn.relu(images).reshape(images.shape[0], -1)
 
@@ -90,7 +94,7 @@ class MinAtarEncoder(nn.Module):
     @nn.compact
     def __call__(self, images: Array) -> Array:
         """See the class."""
-        images = nn.relu(nn.Conv(16, (3, 3), padding="VALID", dtype=self.dtype)(images))
+        images = nn.relu(_Conv(16, (3, 3), padding="VALID", dtype=self.dtype)(images))
         return images.reshape(images.shape[0], -1)
 
 

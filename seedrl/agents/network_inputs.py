@@ -53,3 +53,21 @@ def inputs_of_sequence(sequence: Sequence) -> NetworkInput:
         reward=timestep.reward,
         is_first=timestep.step_type == StepType.FIRST,
     )
+
+
+def unrolled_after_burn_in(
+    network: Network, burn_in: int, params: Tree, sequence: Sequence
+) -> Tree:
+    """What a network gives of the rows of a sequence `[T, B]` from row `burn_in` on.
+
+    The rows before, from the stored carry on, only make the carry that row `burn_in` begins with;
+    no gradient goes through them.
+    """
+    inputs = inputs_of_sequence(sequence)
+    carry = sequence.carry.network
+    if burn_in:
+        before = jax.tree.map(lambda leaf: leaf[:burn_in], inputs)
+        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, before)
+    rows = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
+    output, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
+    return output

@@ -9,7 +9,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.gradient_update import LossOutput
-from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
+from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, unrolled_after_burn_in
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.network import Network
 from seedrl.rl.exploration import epsilon_greedy
@@ -85,28 +85,16 @@ def loss(
     steps = sequence.steps
     chex.assert_shape(steps.action, (objective.window.length, None))
     chex.assert_shape(weights, (steps.action.shape[1],))
-    q_online = _trained_q_values(objective, network, params, sequence)
-    q_target = jax.lax.stop_gradient(_trained_q_values(objective, network, target, sequence))
+    burn_in = objective.window.burn_in
+    q_online = unrolled_after_burn_in(network, burn_in, params, sequence)
+    q_target = unrolled_after_burn_in(network, burn_in, target, sequence)
+    q_target = jax.lax.stop_gradient(q_target)
     td = _td_errors(objective, q_online, q_target, steps)
     losses = 0.5 * jnp.sum(jnp.square(td.errors), axis=0)
     mean = jnp.mean(weights * losses)
     priorities = sequence_priority(td.errors, td.is_trained, mix=objective.priority_mix)
     output = LossOutput(jax.lax.stop_gradient(priorities), metrics_of(mean, q_online, td))
     return mean, output
-
-
-def _trained_q_values(
-    objective: Objective, network: Network, params: Tree, sequence: Sequence
-) -> Array:
-    # `[unroll + n, B, A]`: the rows after the burn-in, from the carry that the burn-in leaves.
-    inputs = inputs_of_sequence(sequence)
-    carry = sequence.carry.network
-    if objective.window.burn_in:
-        burn_in = jax.tree.map(lambda leaf: leaf[: objective.window.burn_in], inputs)
-        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, burn_in)
-    rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
-    q_values, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
-    return q_values
 
 
 def _td_errors(

@@ -15,7 +15,11 @@ if TYPE_CHECKING:  # import jax and numpy
 
 @dataclass(frozen=True, kw_only=True)
 class BoxNetworkConfig:
-    """An actor and twin critics, each with a torso of its own. Nothing is shared between them.
+    """An actor and twin critics, each with a torso of its own, which share a memory or nothing.
+
+    With a recurrent core one memory, with another torso of its own, sees each observation, the
+    previous executed action and the previous reward, both zeros on FIRST; the reward is raw. What
+    it gives, actor and critics see beside the observation.
 
     The torso divides uint8 by 255, whatever its shape, and takes all else at its value: `Discrete`
     is one number, not one-hot, and floats are not normalized; do both in the environment. The
@@ -25,6 +29,8 @@ class BoxNetworkConfig:
       torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
         them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "minatar" is one
         convolution, for small ones. What the encoder does not take is flattened.
+      core: recurrent core of the memory; "none" is no memory.
+      core_size: its units.
       actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.
       critic_sizes: hidden layers of each critic, which sees the action beside the observation.
         SAC's authors: 256, 256.
@@ -35,6 +41,8 @@ class BoxNetworkConfig:
     """
 
     torso: Literal["auto", "mlp", "nature", "impala", "minatar"] = "auto"
+    core: Literal["lstm", "gru", "none"] = "none"
+    core_size: int = 128
     actor_sizes: tuple[int, ...] = (256, 256)
     critic_sizes: tuple[int, ...] = (256, 256)
     lowest_log_std: float = -20.0
@@ -43,6 +51,8 @@ class BoxNetworkConfig:
 
     def __post_init__(self) -> None:
         check_types("network.", self)  # before anything is compared
+        if self.core_size < 1:
+            raise ValueError(f"network.core_size: expected at least 1, got {self.core_size}")
         for name in ("actor_sizes", "critic_sizes"):
             if any(size < 1 for size in getattr(self, name)):
                 raise ValueError(f"network.{name}: expected sizes >= 1, got {getattr(self, name)}")

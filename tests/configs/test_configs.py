@@ -24,6 +24,7 @@ NAMES = [
     "lunarlander_apex",
     "lunarlander_ppo",
     "masked_impala",
+    "masked_pendulum_sac",
     "minatar_impala",
     "pendulum_ppo",
     "pendulum_sac",

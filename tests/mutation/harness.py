@@ -82,6 +82,7 @@ TESTS = (
     "tests/seedrl/agents/apex/test_functions.py",
     "tests/seedrl/agents/sac/test_config.py",
     "tests/seedrl/agents/sac/test_functions.py",
+    "tests/seedrl/agents/sac/test_memory.py",
     "tests/seedrl/agents/ppo/test_functions.py",
     "tests/seedrl/agents/normalization/test_moments.py",
     "tests/seedrl/agents/normalization/test_normalized.py",

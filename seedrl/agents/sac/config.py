@@ -20,12 +20,16 @@ if TYPE_CHECKING:  # import jax and numpy
 class SacConfig:
     """SAC, for actions of a box. "Paper" is Haarnoja et al. 2018b, appendix D.
 
-    It learns from single transitions without memory: what a policy must remember has to be in the
-    observation. Replay is uniform in the paper: set `replay.priority_exponent` and
-    `replay.importance_exponent` to 0; with others it is prioritized by the critics' errors.
+    Without a recurrent core (`network.core`) it learns from single transitions: what a policy must
+    remember has to be in the observation. With one it learns from sequences, which begin with the
+    carry that acting had there; a gradient goes back as far as `unroll` rows. Replay is uniform in
+    the paper: set `replay.priority_exponent` and `replay.importance_exponent` to 0; with others it
+    is prioritized by the critics' errors.
 
     Attributes:
-      network: the actor and the critics.
+      network: the actor, the critics and their memory.
+      burn_in: rows before those that are trained, which bring a stored carry up to the present
+        parameters; without a recurrent core of no use.
       unroll: transitions of a sequence, one after another; sequences share none. More than 1 makes
         storing cheaper, and the transitions of a batch less varied.
       gamma: discount of one step. Paper: 0.99.
@@ -41,6 +45,7 @@ class SacConfig:
     """
 
     network: BoxNetworkConfig = field(default_factory=BoxNetworkConfig)
+    burn_in: int = 0
     unroll: int = 1
     gamma: float = 0.99
     actor_learning_rate: float = 3e-4
@@ -63,8 +68,8 @@ class SacConfig:
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `unroll` transitions: one more row than that."""
-        return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll)
+        """Sequences of `unroll` transitions: one more row than that, after the burn-in."""
+        return WindowSpec(self.burn_in, self.unroll, bootstrap=1, stride=self.unroll)
 
     def build(self, spec: "EnvSpec") -> "Agent":
         """The agent for environments of this spec.
@@ -75,15 +80,17 @@ class SacConfig:
 
         import numpy as np
 
-        from seedrl.agents.agent import Agent
+        from seedrl.agents.agent import Agent, no_carry, whole_carry
         from seedrl.agents.gradient_update import GradientUpdate
-        from seedrl.agents.sac import functions
+        from seedrl.agents.network_inputs import initial_carry
+        from seedrl.agents.sac import functions, transitions
         from seedrl.rl.target_network import polyak_average
 
         shape = functions.action_shape(spec)
         network = self.network.build(spec)
         target_entropy = self.target_entropy
         objective = functions.Objective(
+            burn_in=self.burn_in,
             gamma=self.gamma,
             target_entropy=-math.prod(shape) if target_entropy is None else target_entropy,
         )
@@ -102,19 +109,23 @@ class SacConfig:
         return Agent(
             window=self.window,
             init=functools.partial(functions.init, network, self.initial_temperature),
-            initial_carry=lambda batch_size: (),
+            initial_carry=functools.partial(
+                initial_carry, network.memory, action=spec.action.array
+            ),
             act=functools.partial(functions.act, network, shape),
             exploration=functools.partial(np.ones, dtype=np.float32),
             evaluation_exploration=0.0,
             init_state=update.init_state,
             update=update,
-            initial_priorities=functions.initial_priorities,
+            initial_priorities=functools.partial(transitions.initial_priorities, self.burn_in),
+            stored_carry=whole_carry if functions.has_memory(network) else no_carry,
             behaviour=functions.behaviour,
         )
 
 
 _NO_LIMIT = float("inf")
 _RANGES = {
+    "burn_in": (0, _NO_LIMIT),
     "unroll": (1, _NO_LIMIT),
     "gamma": (0, 1),
     "actor_learning_rate": (0, _NO_LIMIT),

@@ -11,15 +11,17 @@ import optax
 
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, unrolled_after_burn_in
+from seedrl.agents.sac.transitions import Transitions, transitions
 from seedrl.errors import ConfigError
-from seedrl.networks.box_module import BoxNetwork
+from seedrl.networks.box_module import BoxNetwork, CriticParams
 from seedrl.rl import tanh_gaussian
 from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.soft_q_learning import soft_targets
 from seedrl.rl.tanh_gaussian import TanhSample
 from seedrl.rl.target_network import copied
 from seedrl.specs import BoxSpec, EnvSpec
-from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
+from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
 class SacParams(NamedTuple):
@@ -27,7 +29,7 @@ class SacParams(NamedTuple):
 
     Attributes:
       actor: of the policy.
-      critics: of both critics; their target is all that has a target.
+      critics: `CriticParams`, of both critics and their memory; they alone have a target.
       log_temperature: ln α, `[] float32`.
     """
 
@@ -36,14 +38,28 @@ class SacParams(NamedTuple):
     log_temperature: Array
 
 
+class Behaviour(NamedTuple):
+    """What SAC acts with.
+
+    Attributes:
+      actor: see `SacParams`.
+      memory: that of the critics, which the actor sees too.
+    """
+
+    actor: Tree
+    memory: Tree
+
+
 class Objective(NamedTuple):
     """What is minimised on a batch.
 
     Attributes:
+      burn_in: rows of a sequence that only warm the memory up.
       gamma: discount of one step.
       target_entropy: H̄, in nats.
     """
 
+    burn_in: int
     gamma: float
     target_entropy: float
 
@@ -70,25 +86,6 @@ class CriticErrors(NamedTuple):
     errors: Array
 
 
-class Transitions(NamedTuple):
-    """The N = U * B trained rows of sequences, with what followed each.
-
-    Attributes:
-      observation, next_observation: trees of `[N, ...]`.
-      action: `[N, D] float32`.
-      reward: `[N] float32`, of that action.
-      discount: `[N] float32`, 0 where the episode terminated with it.
-      is_trained: `[N] bool`; False on LAST rows, whose action was ignored.
-    """
-
-    observation: Tree
-    action: Array
-    reward: Array
-    discount: Array
-    next_observation: Tree
-    is_trained: Array
-
-
 def action_shape(spec: EnvSpec) -> tuple[int, ...]:
     """The shape of an action. Raises ConfigError for actions that are not a box."""
     if isinstance(spec.action, BoxSpec):
@@ -109,14 +106,20 @@ def init(network: BoxNetwork, initial_temperature: float, key: Array) -> SacPara
     )
 
 
-def behaviour(params: SacParams) -> Tree:
-    """The actor alone acts."""
-    return params.actor
+def behaviour(params: SacParams) -> Behaviour:
+    """The actor acts, on what the memory gives; the critics themselves do not."""
+    return Behaviour(params.actor, params.critics.memory)
 
 
-def init_target(params: SacParams) -> Tree:
-    """The critics alone have a target."""
-    return copied(params.critics)
+def has_memory(network: BoxNetwork) -> bool:
+    """Whether anything is carried from row to row."""
+    return bool(jax.tree.leaves(jax.eval_shape(lambda: network.memory.initial_carry(1))))
+
+
+def init_target(params: SacParams) -> CriticParams:
+    """The critics alone have a target, and their memory with them."""
+    target: CriticParams = copied(params.critics)
+    return target
 
 
 def update_target(
@@ -137,8 +140,8 @@ def optimizer(*, actor: float, critics: float, temperature: float) -> optax.Grad
 def act(
     network: BoxNetwork,
     shape: tuple[int, ...],
-    actor: Tree,
-    carry: tuple[()],
+    behaviour: Behaviour,
+    carry: AgentCarry,
     timestep: TimeStep,
     exploration: Array,
     key: Array,
@@ -149,17 +152,20 @@ def act(
     takes tanh(μ).
     """
     chex.assert_rank([timestep.step_type, exploration], 1)
-    policy = network.policy(actor, timestep.observation)
+    inputs = inputs_of_row(carry, timestep)
+    memory, next_carry = network.memory.unroll(behaviour.memory, carry.network, inputs)
+    memory = jax.tree.map(lambda leaf: leaf[0], memory)
+    policy = network.policy(behaviour.actor, memory, timestep.observation)
     noise = exploration[:, None] * jax.random.normal(key, policy.mean.shape)
-    action = jnp.tanh(policy.mean + jnp.exp(policy.log_std) * noise)
-    return ActOutput(action.reshape(-1, *shape), carry, extras=())
+    action = jnp.tanh(policy.mean + jnp.exp(policy.log_std) * noise).reshape(-1, *shape)
+    return ActOutput(action, AgentCarry(next_carry, action), extras=())
 
 
 def loss(
     objective: Objective,
     network: BoxNetwork,
     params: SacParams,
-    target: Tree,
+    target: CriticParams,
     sequence: Sequence,
     weights: Array,
     key: Array,
@@ -168,23 +174,27 @@ def loss(
 
       J_Q = Σ_i ½ (Q_i(s, a) - y)²,  J_π = α ln π(a'|s) - min_i Q_i(s, a'),  J_α = ln α (H - H̄)
 
-    Means over `U * B` rows; LAST rows count as 0. `sequence` has leaves `[U + 1, B, ...]`,
-    `weights` is `[B] float32`. The gradient of J_α is with respect to ln α, as in the code of SAC's
-    authors, where the paper has α.
+    Means over `U * B` rows; LAST rows count as 0. `sequence` has leaves `[T, B, ...]` with
+    `T = burn_in + U + 1`, `weights` is `[B] float32`. The gradient of J_α is with respect to ln α,
+    as in the code of SAC's authors, where the paper has α.
+
+    J_Q alone has a gradient for the memory: to the actor it is a constant, like an observation.
 
     Source: Haarnoja et al. 2018b, equations 5, 7 and 18, https://arxiv.org/abs/1812.05905.
     """
     chex.assert_rank(weights, 1)
     target_key, actor_key = jax.random.split(key)
-    rows = transitions(sequence.steps)
-    counted = jnp.tile(weights, sequence.steps.action.shape[0] - 1) * rows.is_trained
+    rows = _rows(objective, network, params, target, sequence)
+    counted = jnp.tile(weights, rows.reward.shape[0] // weights.shape[0]) * rows.is_trained
 
     targets = _targets(objective, network, params, target, rows, target_key)
-    q_values = network.q_values(params.critics, rows.observation, rows.action)
+    q_values = network.q_values(params.critics, rows.memory, rows.observation, rows.action)
     errors = jnp.where(rows.is_trained[None], targets[None] - q_values, 0.0)
 
-    drawn = tanh_gaussian.sample(network.policy(params.actor, rows.observation), actor_key)
-    actor_losses = _actor_losses(network, params, rows.observation, drawn)
+    seen = jax.lax.stop_gradient(rows)
+    policy = network.policy(params.actor, seen.memory, seen.observation)
+    drawn = tanh_gaussian.sample(policy, actor_key)
+    actor_losses = _actor_losses(network, params, seen, drawn)
     entropy = -jax.lax.stop_gradient(drawn.log_probability)
     excess = jnp.mean(counted * (entropy - objective.target_entropy))
     parts = LossParts(
@@ -200,20 +210,39 @@ def loss(
     return total, LossOutput(jax.lax.stop_gradient(priorities), metrics)
 
 
+def _rows(
+    objective: Objective,
+    network: BoxNetwork,
+    params: SacParams,
+    target: CriticParams,
+    sequence: Sequence,
+) -> Transitions:
+    # Without a memory nothing is stored of the carry, and what was done before is not looked at.
+    carry = sequence.carry or AgentCarry((), jnp.zeros_like(sequence.steps.action[0]))
+    sequence = sequence._replace(carry=carry)
+    memory, target_memory = (
+        unrolled_after_burn_in(network.memory, objective.burn_in, critics.memory, sequence)
+        for critics in (params.critics, target)
+    )
+    steps = jax.tree.map(lambda leaf: leaf[objective.burn_in :], sequence.steps)
+    return transitions(steps, memory, target_memory)
+
+
 def _targets(
     objective: Objective,
     network: BoxNetwork,
     params: SacParams,
-    target: Tree,
+    target: CriticParams,
     rows: Transitions,
     key: Array,
 ) -> Array:
     # For a LAST row, what follows is of another episode, and its target means nothing.
-    drawn = tanh_gaussian.sample(network.policy(params.actor, rows.next_observation), key)
+    policy = network.policy(params.actor, rows.next_memory, rows.next_observation)
+    drawn = tanh_gaussian.sample(policy, key)
     return soft_targets(
         rows.reward,
         rows.discount,
-        network.q_values(target, rows.next_observation, drawn.action),
+        network.q_values(target, rows.next_target_memory, rows.next_observation, drawn.action),
         drawn.log_probability,
         gamma=objective.gamma,
         temperature=jnp.exp(params.log_temperature),
@@ -221,11 +250,11 @@ def _targets(
 
 
 def _actor_losses(
-    network: BoxNetwork, params: SacParams, observation: Tree, drawn: TanhSample
+    network: BoxNetwork, params: SacParams, rows: Transitions, drawn: TanhSample
 ) -> Array:
     # Critics and temperature are constants here: a gradient reaches the actor through `drawn`.
     constant = jax.lax.stop_gradient(params)
-    q_values = network.q_values(constant.critics, observation, drawn.action)
+    q_values = network.q_values(constant.critics, rows.memory, rows.observation, drawn.action)
     temperature = jnp.exp(constant.log_temperature)
     return temperature * drawn.log_probability - jnp.min(q_values, axis=0)
 
@@ -256,37 +285,3 @@ def _metrics(
         "td_error_max": jnp.max(jnp.abs(critics.errors)),
         "trained_fraction": jnp.mean(is_trained, dtype=jnp.float32),
     }
-
-
-def transitions(steps: StoredStep) -> Transitions:
-    """The transitions of sequences `[U + 1, B, ...]`, time first."""
-    timestep = steps.timestep
-    chex.assert_rank([timestep.step_type, timestep.reward, timestep.discount], 2)
-
-    def flat(leaf: Array) -> Array:
-        return leaf.reshape(-1, *leaf.shape[2:])
-
-    def before(tree: Tree) -> Tree:
-        return jax.tree.map(lambda leaf: flat(leaf[:-1]), tree)
-
-    def after(tree: Tree) -> Tree:
-        return jax.tree.map(lambda leaf: flat(leaf[1:]), tree)
-
-    action = before(steps.action)
-    return Transitions(
-        observation=before(timestep.observation),
-        action=action.reshape(action.shape[0], -1),
-        reward=after(timestep.reward),
-        discount=after(timestep.discount),
-        next_observation=after(timestep.observation),
-        is_trained=before(timestep.step_type) != StepType.LAST,
-    )
-
-
-def initial_priorities(steps: StoredStep) -> Array:
-    """`[B] float32`, of sequences `[U + 1, B]`: none, or 0 where nothing can be learned.
-
-    No critic acts, so the replay takes the mean of its own priorities for those of none (-1).
-    """
-    is_trained = steps.timestep.step_type[:-1] != StepType.LAST
-    return jnp.where(jnp.any(is_trained, axis=0), -1.0, 0.0)

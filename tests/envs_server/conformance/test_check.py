@@ -16,7 +16,7 @@ from envs_server.backends import atari
 from envs_server.building import choose
 from envs_server.conformance import rules
 from envs_server.conformance.check import Plan, Report, check
-from envs_server.envs import catch, counting, masked_cartpole
+from envs_server.envs import catch, counting, masked_cartpole, masked_pendulum
 from envs_server.recipe import Recipe
 
 _HIDE = (masked_cartpole.hide_velocities,)
@@ -46,6 +46,11 @@ def _names(found: list[Any]) -> list[str]:
         pytest.param(Recipe("CartPole-v1", {}, _HIDE), "auto", [], id="CartPole, wrapped"),
         pytest.param(_MASKED, "native", [], id="masked, native"),
         pytest.param(_MASKED, "sync", [], id="masked, sync"),
+        pytest.param(
+            Recipe("pendulum", {"max_episode_steps": 9}, (), masked_pendulum.make),
+            *("auto", []),
+            id="masked pendulum",
+        ),
         pytest.param(Recipe("catch", {}, (), catch.make), "auto", ["same-length"], id="Catch"),
         pytest.param(
             Recipe("counting", {"image": True, "lengths": [3, 2]}, (), counting.make),

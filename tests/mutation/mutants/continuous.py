@@ -5,6 +5,7 @@ from tests.mutation.mutant import Mutant
 _POLICY = "seedrl/rl/tanh_gaussian.py"
 _TARGETS = "seedrl/rl/soft_q_learning.py"
 _SAC = "seedrl/agents/sac/functions.py"
+_TRANSITIONS = "seedrl/agents/sac/transitions.py"
 _CONFIG = "seedrl/agents/sac/config.py"
 
 MUTANTS = (
@@ -42,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "sac_trains_last_rows",
-        _SAC,
+        _TRANSITIONS,
         "is_trained=before(timestep.step_type) != StepType.LAST",
         "is_trained=before(timestep.step_type) <= StepType.LAST",
         "The row after a LAST one bootstraps it from the next episode.",
@@ -50,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "sac_reward_of_the_row_itself",
-        _SAC,
+        _TRANSITIONS,
         "reward=after(timestep.reward)",
         "reward=before(timestep.reward)",
         "An action is credited with the reward of the one before it.",
@@ -66,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "soft_target_truncation_is_termination",
-        _SAC,
+        _TRANSITIONS,
         "discount=after(timestep.discount)",
         "discount=after((timestep.step_type != StepType.LAST).astype(jnp.float32))",
         "A truncated episode is taken for one that terminated.",
@@ -83,8 +84,8 @@ MUTANTS = (
     Mutant(
         "critics_trained_by_the_actor",
         _SAC,
-        "q_values = network.q_values(constant.critics, observation, drawn.action)",
-        "q_values = network.q_values(params.critics, observation, drawn.action)",
+        "network.q_values(constant.critics, rows.memory",
+        "network.q_values(params.critics, rows.memory",
         "The critics learn to be high where the actor goes.",
         "the actor's loss has a gradient for the actor alone",
     ),
@@ -103,5 +104,77 @@ MUTANTS = (
         "noise = 0.5 * exploration[:, None] * jax.random.normal(key, policy.mean.shape)",
         "Acting explores less than the policy that is trained.",
         "acting draws from the policy",
+    ),
+    Mutant(
+        "memory_trained_by_the_actor",
+        _SAC,
+        "seen = jax.lax.stop_gradient(rows)",
+        "seen = rows",
+        "The memory follows the loss of the actor, too.",
+        "the memory has a gradient of the critics' loss alone",
+    ),
+    Mutant(
+        "target_critics_with_the_new_memory",
+        _TRANSITIONS,
+        "next_target_memory=after(target_memory)",
+        "next_target_memory=after(memory)",
+        "Target critics see a memory that they have not learned with.",
+        "the memory has a target, as the critics have",
+    ),
+    Mutant(
+        "next_policy_of_the_memory_before",
+        _TRANSITIONS,
+        "next_memory=after(memory)",
+        "next_memory=before(memory)",
+        "The policy of the next row does not remember the row before it.",
+        "what follows a transition is of the next row",
+    ),
+    Mutant(
+        "memory_without_a_moving_target",
+        _SAC,
+        "return average(params.critics, target)",
+        "return average(params.critics, target)._replace(memory=target.memory)",
+        "The memory of the target critics stays what it was at the start.",
+        "the memory has a target, as the critics have",
+    ),
+    Mutant(
+        "sac_trains_burn_in_rows",
+        _SAC,
+        "lambda leaf: leaf[objective.burn_in :], sequence.steps",
+        "lambda leaf: leaf[: leaf.shape[0] - objective.burn_in], sequence.steps",
+        "Memories of the trained rows stand beside observations and actions of earlier ones.",
+        "burn-in only warms the carry up (DESIGN 8)",
+    ),
+    Mutant(
+        "sac_carries_the_memory_before_the_row",
+        _SAC,
+        "ActOutput(action, AgentCarry(next_carry, action), extras=())",
+        "ActOutput(action, AgentCarry(carry.network, action), extras=())",
+        "Acting forgets all but the carry that it began with.",
+        "exact stored state at the window's first step (DESIGN 8)",
+    ),
+    Mutant(
+        "sac_remembers_the_action_without_noise",
+        _SAC,
+        "AgentCarry(next_carry, action), extras",
+        "AgentCarry(next_carry, jnp.tanh(policy.mean).reshape(-1, *shape)), extras",
+        "The memory is shown another action than the executed one.",
+        "the previous executed action (DESIGN 4, 9.3)",
+    ),
+    Mutant(
+        "sac_priorities_of_burn_in_rows",
+        _TRANSITIONS,
+        "step_type[burn_in:-1]",
+        "step_type[:-1]",
+        "Sequences of which nothing can be learned are drawn, for the rows before.",
+        "a sequence without a trained row is drawn last",
+    ),
+    Mutant(
+        "recurrent_sac_stores_no_carry",
+        _CONFIG,
+        "whole_carry if functions.has_memory(network) else no_carry",
+        "no_carry",
+        "Sequences of a recurrent SAC do not begin with the carry of acting.",
+        "exact stored state at the window's first step (DESIGN 8)",
     ),
 )

@@ -123,8 +123,8 @@ MUTANTS = (
     Mutant(
         "target_parameters_not_used",
         _R2D2,
-        "_trained_q_values(objective, network, target, sequence)",
-        "_trained_q_values(objective, network, params, sequence)",
+        "q_target = unrolled_after_burn_in(network, burn_in, target, sequence)",
+        "q_target = unrolled_after_burn_in(network, burn_in, params, sequence)",
         "Bootstrap values come from the online parameters.",
         "target network (DESIGN 8)",
     ),
@@ -146,14 +146,14 @@ MUTANTS = (
     ),
     Mutant(
         "gradient_through_burn_in",
-        _R2D2,
-        """        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, burn_in)
-    rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
-    q_values, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
+        _INPUTS,
+        """        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, before)
+    rows = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
+    output, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
 """,
-        """        _, carry = network.unroll(params, carry, burn_in)
-    rows = jax.tree.map(lambda leaf: leaf[objective.window.burn_in :], inputs)
-    q_values, _ = network.unroll(params, carry, rows)
+        """        _, carry = network.unroll(params, carry, before)
+    rows = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
+    output, _ = network.unroll(params, carry, rows)
 """,
         "The gradient flows through the burn-in.",
         "gradient stopped through burn-in (DESIGN 8)",
@@ -161,18 +161,18 @@ MUTANTS = (
     Mutant(
         "burn_in_trained",
         _R2D2,
-        "    q_online = _trained_q_values(objective, network, params, sequence)\n",
+        "    burn_in = objective.window.burn_in\n",
         """    objective = objective._replace(window=objective.window._replace(burn_in=0))
-    q_online = _trained_q_values(objective, network, params, sequence)
+    burn_in = 0
 """,
         "Burn-in rows are part of the loss.",
         "burn-in only warms the carry up (DESIGN 8)",
     ),
     Mutant(
         "burn_in_left_out",
-        _R2D2,
-        "    if objective.window.burn_in:\n",
-        "    if objective.window.burn_in < 0:\n",
+        _INPUTS,
+        "    if burn_in:\n",
+        "    if burn_in < 0:\n",
         "The stored carry is used `burn_in` rows late: SEED RL's bug.",
         "exact stored state at the window's first step (DESIGN 8)",
     ),

@@ -24,12 +24,13 @@ def test_images_and_numbers_are_seen_by_the_actor_and_by_each_critic() -> None:
     network = BoxNetworkConfig(actor_sizes=(5,), critic_sizes=(6,)).build(IMAGE)
     actor = jax.eval_shape(network.init_actor, jax.random.key(0))
     critics = jax.eval_shape(network.init_critics, jax.random.key(0))
-    for params in (actor, *critics):
+    assert critics.memory == ()
+    for params in (actor, *critics.twins):
         assert "NatureEncoder_0" in params["params"]["ObservationTorso_0"]
     seen = observations(7)
-    policy = jax.eval_shape(network.policy, actor, seen)
+    policy = jax.eval_shape(network.policy, actor, (), seen)
     assert (policy.mean.shape, policy.log_std.shape) == ((7, 3), (7, 3))
-    values = jax.eval_shape(network.q_values, critics, seen, np.zeros((7, 3), np.float32))
+    values = jax.eval_shape(network.q_values, critics, (), seen, np.zeros((7, 3), np.float32))
     assert (values.shape, values.dtype) == ((2, 7), np.float32)
 
 
@@ -40,8 +41,8 @@ def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> No
 
     def begun(key: jax.Array) -> tuple[TanhGaussian, jax.Array]:
         critics, action = network.init_critics(key), np.zeros((9, 3), np.float32)
-        policy = network.policy(network.init_actor(key), seen)
-        return policy, network.q_values(critics, seen, action)
+        policy = network.policy(network.init_actor(key), (), seen)
+        return policy, network.q_values(critics, (), seen, action)
 
     policy, (first, second) = jax.jit(begun)(jax.random.key(0))
     np.testing.assert_allclose(policy.mean, 0.0, atol=0.05)

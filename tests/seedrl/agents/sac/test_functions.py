@@ -16,6 +16,7 @@ from seedrl.agents.sac.functions import SacParams
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.sac.linear_network import LinearConfig
+from tests.seedrl.agents.sac.loops import looped, policy_of, slope_by_differences
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SHAPE = (2, 1)
@@ -59,73 +60,13 @@ def batch() -> Sequence:
     return Sequence(steps, ())
 
 
-def policy_of(actor: Any, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean, log_std = np.split(observation @ np.asarray(actor, np.float64), 2)
-    return mean, log_std
-
-
-def q_values_of(critics: Any, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-    return np.asarray(critics, np.float64) @ np.concatenate([observation, action])
-
-
-def drawn(actor: Any, observation: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
-    """An action and its log-probability by the change of variables, in float64."""
-    mean, log_std = policy_of(actor, observation)
-    u = mean + np.exp(log_std) * noise
-    normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
-    return np.tanh(u), float(np.sum(normal + 2 * np.log(np.cosh(u))))
-
-
-class Losses(NamedTuple):
-    """What the loops below give."""
-
-    critic: float
-    actor: float
-    temperature: float
-    priorities: np.ndarray
-
-
-def looped(
-    params: SacParams, target: Any, sequence: Sequence, weights: np.ndarray, constant: SacParams
-) -> Losses:
-    """The three losses row by row in float64; `constant` is what no gradient goes through."""
-    steps, step = sequence.steps, sequence.steps.timestep
-    target_key, actor_key = jax.random.split(KEY)
-    noises = [
-        np.asarray(jax.random.normal(key, ((T - 1) * B, 2)), np.float64).reshape(T - 1, B, 2)
-        for key in (target_key, actor_key)
-    ]
-    alpha = math.exp(float(constant.log_temperature))
-    critic, actor, temperature, sizes = 0.0, 0.0, 0.0, [[] for _ in range(B)]
-    for t in range(T - 1):
-        for b in range(B):
-            if step.step_type[t, b] == LAST:
-                continue
-            here, after = (step.observation[row, b].astype(np.float64) for row in (t, t + 1))
-            action, log_probability = drawn(constant.actor, after, noises[0][t, b])
-            value = min(q_values_of(target, after, action)) - alpha * log_probability
-            y = float(step.reward[t + 1, b]) + CONFIG.gamma * float(step.discount[t + 1, b]) * value
-            errors = y - q_values_of(params.critics, here, steps.action[t, b].ravel())
-            critic += float(weights[b]) * 0.5 * float(np.sum(errors**2))
-            sizes[b].append(float(np.mean(np.abs(errors))))
-            action, log_probability = drawn(params.actor, here, noises[1][t, b])
-            value = min(q_values_of(constant.critics, here, action))
-            actor += float(weights[b]) * (alpha * log_probability - value)
-            _, log_probability = drawn(constant.actor, here, noises[1][t, b])
-            excess = -log_probability - -2.0
-            temperature += float(weights[b]) * float(params.log_temperature) * excess
-    rows = (T - 1) * B
-    priorities = [0.9 * max(found) + 0.1 * float(np.mean(found)) for found in sizes]
-    return Losses(critic / rows, actor / rows, temperature / rows, np.array(priorities))
-
-
 WEIGHTS = np.array([1.0, 0.25, 0.5, 1.0, 0.75], np.float32)
 
 
 def test_losses_and_priorities_agree_with_the_loop() -> None:
     _, params, target, loss = built()
     (total, output), _ = loss(params, target, batch(), WEIGHTS, KEY)
-    expected = looped(params, target, batch(), WEIGHTS, params)
+    expected = looped(CONFIG, params, target, batch(), WEIGHTS, KEY, params)
     metrics = output.metrics
     np.testing.assert_allclose(metrics["critic_loss"], expected.critic, rtol=1e-4)
     np.testing.assert_allclose(metrics["actor_loss"], expected.actor, rtol=1e-4)
@@ -141,31 +82,12 @@ def test_losses_and_priorities_agree_with_the_loop() -> None:
 def test_each_part_is_moved_by_its_own_loss_alone(part: str) -> None:
     """The gradient against differences of the loops, in which all else is held."""
     _, params, target, loss = built()
-    _, gradient = loss(params, target, batch(), WEIGHTS, KEY)
-    gradient = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), getattr(gradient, part))
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
-    up, down = (
-        looped(
-            wide._replace(
-                **{
-                    part: jax.tree.map(
-                        lambda leaf, slope, size=size: leaf + size * np.sign(slope),
-                        getattr(wide, part),
-                        gradient,
-                    )
-                }
-            ),
-            target,
-            batch(),
-            WEIGHTS,
-            wide,
-        )
-        for size in (1e-5, -1e-5)
-    )
-    difference = sum(up[:3]) - sum(down[:3])
-    expected = sum(float(np.sum(np.abs(leaf))) for leaf in jax.tree.leaves(gradient))
+    arguments = (params, target, batch(), WEIGHTS, KEY)
+    _, gradient = loss(*arguments)
+    expected = sum(float(np.sum(np.abs(leaf))) for leaf in jax.tree.leaves(getattr(gradient, part)))
     assert expected > 1e-3
-    assert difference / 2e-5 == pytest.approx(expected, rel=1e-3)
+    slope = slope_by_differences(CONFIG, part, gradient, arguments)
+    assert slope == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_policy_of_more_entropy_than_asked_for_lowers_the_temperature() -> None:
@@ -249,8 +171,9 @@ def test_actions_are_drawn_from_the_policy_and_evaluation_takes_its_middle() -> 
     assert agent.exploration(3).tolist() == [1, 1, 1]
     actor = agent.behaviour(params)
     act = jax.jit(agent.act)
-    explored = np.asarray(act(actor, (), timestep, column, KEY).action, np.float64)
-    evaluated = act(actor, (), timestep, column * agent.evaluation_exploration, KEY).action
+    carry = agent.initial_carry(3000)
+    explored = np.asarray(act(actor, carry, timestep, column, KEY).action, np.float64)
+    evaluated = act(actor, carry, timestep, column * agent.evaluation_exploration, KEY).action
     assert explored.shape == (3000, *SHAPE)
     mean, log_std = policy_of(params.actor, observation[0].astype(np.float64))
     np.testing.assert_allclose(evaluated[0].ravel(), np.tanh(mean), rtol=1e-5)

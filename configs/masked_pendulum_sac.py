@@ -1,0 +1,56 @@
+"""Recurrent SAC on Pendulum-v1 without its angular velocity, on two CPU cores.
+
+How fast the pendulum turns has to be remembered from row to row; the same settings with
+`--agent.network.core none` are the memoryless control.
+
+Command: `seedrl train masked_pendulum_sac`.
+
+Lab record
+  Not yet measured.
+"""
+
+from seedrl.agents.sac.config import SacConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.box_network import BoxNetworkConfig
+
+
+def config() -> Config:
+    """Recurrent SAC on masked Pendulum-v1."""
+    return Config(
+        environment=EnvironmentConfig(id="envs_server.envs.masked_pendulum:make"),
+        agent=SacConfig(
+            network=BoxNetworkConfig(
+                torso="mlp",
+                core="lstm",
+                core_size=64,
+                actor_sizes=(64, 64),
+                critic_sizes=(64, 64),
+            ),
+            burn_in=4,
+            unroll=16,
+            gamma=0.98,
+            actor_learning_rate=1e-3,
+            critic_learning_rate=2e-3,
+            temperature_learning_rate=1e-3,
+            target_rate=0.01,
+        ),
+        serving=ServingConfig(training_slots=16, evaluation_slots=100),
+        replay=ReplayConfig(
+            capacity_steps=100_000,
+            min_steps=2_000,
+            priority_exponent=0.0,
+            importance_exponent=0.0,
+            ratio=64.0,
+        ),
+        learning=LearningConfig(batch_sequences=32, total_steps=200_000),
+        evaluation=EvaluationConfig(
+            interval_seconds=2.0, episodes=20, target_return=-200.0, confirm_episodes=100
+        ),
+    )

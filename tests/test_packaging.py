@@ -99,7 +99,7 @@ def test_the_metadata_names_the_pythons_and_extras(wheel: zipfile.ZipFile) -> No
     assert SpecifierSet(headers["Requires-Python"]) == SpecifierSet(">=3.11,<3.14")
     assert set(headers.get_all("Provides-Extra")) == {
         *("learner", "cuda12", "cuda13", "tpu", "atari", "box2d", "mujoco", "watch"),
-        *("minatar", "popgym", "video", "tensorboard", "wandb", "dev"),
+        *("minatar", "minigrid", "popgym", "video", "tensorboard", "wandb", "dev"),
     }
 
 

@@ -26,6 +26,7 @@ NAMES = [
     "masked_impala",
     "masked_pendulum_sac",
     "minatar_impala",
+    "minatar_r2d2",
     "pendulum_ppo",
     "pendulum_sac",
     "pong_ppo",

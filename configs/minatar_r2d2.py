@@ -1,0 +1,48 @@
+"""R2D2 without a core on Breakout of MinAtar, 1 M steps: double, dueling, n-step Q-learning.
+
+All six actions and sticky ones, as its authors. Another game:
+`--environment.id envs_server.envs.minatar:space_invaders`. Needs MinAtar, which is under the GPL:
+`pip install '.[minatar]'` where env servers run.
+
+The network is that of Young and Tian 2019: one convolution of 16 filters and a dense layer of 128.
+
+Command: `seedrl train minatar_r2d2`.
+
+Lab record
+  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+"""
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LearningConfig,
+    ReplayConfig,
+    ServingConfig,
+)
+from seedrl.networks.q_network import QNetworkConfig
+
+
+def config() -> Config:
+    """R2D2 on a game of MinAtar."""
+    return Config(
+        environment=EnvironmentConfig(id="envs_server.envs.minatar:breakout"),
+        agent=R2D2Config(
+            network=QNetworkConfig(
+                torso="minatar", torso_sizes=(128,), core="none", head_sizes=(), frame_stack=1
+            ),
+            burn_in=0,
+            unroll=5,
+            n_steps=3,
+            stride=5,
+            gamma=0.99,
+            learning_rate=5e-4,
+            adam_epsilon=1e-4,
+            target_update_interval=500,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=10),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=5_000, ratio=4.0),
+        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
+        evaluation=EvaluationConfig(interval_seconds=20.0, episodes=20),
+    )

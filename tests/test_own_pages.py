@@ -28,6 +28,7 @@ from seedrl.replay.prioritized import ReplayConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
 from tests.documented.commands import ROOT, write_files
+from tests.seedrl.random_parameters import random_parameters
 
 NETWORK, AGENT = (ROOT / "docs" / f"own_{name}.md" for name in ("network", "agent"))
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
@@ -154,7 +155,7 @@ def test_a_row_holds_what_was_done_on_it_and_the_carry_is_from_before() -> None:
     page = example_page(agent, _SPEC, agent.window.stride)
     exploration = np.zeros(2, np.float32)
     programs = build_act_programs(agent, page, num_training=2, num_slots=2, exploration=exploration)
-    params = jax.jit(agent.init)(jax.random.PRNGKey(0))
+    params = random_parameters(agent.init)
     state = programs.init(jax.random.PRNGKey(1))
     rng = np.random.default_rng(0)
     actions, slots = [], np.arange(2)

@@ -79,32 +79,42 @@ class _Programs(NamedTuple):
 
 
 @functools.cache
+def _act_programs(action: ActionSpec, page_steps: int) -> ActPrograms:
+    """For every store with such pages."""
+    spec = _spec(action)
+    agent = HashingAgent(window=WINDOW).build(spec)
+    slots = [exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)]
+    return build_act_programs(
+        agent,
+        example_page(agent, spec, page_steps),
+        num_training=TRAINING_SLOTS,
+        num_slots=NUM_SLOTS,
+        exploration=np.concatenate(slots),
+    )
+
+
+@functools.cache
 def _programs(action: ActionSpec, store: Store) -> _Programs:
-    spec = EnvSpec(ArraySpec((4,), "uint32"), action)
+    spec = _spec(action)
     agent = HashingAgent(window=store.window).build(spec)
     page = example_page(agent, spec, store.page_steps)
     experience = store.build(agent, page)
-    act = build_act_programs(
-        agent,
-        page,
-        num_training=TRAINING_SLOTS,
-        num_slots=NUM_SLOTS,
-        exploration=np.concatenate(
-            [exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)]
-        ),
-    )
     learn = build_learn_programs(agent, experience.memory, batch_per_device=BATCH)
     return _Programs(
         experience=experience,
-        # Three sizes of batches and two of pages: each is compiled for every store and action.
+        # Three sizes of batches and two of pages: each is compiled for every action.
         shapes=BatchShapes(
             spec, num_training=TRAINING_SLOTS, num_evaluation=EVALUATION_SLOTS, rungs=2
         ),
-        act=act,
+        act=_act_programs(action, store.page_steps),
         learn=learn,
         mapped=map_programs(learn, _devices()),
         empty=stack_shards(lambda: experience.memory.init(page), _devices()),
     )
+
+
+def _spec(action: ActionSpec) -> EnvSpec:
+    return EnvSpec(ArraySpec((4,), "uint32"), action)
 
 
 def _replay(agent: Agent) -> Replay:
@@ -137,8 +147,7 @@ PRIORITIZED = Store(WINDOW, PAGE_STEPS, _prioritized)
 @functools.cache
 def _read_sequences(action: ActionSpec) -> Any:
     """Reads what sampling gives of a prioritized store."""
-    spec = EnvSpec(ArraySpec((4,), "uint32"), action)
-    return sequence_reader(_replay(HashingAgent(window=WINDOW).build(spec)))
+    return sequence_reader(_replay(HashingAgent(window=WINDOW).build(_spec(action))))
 
 
 def _action(num_actions: int) -> ActionSpec:
@@ -192,7 +201,10 @@ class ProgramLearner:
             # One thread does both: the queue must never be what acting waits for.
             capacity=100_000,
         )
-        acting_state = programs.act.init(jax.random.fold_in(key, session))
+        # On its device as acting returns it: else each program is compiled for both.
+        acting_state = jax.device_put(
+            programs.act.init(jax.random.fold_in(key, session)), _devices()[0]
+        )
         self._acting = Acting(
             hub=self.hub,
             actor=Actor(programs.act, programs.shapes, acting_state),

@@ -15,6 +15,7 @@ from learner.learning.learn_step import (
     LearnerState,
     _over_devices,
     build_learn_programs,
+    initial_state,
 )
 from learner.learning.loop import fetched
 from seedrl.agents.agent import Agent, Passes
@@ -27,6 +28,7 @@ from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import Replay, Sample, paged_replay, prioritized_memory
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
+from tests.seedrl.random_parameters import random_parameters
 
 B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
@@ -134,9 +136,14 @@ def _setting(agent: Agent, num_devices: int) -> Setting:
     )
     programs = build_learn_programs(agent, memory, batch_per_device=batch)
     mapped = map_programs(programs, jax.local_devices()[:num_devices])
-    return Setting(
-        agent, num_devices, mapped, _on_host(jax.jit(programs.init)(jax.random.PRNGKey(1)))
-    )
+    return Setting(agent, num_devices, mapped, _first_state(agent.init, agent.init_state))
+
+
+@functools.cache
+def _first_state(init: Any, init_state: Any) -> LearnerState:
+    """Of all agents that begin alike, on any number of devices."""
+    agent = TOY._replace(init=init, init_state=init_state)
+    return _on_host(jax.jit(functools.partial(initial_state, agent))(jax.random.PRNGKey(1)))
 
 
 @functools.cache
@@ -429,6 +436,8 @@ def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> Non
 def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:
     # With a carry, so that the burn-in counts too.
     agent, page_steps, rows = _r2d2_agent("gru"), 2, 80
+    params = random_parameters(agent.init)
+    agent = agent._replace(init=lambda key: params)
     window = agent.window
     memory = paged_replay(
         window=window,

@@ -11,6 +11,7 @@ from seedrl.agents.agent import Agent
 from seedrl.networks.actor_critic import ActorCriticConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(
@@ -31,10 +32,7 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
     loss_and_gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))
     update: Any = agent.update
     agent = agent._replace(act=jax.jit(agent.act), update=update._replace(loss=loss_and_gradient))
-    params: Any = jax.jit(agent.init)(jax.random.key(0))
-    (head,) = (each for name, each in params["params"].items() if "AndValueHead" in name)
-    head["policy"]["kernel"] = 100 * head["policy"]["kernel"]
-    return agent, params
+    return agent, random_parameters(agent.init)
 
 
 @functools.cache

@@ -88,8 +88,9 @@ def test_with_unchanged_parameters_every_ratio_is_one(start: int) -> None:
     log_policy = log_softmax(outputs_at(start).logits)
     expected = np.take_along_axis(log_policy, sequence.steps.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(np.exp(expected - sequence.steps.extras), 1, atol=1e-5)
-    # Another action's would be noticed.
+    # Another action's would be noticed, and another row's.
     assert np.std(log_policy, axis=-1).min() > 1e-3
+    assert np.std(log_policy, axis=0).min() > 1e-3
 
 
 def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likeliest() -> None:

@@ -17,6 +17,7 @@ from seedrl.rl.q_learning import n_step_td_errors
 from seedrl.rl.value_scaling import signed_hyperbolic
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(
@@ -40,8 +41,7 @@ def built() -> tuple[Agent, Any, Any]:
         update=agent.update._replace(loss=loss_and_gradient),
         initial_priorities=jax.jit(agent.initial_priorities),
     )
-    init = jax.jit(agent.init)
-    return agent, init(jax.random.key(0)), init(jax.random.key(1))
+    return agent, random_parameters(agent.init), random_parameters(agent.init, seed=1)
 
 
 def random_timesteps() -> TimeStep:
@@ -371,7 +371,7 @@ def test_without_burn_in_and_scaling_it_still_runs() -> None:
         network=network, burn_in=0, unroll=2, n_steps=1, stride=1, value_scaling=False
     )
     agent = config.build(SPEC)
-    params = jax.jit(agent.init)(KEY)
+    params = random_parameters(agent.init)
     steps = jax.tree.map(lambda leaf: leaf[:3], acted()[0])
     sequence = Sequence(steps, agent.initial_carry(B))
     loss, output = jax.jit(agent.update.loss)(params, params, sequence, jnp.ones(B), KEY)

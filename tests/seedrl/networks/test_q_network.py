@@ -14,6 +14,7 @@ from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.networks.recurrent import LSTMCarry
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.seedrl.random_parameters import random_parameters
 
 T, B = 5, 2
 SPEC = EnvSpec(
@@ -25,7 +26,7 @@ SMALL = functools.partial(QNetworkConfig, torso="mlp", torso_sizes=(6,), core_si
 @functools.cache
 def built(core: str = "lstm", frame_stack: int = 3, dtype: str = "float32") -> tuple[Network, Any]:
     network = SMALL(core=core, frame_stack=frame_stack, dtype=dtype).build(SPEC)
-    params = jax.jit(network.init)(jax.random.key(0))
+    params = random_parameters(network.init)
     return network._replace(unroll=jax.jit(network.unroll)), params
 
 

@@ -59,7 +59,7 @@ def random_case(name: str) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     is_first = np.zeros((T, B), bool)
     is_first[[0, 3, 4], [0, 1, 1]] = True
     carry = CORES[name].initial_carry(H, B)
-    params = jax.jit(CORES[name].init)(jax.random.key(0), carry, inputs, is_first)
+    params = jax.eval_shape(CORES[name].init, jax.random.key(0), carry, inputs, is_first)
     # Every parameter random: biases that start at zero would hide a mistake.
     params = jax.tree.map(lambda p: random.normal(size=p.shape).astype(np.float32), params)
     carry = jax.tree.map(lambda c: random.normal(size=c.shape).astype(np.float32), carry)

@@ -18,6 +18,7 @@ from seedrl.rl.priorities import stored_mass
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents import actor_critics
 from tests.seedrl.agents.apex.table_network import ACTIONS, SPEC, STATES, TableConfig
+from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 KEY = jax.random.key(0)
@@ -260,7 +261,7 @@ def test_frames_of_the_rows_before_give_the_acting_q_values() -> None:
     agent = STACKED.build(actor_critics.SPEC)
     update: Any = agent.update
     loss, initial_priorities = jax.jit(update.loss), jax.jit(agent.initial_priorities)
-    params = jax.jit(agent.init)(KEY)
+    params = random_parameters(agent.init)
     steps, _ = actor_critics.acted(agent._replace(act=jax.jit(agent.act)), params)
     sizes = []
     for start in range(actor_critics.ROWS - STACKED.window.length + 1):

@@ -300,8 +300,9 @@ def test_real_actions_have_the_density_of_what_was_drawn_with_memory_and_across_
     said, _ = jax.jit(NETWORK.build(spec).unroll)(
         params, sequence.carry.network, inputs_of_sequence(sequence)
     )
-    distance = (steps.action[..., 0] - np.asarray(said.mean, np.float64)) / 0.5
-    expected = np.sum(-0.5 * distance**2 - np.log(0.5 * np.sqrt(2 * np.pi)), axis=-1)
+    std = np.exp(np.asarray(said.log_std, np.float64))
+    distance = (steps.action[..., 0] - np.asarray(said.mean, np.float64)) / std
+    expected = np.sum(-0.5 * distance**2 - np.log(std * np.sqrt(2 * np.pi)), axis=-1)
     np.testing.assert_allclose(np.exp(expected - steps.extras.log_probability), 1, atol=1e-4)
     np.testing.assert_allclose(steps.extras.value, said.value, atol=1e-5)
     assert np.std(np.asarray(said.mean), axis=0).min() > 1e-3

@@ -1,5 +1,6 @@
 """Simulated processes around the real env server: a process, and its connection to a learner."""
 
+import functools
 import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 # The learner closes a stream whose env server has not answered a ping for so long.
 KEEPALIVE_SECONDS = 0.02
 _LATENCY_SECONDS = 0.001
+
+
+@functools.cache
+def _layout(num_envs: int, *, is_box: bool) -> ActionLayout:
+    """That of every group of so many: actions arrive by the thousand."""
+    box = BoxSpec((2,), (0.0, 0.0), (1.0, 1.0))
+    return ActionLayout(box if is_box else DiscreteSpec(MOST_ACTIONS), num_envs)
 
 
 class Wire:
@@ -165,9 +173,7 @@ class SimulatedConnection:
         group = int.from_bytes(bytes(message[:4]), "little")
         if group >= len(self.seeds):
             return  # the lease refuses it
-        box = BoxSpec((2,), (0.0, 0.0), (1.0, 1.0))
-        spec = DiscreteSpec(MOST_ACTIONS) if self._world.num_actions else box
-        layout = ActionLayout(spec, len(self.seeds[group]))
+        layout = _layout(len(self.seeds[group]), is_box=not self._world.num_actions)
         header, actions = layout.unpack(message)
         for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
             self._world.oracle.check_action(seed, header.sequence, action)

@@ -22,6 +22,8 @@ def objective_of(config: SacConfig) -> Any:
 def test_defaults_are_those_of_the_paper() -> None:
     config = SacConfig()
     assert config.window == (0, 1, 1, 1)
+    assert config.network.core == "none"
+    assert SacConfig(burn_in=4, unroll=16).window == (4, 16, 1, 16)
     assert (config.gamma, config.target_rate) == (0.99, 0.005)
     assert (config.actor_learning_rate, config.critic_learning_rate) == (3e-4, 3e-4)
     assert (config.network.actor_sizes, config.network.critic_sizes) == ((256, 256), (256, 256))
@@ -40,6 +42,7 @@ def test_other_actions_are_refused_by_either_agent() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"burn_in": -1}, "agent.burn_in: expected at least 0, got -1"),
         ({"unroll": 0}, "agent.unroll: expected at least 1, got 0"),
         ({"gamma": 1.5}, "agent.gamma: expected 0 to 1, got 1.5"),
         ({"initial_temperature": 0.0}, "agent.initial_temperature: expected more than 0, got 0.0"),
@@ -59,6 +62,8 @@ def test_fields_that_cannot_work_are_refused(fields: dict[str, Any], message: st
         ({"actor_sizes": (0,)}, r"network.actor_sizes: expected sizes >= 1, got \(0,\)"),
         ({"lowest_log_std": 3.0}, "network.lowest_log_std: expected less than .* got 3.0"),
         ({"torso": "resnet"}, "network.torso: "),
+        ({"core": "rnn"}, "network.core: "),
+        ({"core_size": 0}, "network.core_size: expected at least 1, got 0"),
     ],
 )
 def test_fields_of_its_network_that_cannot_work_are_refused(

@@ -1,11 +1,11 @@
 """The games of MinAtar (Young and Tian 2019), Atari games of 10 x 10 cells; the extra `minatar`.
 
-Observations are `[10, 10, C] uint8` images, 255 where an object of channel c is and else 0. All six
-actions, sticky actions (0.1) and difficulty ramping are the defaults, as in the published results
-of its authors; `minimal_actions`, which others publish with, leaves out those without effect.
+Observations are `[10, 10, C] uint8` images, 255 where there is an object of a channel, else 0. All
+six actions, sticky actions (0.1) and difficulty ramping are the defaults, as in the published
+results of its authors. `minimal_actions`, which others publish with, leaves out what does nothing.
 
-Apart from MinAtar, every episode begins without a sticky action from the one before, and one that
-is 10,000 steps long is truncated: MinAtar itself has no limit.
+Unlike MinAtar's own, an episode begins without a sticky action of the one before, and is truncated
+after 10,000 steps.
 
 MinAtar is under the GPL: nothing of it is in this project.
 """

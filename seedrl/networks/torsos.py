@@ -12,7 +12,7 @@ from seedrl.types import Array
 
 _Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)
 
-# Rows and columns that an encoder needs: of as many, its convolutions leave one.
+# Rows and columns of the smallest image, of which an encoder's convolutions leave one.
 SMALLEST_IMAGE = {"nature": 36, "impala": 1, "minatar": 3}
 
 
@@ -86,7 +86,8 @@ class ImpalaEncoder(nn.Module):
 class MinAtarEncoder(nn.Module):
     """The convolution of MinAtar's own agents, for small images: `[N, H, W, C]` -> `[N, D]`.
 
-    Source: Young and Tian 2019, section 3: 16 filters 3x3 stride 1; a dense layer of 128 follows.
+    Source: Young and Tian 2019 (`examples/dqn.py` of MinAtar): 16 filters 3x3 stride 1; a dense
+    layer of 128 follows.
     """
 
     dtype: str = "float32"

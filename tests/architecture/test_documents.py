@@ -283,6 +283,8 @@ def test_every_field_that_a_document_names_exists(document: Path) -> None:
     own = ROOT / "docs" / "examples" / "own_network" / "config.py"
     known = {*field_paths("", config_file.load("cartpole_r2d2"))}
     known |= {*field_paths("", config_file.load(own))}
+    if document.parent == ROOT / "configs":
+        known |= {*field_paths("", config_file.load(document.stem))}
     spelled = {
         name.replace("_", "-").replace(".no-", ".")
         for name in named

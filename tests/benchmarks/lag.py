@@ -1,0 +1,227 @@
+"""The lag of every row that is trained: a real learner with real env servers, seen from inside.
+
+    python -m tests.benchmarks.lag --updates 200 --json lag.json
+
+IMPALA and PPO on CartPole, synchronous and asynchronous. What an update is given is compared with
+the updates before it, row by row: in rounds each must have been acted by the version that its round
+began with, and otherwise by none that is older than the configuration allows (`Bounds`). That no
+row is in two sequences is seen by observations, of which CartPole has no two that are equal.
+"""
+
+import dataclasses
+import functools
+import json
+import multiprocessing
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from learner.bench.measure import machine
+from learner.launch import env_servers
+from learner.launch.supervisor import Supervisor
+from learner.session.run import train
+from seedrl import config_file
+from seedrl.agents.agent import Agent, AgentState
+from seedrl.agents.window import WindowSpec
+from seedrl.config import Config, Regime
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Sequence, Tree
+
+_CONFIGS = ("cartpole_impala", "cartpole_ppo")
+_REGIMES: tuple[Regime, ...] = ("synchronous", "asynchronous")
+
+
+class Given(NamedTuple):
+    """What one update was given: `version [T, B]` and `observation [T, B, ...]` of its rows."""
+
+    version: np.ndarray
+    observation: np.ndarray
+
+
+class Bounds(NamedTuple):
+    """The largest lag that a configuration allows, in updates.
+
+    Attributes:
+      row: of any row, where no slot completes more than two sequences while another fills one.
+      completing: of the row that completes a sequence, whatever the speed of environments.
+    """
+
+    row: int
+    completing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lag:
+    """What was seen of one agent in one regime.
+
+    Attributes:
+      rows: that were given to updates; the one that bootstraps counts.
+      shared: of these, how many had been in another sequence.
+      exceptions: with a lag below 0 or above their bound.
+      largest, largest_completing: lag of any row, and of those that complete a sequence.
+    """
+
+    config: str
+    regime: str
+    updates: int
+    rows: int
+    shared: int
+    exceptions: int
+    largest: int
+    bound: int
+    largest_completing: int
+    bound_completing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """An agent that also writes down what its updates are given.
+
+    Attributes:
+      agent: its configuration.
+    """
+
+    agent: Any
+
+    @property
+    def window(self) -> WindowSpec:
+        """That of the agent."""
+        window: WindowSpec = self.agent.window
+        return window
+
+    def build(self, spec: EnvSpec) -> Agent:
+        """The agent, watched."""
+        agent: Agent = self.agent.build(spec)
+        return agent._replace(after_batch=functools.partial(_after_batch, agent.after_batch))
+
+
+# By the number of updates before it. Compiling may run an update, too: the first takes its place.
+_given: dict[int, Given] = {}
+
+
+def _after_batch(
+    after_batch: Callable[..., tuple[AgentState, Tree]],
+    state: AgentState,
+    sequence: Sequence,
+    mean: Callable[[Tree], Tree],
+) -> tuple[AgentState, Tree]:
+    steps = sequence.steps
+    jax.debug.callback(_note, state.updates, steps.version, steps.timestep.observation)
+    return after_batch(state, sequence, mean)
+
+
+def _note(updates: Array, version: Array, observation: Array) -> None:
+    _given[int(updates)] = Given(np.array(version), np.array(observation))
+
+
+def bounds_of(config: Config) -> Bounds:
+    """See docs/agents.md, the on-policy queue."""
+    if config.learning.regime == "synchronous":
+        return Bounds(0, 0)
+    slots, batch = config.serving.training_slots, config.learning.batch_sequences
+    ahead = config.replay.ahead_updates + config.learning.publish_every_updates
+    return Bounds(ahead + (2 * slots - 3) // batch, ahead + (slots - 2) // batch)
+
+
+def judged(given: Mapping[int, Given], bounds: Bounds) -> dict[str, int]:
+    """The fields of `Lag` that count, from what updates were given, by the updates before each."""
+    lags = np.stack([updates - each.version for updates, each in given.items()])
+    rows = np.concatenate(
+        [each.observation.reshape(each.version.size, -1) for each in given.values()]
+    )
+    completing = lags[:, -1]
+    is_wrong = (lags < 0) | (lags > bounds.row)
+    is_wrong[:, -1] |= completing > bounds.completing
+    return {
+        "updates": len(given),
+        "rows": lags.size,
+        "shared": len(rows) - len(np.unique(rows, axis=0)),
+        "exceptions": int(is_wrong.sum()),
+        "largest": int(lags.max()),
+        "largest_completing": int(completing.max()),
+    }
+
+
+def measured(name: str, regime: Regime, updates: int) -> Lag:
+    """Trains for about so many updates, in a process of its own."""
+    config = config_file.load(name)
+    window, batch = config.agent.window, config.learning.batch_sequences
+    config = dataclasses.replace(
+        config,
+        agent=Watched(agent=config.agent),
+        serving=dataclasses.replace(config.serving, evaluation_slots=2),
+        learning=dataclasses.replace(
+            config.learning, regime=regime, total_steps=updates * batch * window.length
+        ),
+        evaluation=dataclasses.replace(config.evaluation, target_return=None),
+        logging=dataclasses.replace(config.logging, learning_curve=False),
+    )
+    with tempfile.TemporaryDirectory() as folder, env_servers.socket_address() as address:
+        serving = dataclasses.replace(config.serving, bind=address)
+        config, fleet = env_servers.plan(dataclasses.replace(config, serving=serving))
+        commands = env_servers.commands(
+            fleet, config.environment, address=address, logs=Path(folder) / "logs"
+        )
+        with Supervisor(commands, restarts=0):
+            train(config, workdir=Path(folder) / "run", env_servers=fleet.num_servers)
+    jax.effects_barrier()
+    assert sorted(_given) == list(range(len(_given))), "an update was not written down"
+    bounds = bounds_of(config)
+    return Lag(
+        config=name,
+        regime=regime,
+        bound=bounds.row,
+        bound_completing=bounds.completing,
+        **judged(_given, bounds),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagOptions:
+    """Looks at the lag of every trained row, and prints a table.
+
+    Attributes:
+      updates: of each run.
+      json: file for the numbers, with machine, versions and commit.
+    """
+
+    updates: int = 200
+    json: Path | None = None
+
+
+def main() -> int:
+    """0 if no row was an exception and none was shared, else 1."""
+    options = tyro.cli(LagOptions, prog="python -m tests.benchmarks.lag", description=__doc__)
+    lags = []
+    context = multiprocessing.get_context("spawn")
+    for name in _CONFIGS:
+        for regime in _REGIMES:
+            with ProcessPoolExecutor(1, context) as pool:
+                lags.append(pool.submit(measured, name, regime, options.updates).result())
+    Console().print(_table(lags))
+    if options.json is not None:
+        written = {"machine": machine.describe(), "lags": list(map(dataclasses.asdict, lags))}
+        options.json.write_text(json.dumps(written, indent=2) + "\n")
+    return int(any(lag.exceptions or lag.shared for lag in lags))
+
+
+def _table(lags: list[Lag]) -> Table:
+    names = [field.name for field in dataclasses.fields(Lag)]
+    table = Table(*(name.replace("_", " ") for name in names))
+    for lag in lags:
+        table.add_row(*(str(getattr(lag, name)) for name in names))
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,7 +9,7 @@ and computing overlap, and the slower of the two is the limit.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 
@@ -19,11 +19,15 @@ from learner.bench.measure.result import Conditions, Result, conditions
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_forward import bare_forward
 from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench.rigs.bare_on_policy_learner import BareOnPolicyLearner
 from learner.bench.rigs.null_agent import NullAgentConfig
 from learner.bench.rigs.raw_stepping import RawStepping
 from learner.bench.rigs.system import Interval, System
 from learner.bench.rigs.workloads import Workload
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo.config import PpoConfig
 from seedrl.config import Config, LaunchConfig
+from seedrl.networks.actor_critic import ActorCriticConfig
 
 _PAGES_PER_INSERT = 16
 # So few updates are owed that none is ever made.
@@ -55,10 +59,12 @@ class Measured(NamedTuple):
 
 
 def run(pace: Pace) -> Iterator[Result]:
-    """Pong with 64 environments a message, then CartPole; replay ratio 1."""
+    """R2D2 on Pong, 64 environments a message, then on CartPole, replay ratio 1; IMPALA and PPO."""
     all_three = {"null": 0.85, "acting": 0.85, "learning": 0.85}
     for workload, targets in ((pong(), all_three), (cartpole(), {"learning": 0.7})):
         yield from own_process.results(workload.config, results, workload, pace, targets=targets)
+    for workload in on_policy_workloads():
+        yield from own_process.results(workload.config, on_policy_results, workload, pace)
 
 
 def pong() -> Workload:
@@ -80,6 +86,69 @@ def cartpole() -> Workload:
         # A sequence of each environment.
         min_steps=20_480,
         batch_sequences=64,
+    )
+
+
+def on_policy_workloads() -> Iterator[Workload]:
+    """IMPALA and PPO, asynchronous, in rollouts of 32 rows; each row goes through one update.
+
+    CartPole as above, with two layers of 64; Pong with the Nature network, 32 environments a
+    message.
+    """
+    tasks = (
+        (workloads.cartpole(), 4096, cartpole().config.launch, _network("mlp", 64, 64)),
+        (
+            workloads.pong(),
+            1024,
+            LaunchConfig(env_servers=1, envs_per_server=64, groups=2),
+            _network("nature", 512),
+        ),
+    )
+    for workload, batch_rows, launch, network in tasks:
+        impala = ImpalaConfig(network=network, unroll=31)
+        ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
+        for agent in (impala, ppo):
+            yield workloads.on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
+
+
+def _network(torso: Literal["mlp", "nature"], *sizes: int) -> ActorCriticConfig:
+    return ActorCriticConfig(torso=torso, torso_sizes=sizes, core="none")
+
+
+def on_policy_results(workload: Workload, pace: Pace) -> Iterator[Result]:
+    """Acting and learning of a workload of the on-policy queue, against its parts."""
+    parts = _FIGURES["learning"].parts
+    last: list[Interval] = []
+    with System(workload.config) as system, RawStepping(workload.config) as stepping:
+        system.run_until(lambda: system.parts.learning.updates > 0)
+        network = bare_forward(workload, system.served.config.serving.training_slots // 2)
+        learner = BareOnPolicyLearner(workload)
+        learner.learn()
+
+        def ours() -> float:
+            last[:] = [system.run(pace.seconds, by_updates=True)]
+            return last[0].steps / last[0].seconds
+
+        rates = interleave(
+            {
+                "stepping": lambda: stepping.rate(pace.seconds),
+                "network": lambda: rate(network, pace.seconds),
+                "update": lambda: rate(learner.learn, pace.seconds),
+                "ours": ours,
+            },
+            pace.rounds,
+        )
+    limits = zip(*(rates[part] for part in parts), strict=True)
+    medians = {f"{part}/s": spread(rates[part]).median for part in parts}
+    yield Result(
+        name=f"pipeline: {workload.name}, acting and learning",
+        unit="steps/s",
+        limit_name=" + ".join(parts),
+        ours=rates["ours"],
+        limits=tuple(_composed(*each) for each in limits),
+        target=0.85,
+        conditions=described(workload, "learning"),
+        details={**medians, **_latency(last[0])},
     )
 
 
@@ -166,6 +235,7 @@ def described(workload: Workload, key: str) -> Conditions:
     """What the figure of that key was measured with."""
     config = workload.config
     launch = config.launch
+    environment, _, _ = workload.name.partition(" by ")
     fields: dict[str, object] = {} if key == "learning" else {"replay_ratio": 0.0}
     if key == "null":
         fields["network"] = "none: actions at random"
@@ -174,7 +244,7 @@ def described(workload: Workload, key: str) -> Conditions:
     return conditions(
         config,
         messages=f"{launch.envs_per_server // launch.groups} environments each",
-        environments=f"{launch.env_servers} x {launch.envs_per_server} {workload.name}",
+        environments=f"{launch.env_servers} x {launch.envs_per_server} {environment}",
         **fields,
     )
 

@@ -90,7 +90,7 @@ def conditions(config: Config, **fields: Any) -> Conditions:
     """Window, stride and network of a configuration, its replay ratio, and `fields` on top."""
     window = config.agent.window
     described = {
-        "replay_ratio": config.replay.ratio,
+        "replay_ratio": getattr(config.replay, "ratio", None),
         "window": f"{window.burn_in} + {window.unroll} + {window.bootstrap}",
         "stride": window.stride,
         "network": network_name(config.agent),

@@ -63,7 +63,7 @@ class BareLearner:
         self.programs = map_programs(programs, self._devices)
         page = example_page(self.agent, workload.spec, self.page_steps)
         self.memory = stack_shards(lambda: self.replay.init(page), self._devices)
-        self.pages: Page = jax.device_put(_random_pages(page, pages_per_insert), self._devices[0])
+        self.pages: Page = jax.device_put(random_pages(page, pages_per_insert), self._devices[0])
         state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
         self.state = replicate(state, self._devices)
 
@@ -120,7 +120,7 @@ class BareLearner:
         return fetched(numbers)
 
 
-def _random_pages(page: Page, num_pages: int) -> Page:
+def random_pages(page: Page, num_pages: int) -> Page:
     """Pages without structure: nothing about them can be compressed, skipped or predicted."""
     random = np.random.default_rng(0)
 

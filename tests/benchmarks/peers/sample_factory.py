@@ -1,7 +1,9 @@
 """Acting and learning against Sample Factory: environment steps that go through learning.
 
-Ours is the system of `learner.bench.pipeline` at replay ratio 1, theirs asynchronous PPO that takes
-every step once. Torso, core and widths are the same. Whoever is not measured is frozen.
+Ours is the system of `learner.bench.pipeline`, theirs asynchronous PPO that takes every step once:
+R2D2 at replay ratio 1 with a recurrent network, and IMPALA and PPO, which take every step once too,
+with one that is not. Torso, core, widths, batch and rollout are the same, but for the windows of
+R2D2. Whoever is not measured is frozen.
 """
 
 import dataclasses
@@ -15,21 +17,38 @@ from learner.bench.measure.interleave import Pace, interleave
 from learner.bench.measure.result import Result
 from learner.bench.rigs.system import System
 from learner.bench.rigs.workloads import Workload
+from seedrl.replay.queue import QueueConfig
 from tests.benchmarks.peers import model_flops, virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess
 
 _PATIENCE_SECONDS = 180.0
 _FLAGS = (
-    *("--algo=APPO", "--async_rl=True", "--serial_mode=False", "--with_vtrace=False"),
+    *("--algo=APPO", "--async_rl=True", "--serial_mode=False"),
     *("--num_workers=2", "--policy_workers_per_policy=1", "--worker_num_splits=2"),
-    *("--num_epochs=1", "--num_batches_per_epoch=1", "--rollout=32", "--recurrence=32"),
-    *("--use_rnn=True", "--rnn_type=lstm", "--rnn_num_layers=1", "--device=cpu"),
+    *("--num_epochs=1", "--num_batches_per_epoch=1", "--rollout=32", "--device=cpu"),
     # What ours does not do either, and what would cost them time.
     *("--normalize_input=False", "--normalize_returns=False", "--save_every_sec=1000000"),
     *("--decorrelate_experience_max_seconds=0", "--summaries_use_frameskip=False"),
     *("--train_for_env_steps=1000000000000", "--experiment=peer"),
 )
+_RECURRENT = (
+    *("--use_rnn=True", "--rnn_type=lstm", "--rnn_num_layers=1", "--recurrence=32"),
+    "--with_vtrace=False",
+)
+# Without a core a recurrence of 1 is the quickest, but V-trace needs whole rollouts.
+_ON_POLICY = {
+    "IMPALA": ("--use_rnn=False", "--recurrence=32", "--with_vtrace=True"),
+    "PPO": ("--use_rnn=False", "--recurrence=1", "--with_vtrace=False"),
+}
+# As in `pipeline.on_policy_workloads`.
+_ON_POLICY_TASKS = {
+    "CartPole": (
+        *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "64", "--nonlinearity=relu"),
+        *("--num_envs_per_worker=128", "--batch_size=4096"),
+    ),
+    "Pong": ("--env=atari_pong", "--num_envs_per_worker=32", "--batch_size=1024"),
+}
 
 
 class _Task(NamedTuple):
@@ -42,7 +61,10 @@ class _Task(NamedTuple):
 
 
 def run(pace: Pace, venvs: Path) -> Iterator[Result]:
-    """CartPole twice, then Pong: two results each, steps and the operations that they stand for."""
+    """R2D2: CartPole twice, then Pong: steps, and the operations that they stand for.
+
+    IMPALA and PPO on both: steps.
+    """
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
@@ -50,7 +72,17 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
 
 
 def _tasks() -> Iterator[_Task]:
+    for workload in pipeline.on_policy_workloads():
+        environment, algorithm = workload.name.split(" by ")
+        is_cartpole = environment == "CartPole"
+        yield _Task(
+            workload,
+            (*_ON_POLICY_TASKS[environment], *_ON_POLICY[algorithm]),
+            (4,) if is_cartpole else (4, 84, 84),
+            1.5 if is_cartpole else 1.0,
+        )
     cartpole = (
+        *_RECURRENT,
         *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "--rnn_size=64"),
         *("--nonlinearity=relu", "--num_envs_per_worker=128", "--batch_size=4096"),
     )
@@ -59,6 +91,7 @@ def _tasks() -> Iterator[_Task]:
     yield _Task(
         pipeline.pong(),
         (
+            *_RECURRENT,
             *("--env=atari_pong", "--rnn_size=256"),
             *("--num_envs_per_worker=32", "--batch_size=1024"),
         ),
@@ -111,6 +144,8 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
         target=task.target,
         conditions=described,
     )
+    if isinstance(workload.config.replay, QueueConfig):
+        return
     flops = model_flops.of_workload(workload), model_flops.of_actor_critic(weights)
     yield Result(
         name=f"{workload.name}: operations of the networks",

@@ -1,7 +1,7 @@
 """The pipeline's benchmark: what it counts went through the whole system."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,9 +30,11 @@ def system(small: Workload) -> Iterator[System]:
         yield system
 
 
-@pytest.mark.parametrize("workload", [pipeline.pong, pipeline.cartpole])
-def test_what_is_measured_is_a_configuration_that_runs(workload: Callable[[], Workload]) -> None:
-    check(ServedFleet(workload().config).config)
+@pytest.mark.parametrize(
+    "workload", [pipeline.pong(), pipeline.cartpole(), *pipeline.on_policy_workloads()]
+)
+def test_what_is_measured_is_a_configuration_that_runs(workload: Workload) -> None:
+    check(ServedFleet(workload.config).config)
 
 
 def test_there_are_three_rows_and_limits_are_composed(

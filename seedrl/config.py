@@ -72,7 +72,7 @@ class LearningConfig:
 
     Attributes:
       batch_sequences: sequences of one update, over all devices.
-      publish_every_updates: updates between two copies of the parameters for acting.
+      publish_every_updates: updates between two copies of the parameters for acting; 1 in rounds.
       total_steps: training environment steps after which the run ends.
       num_devices: devices that learn; 0 takes all.
       regime: how acting and learning share time. `asynchronous`: both at once, whichever is ahead

@@ -226,6 +226,12 @@ def _check_rounds(config: Config) -> None:
             f"({config.serving.training_slots}) with learning.regime synchronous, where a round is "
             f"one sequence of every slot, got {config.learning.batch_sequences}"
         )
+    if config.learning.publish_every_updates != 1:
+        raise ConfigError(
+            "learning.publish_every_updates: expected 1 with learning.regime synchronous, where a "
+            "round is acted by what the one before has learned, got "
+            f"{config.learning.publish_every_updates}"
+        )
 
 
 def _check_evaluation(config: Config) -> None:

@@ -314,7 +314,11 @@ def test_rounds_are_for_a_queue_and_one_sequence_of_every_slot() -> None:
     with pytest.raises(ConfigError, match=r"batch_sequences: expected .*slots \(\d+\).* got 6"):
         check(on_policy)
     slots = dataclasses.replace(on_policy.serving, training_slots=6)
-    check(dataclasses.replace(on_policy, serving=slots))
+    valid = dataclasses.replace(on_policy, serving=slots)
+    check(valid)
+    late = dataclasses.replace(rounds, publish_every_updates=2)
+    with pytest.raises(ConfigError, match="publish_every_updates: expected 1 with .* got 2"):
+        check(dataclasses.replace(valid, learning=late))
 
 
 @dataclass(frozen=True)

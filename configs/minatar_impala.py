@@ -11,7 +11,9 @@ The network is that of Young and Tian 2019: one convolution of 16 filters and a 
 Command: `seedrl train minatar_impala`.
 
 Lab record
-  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+  At 1 M steps: not yet measured by 100 episodes. Seed 0 on Breakout: 10.6 in training, 8.8 over 20
+  greedy episodes, after 1 M steps and 4 minutes. Two cores of a Xeon at 2.5 GHz, no accelerator,
+  shared with much other work; 2026-11-22, commit bdc0e84.
 """
 
 from seedrl.agents.impala import ImpalaConfig

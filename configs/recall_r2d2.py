@@ -7,7 +7,9 @@ Perfect memory has a mean return of 1, the best policy without memory 0.25; the 
 Command: `seedrl train recall_r2d2`.
 
 Lab record
-  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+  Seed 0: 1.00 over 100 confirming episodes, after 93,472 environment steps and 29 seconds, commit
+  f29e8a6. `--agent.network.core none`: 0.32 over 100 episodes after 180,000 steps. Two cores
+  of a Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

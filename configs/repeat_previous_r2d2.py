@@ -9,7 +9,9 @@ Needs POPGym: `pip install '.[popgym]'` where env servers run.
 Command: `seedrl train repeat_previous_r2d2`.
 
 Lab record
-  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+  Seed 0: 0.971 over 100 confirming episodes, after 115,544 environment steps and 41 seconds, commit
+  91c6355. `--agent.network.core none`: -0.50 over 100 episodes after 150,000 steps. Two cores of a
+  Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

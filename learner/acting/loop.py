@@ -108,6 +108,8 @@ class Acting:
         self._total_steps = total_steps
         self._poll_seconds = poll_seconds
         self._episodes = EpisodeTracker(actor.num_slots)
+        # Of the first row of the open page of each slot.
+        self._versions = np.zeros(actor.num_slots, np.int64)
         self._next_poll = 0.0
         self.page_rows = actor.page_rows
         self.training_steps = 0
@@ -154,7 +156,7 @@ class Acting:
             self.evaluator.poll(now, self._exchange.params, live)
         ended = self._hub.take_ended()
         if ended:
-            self._send(FilledPages((), (), (), ended))
+            self._send(FilledPages((), (), (), ended, ()))
 
     def _act(self, batch: Batch) -> np.ndarray:
         start = self._clock()
@@ -173,6 +175,7 @@ class Acting:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
             lag = self._exchange.learned_version - frozen.version
             measured["serving_lag_updates"].append(lag)
+            self._versions[batch.slots[batch.positions == 0]] = frozen.version
             self._take_pages(batch, full)
         return actions
 
@@ -196,6 +199,8 @@ class Acting:
             self._exchange.params.params,
         )
         self._exchange.params = FrozenParams(params, int(snapshot.version))
+        first_rows = snapshot.state.pages.steps.version[:, 0]
+        self._versions[: len(first_rows)] = first_rows
         self._episodes.returns[:] = snapshot.episode_returns
         self._episodes.lengths[:] = snapshot.episode_lengths
 
@@ -268,7 +273,8 @@ class Acting:
             return
         slots = batch.slots[full]
         pages = self._actor.take_pages(slots)
-        self._send(FilledPages(pages, batch.streams[full].tolist(), slots.tolist(), ()))
+        streams, versions = batch.streams[full].tolist(), self._versions[slots].tolist()
+        self._send(FilledPages(pages, streams, slots.tolist(), (), versions))
 
     def _send(self, item: FilledPages) -> None:
         # Blocks while learning is busy and the queue is full: that bounds what is in flight.

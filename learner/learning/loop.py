@@ -11,13 +11,12 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.look import Look, compile_look, take_look
-from learner.learning.sharded_replay import ShardedReplay
+from learner.learning.sharded_replay import ShardedReplay, planned
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.requests import Requests
 from learner.threads.shapes import shapes_of
-from seedrl.replay.index import dealt
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
@@ -33,6 +32,7 @@ class Learning:
       snapshots, looks: taken between two updates.
       num_applied, num_skipped: updates of this object that were finite, and that were not.
       abandoned_rows: rows that replay had no room for when the session ended.
+      num_stale: pages that were dropped when they arrived, see `Experience.stale`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Learning:
         self._example_draw = jax.tree.map(
             lambda leaf: np.stack([leaf] * len(replay.indices)), replay.example_draw
         )
-        self.abandoned_rows = 0
+        self.abandoned_rows = self.num_stale = 0
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
         self._exchange = exchange
         self._limiter = exchange.limiter
@@ -88,6 +88,11 @@ class Learning:
         """Rows that were inserted into replay since this object was made."""
         pages = sum(index.num_inserted for index in self._shards.indices)
         return (pages - self._restored_pages) * self._shards.page_steps
+
+    @property
+    def stale_rows(self) -> int:
+        """Rows of pages that were too old to be taken in."""
+        return self.num_stale * self._shards.page_steps
 
     def accounts(self) -> dict[str, int]:
         """Rows of stored pages by what has become of them, where the replay counts that."""
@@ -192,11 +197,21 @@ class Learning:
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
-            plan = planned(self._shards, item.streams, item.slots, rows)
+            stale = self._shards.stale(item.versions, self._newest, self.num_sequences)
+            plan = planned(self._shards, item.streams, item.slots, rows, stale)
             self._replay = self._programs.insert(self._replay, item.pages, plan)
+            if stale:
+                self._drop(len(stale))
         for stream in item.ended:
             for index in self._shards.indices:
                 index.end_stream(stream)
+
+    def _drop(self, num_pages: int) -> None:
+        self.num_stale += num_pages
+        self._tally.counted["stale_sequences"] += num_pages
+        # Else acting would wait for updates that these pages will never be part of.
+        self._limiter.dropped(num_pages)
+        self._exchange.wake_acting()
 
     def _learn(self) -> None:
         draws = [index.draw() for index in self._shards.indices]
@@ -259,18 +274,6 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._shards.indices], replay)
-
-
-def planned(
-    shards: ShardedReplay, streams: Sequence[int], slots: Sequence[int], num_rows: int
-) -> Tree:
-    """A plan per shard, `[n, ...]`, for I = `num_rows` pages of which the last may be padding."""
-    num_inserted = sum(index.num_inserted for index in shards.indices)
-    num_shards = len(shards.indices)
-    owners = shards.shard_of(slots, num_inserted, num_shards)
-    deal = dealt(streams, owners, num_shards=num_shards, num_rows=num_rows)
-    plans = [index.plan(part) for index, part in zip(shards.indices, deal, strict=True)]
-    return jax.tree.map(lambda *plans: np.stack(plans), *plans)
 
 
 def fetched(numbers: Numbers) -> dict[str, float]:

@@ -20,6 +20,7 @@ Kind = Literal[
     "saved",
     "save_failed",
     "updates_skipped",
+    "sequences_stale",
     "metrics_absent",
     "waiting",
     "steps_again",
@@ -140,6 +141,13 @@ EVENTS: tuple[EventKind, ...] = (
         "updates_skipped",
         "updates were not finite and changed nothing; at most once a minute",
         {"updates": "how many since the last time"},
+        is_problem=True,
+    ),
+    EventKind(
+        "sequences_stale",
+        "sequences were dropped, for they were older than `max_lag_updates` allows; at most "
+        "once a minute",
+        {"sequences": "how many since the last time"},
         is_problem=True,
     ),
     EventKind(

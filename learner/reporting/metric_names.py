@@ -85,6 +85,7 @@ METRICS: tuple[Metric, ...] = (
         "acting waits from `ahead_updates` on",
         is_rare=True,
     ),
+    Metric("stale_sequences", "count", "balance", "sequences", "see `ledger/stale`", is_rare=True),
     Metric(
         "policy_lag_updates",
         "distribution",

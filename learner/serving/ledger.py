@@ -39,6 +39,8 @@ ACCOUNTS = {
     "another's",
     "completed": "rows of full pages",
     "stored": "rows that replay has taken in since the start of the session",
+    "stale": "rows of sequences that an on-policy queue has dropped when they arrived: they would "
+    "have been trained with a policy lag above `max_lag_updates`",
     "requeued": "rows of sequences that were restored into an on-policy queue from a checkpoint",
     "taken": "rows of sequences that an on-policy queue has handed to an update, each once",
     "waiting": "rows of sequences that wait in an on-policy queue; at the end of a session, what "
@@ -54,7 +56,7 @@ ALWAYS = (
     Equation(("answered", "restored"), ("evaluation", "partial", "discarded", "completed")),
 )
 # While the learner runs, full pages are also on their way.
-AT_REST = (*ALWAYS, Equation(("completed",), ("stored", "abandoned")))
+AT_REST = (*ALWAYS, Equation(("completed",), ("stored", "stale", "abandoned")))
 
 # Of an on-policy queue, at rest: every sequence is trained once, or waits.
 QUEUED = Equation(("stored", "requeued"), ("taken", "waiting"))

@@ -46,6 +46,7 @@ class Announcements:
         self.is_compiling = True
         self._has_updated = self._has_warned_of_first = False
         self._num_skipped, self._next_warning = 0, -math.inf
+        self._num_stale, self._next_stale = 0, -math.inf
         self._looks_for_metrics = True
         self._progress = ConfirmationProgress(listener)
         self.last: EvaluationStatus | None = None
@@ -63,6 +64,10 @@ class Announcements:
 
     def reported(self) -> None:
         """An interval of metrics has ended."""
+        self._look_at_skipped()
+        self._look_at_stale()
+
+    def _look_at_skipped(self) -> None:
         num_skipped = self._session.learning.num_skipped
         number = num_skipped - self._num_skipped
         if not number or self._clock() < self._next_warning:
@@ -74,6 +79,20 @@ class Announcements:
             updates=number,
         )
         self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
+
+    def _look_at_stale(self) -> None:
+        num_stale = self._session.learning.num_stale
+        number = num_stale - self._num_stale
+        if not number or self._clock() < self._next_stale:
+            return
+        self._listener.say(
+            "sequences_stale",
+            f"{number:,} sequences were dropped, for their first rows were acted more updates ago "
+            "than replay.max_lag_updates allows (has an env server hung, or is it far slower than "
+            "the others?)",
+            sequences=number,
+        )
+        self._num_stale, self._next_stale = num_stale, self._clock() + _WARNING_SECONDS
 
     def _look_at_programs(self) -> None:
         if self.is_compiling and not self._session.is_compiling:

@@ -241,6 +241,7 @@ def _sharded_replay(
         stream_of=experience.stream_of,
         shard_of=experience.shard_of,
         accounts=experience.accounts,
+        stale=experience.stale,
     )
     if checkpoint is None:
         return shards

@@ -66,4 +66,5 @@ def scale(config: Config, geometry: Geometry) -> Scale:
         training_slots=config.serving.training_slots,
         device_bytes=limit,
         device_name=device.device_kind,
+        publish_every_updates=config.learning.publish_every_updates,
     )

@@ -169,7 +169,13 @@ class Session:
         stored = self.learning.stored_rows
         abandoned = self.acting.abandoned_rows + self.learning.abandoned_rows
         learned = self.learning.accounts()
-        accounts = {**self._hub.ledger(), **learned, "stored": stored, "abandoned": abandoned}
+        accounts = {
+            **self._hub.ledger(),
+            **learned,
+            "stored": stored,
+            "stale": self.learning.stale_rows,
+            "abandoned": abandoned,
+        }
         return dict.fromkeys(ACCOUNTS, 0) | accounts
 
     def residues(self, *, at_rest: bool = False) -> list[str]:

@@ -21,12 +21,14 @@ class FilledPages(NamedTuple):
       streams: the stream of each page, in order.
       slots: the slot of each page.
       ended: streams that were cut; nothing more arrives from them.
+      versions: of each page, the version that acted on its first row: none of it is older.
     """
 
     pages: Page | tuple[()]
     streams: Sequence[int]
     slots: Sequence[int]
     ended: Sequence[int]
+    versions: Sequence[int]
 
 
 class FrozenParams(NamedTuple):

@@ -33,6 +33,10 @@ class RateLimiter:
             if self._limiter.may_learn():
                 self._changed.notify_all()
 
+    def dropped(self, pages: int) -> None:
+        """Takes pages back that acting has filled, and that will never be learned from."""
+        self.acted(0, -pages)
+
     def holds(self, num_sequences: int) -> bool:
         """Takes what every shard holds at least; whether there is enough to learn from."""
         with self._changed:

@@ -112,6 +112,12 @@ def no_accounts(index: Any) -> dict[str, int]:
     return {}
 
 
+def none_stale(versions: Sequence[int], updates: int, num_waiting: int) -> Sequence[int]:
+    """Of a replay that takes in pages of any age."""
+    del versions, updates, num_waiting
+    return ()
+
+
 class Experience(NamedTuple):
     """What a replay is made of.
 
@@ -124,6 +130,9 @@ class Experience(NamedTuple):
       shard_of: `(slots, num_inserted, num_shards) -> [I]`: the shard of each of I pages, in order,
         of which `num_inserted` have arrived before, over all shards.
       accounts: `index -> {account: pages}`: what the ledger is to know of pages that are stored.
+      stale: `(versions [I], updates, num_waiting) -> positions` of those of I pages, in order, that
+        are too old to be taken in: `versions` acted on their first rows, `updates` have been taken,
+        and `num_waiting` sequences can be drawn, over all shards.
     """
 
     memory: Memory
@@ -133,6 +142,7 @@ class Experience(NamedTuple):
     stream_of: Callable[[Any, int], int] = unknown_stream
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
     accounts: Callable[[Any], Mapping[str, int]] = no_accounts
+    stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale
 
 
 class Scale(NamedTuple):
@@ -144,6 +154,7 @@ class Scale(NamedTuple):
       training_slots: of all devices.
       device_bytes: memory of each device.
       device_name: for messages.
+      publish_every_updates: how many updates acting may be behind in ordinary use.
     """
 
     num_devices: int
@@ -151,6 +162,7 @@ class Scale(NamedTuple):
     training_slots: int
     device_bytes: int
     device_name: str
+    publish_every_updates: int = 1
 
 
 class ExperienceConfig(Protocol):

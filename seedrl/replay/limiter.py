@@ -48,7 +48,10 @@ class Limiter(Protocol):
         ...
 
     def acted(self, steps: int, pages: int = 0) -> Self:
-        """Training slots have taken this many environment steps, and filled this many pages."""
+        """Training slots have taken this many environment steps, and filled this many pages.
+
+        Fewer than none: of those filled before, so many were dropped when they arrived.
+        """
         ...
 
     def holds(self, num_sequences: int) -> Self:

@@ -13,6 +13,9 @@ from seedrl.types import Array, Page, StoredStep
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
     from seedrl.replay.experience import Experience, Scale
 
+# How many sequences of each other environment may pass while one fills its own.
+_SLOWEST = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class QueueConfig:
@@ -25,11 +28,16 @@ class QueueConfig:
 
     Attributes:
       ahead_updates: how many updates' worth of complete sequences may wait until acting waits, at
-        least 1. Together with what is being trained on, and what an environment's own sequence
-        takes, that bounds the policy lag.
+        least 1.
+      max_lag_updates: bound of the policy lag of every row, in updates. A sequence that would be
+        trained with a larger one, because its environment took so long to fill it, is dropped when
+        it arrives: rows `stale` of the ledger. None: what an environment reaches that is
+        eight times slower than the others, `ahead_updates + learning.publish_every_updates +
+        8 * training_slots / batch_sequences`.
     """
 
     ahead_updates: int = 2
+    max_lag_updates: int | None = None
 
     # Not a field: with as many sequences as slots an update is a round; see `learning.regime`.
     hands_out_rounds: ClassVar[bool] = True
@@ -65,11 +73,17 @@ class QueueConfig:
         import numpy as np
 
         from seedrl.replay.experience import Experience
-        from seedrl.replay.queue_index import QueueIndex, by_turns
+        from seedrl.replay.queue_index import QueueIndex, by_turns, stale_pages
         from seedrl.replay.queue_limiter import QueueLimiter
         from seedrl.replay.queue_memory import queue_memory
 
         del window, initial_priorities
+        batch = scale.num_devices * scale.batch_per_device
+        max_lag = self.lag_bound(
+            training_slots=scale.training_slots,
+            batch_sequences=batch,
+            publish_every_updates=scale.publish_every_updates,
+        )
         capacity = self.capacity_sequences(scale)
         _require_memory(page, capacity, scale)
         return Experience(
@@ -85,7 +99,26 @@ class QueueConfig:
             example_draw=np.zeros(scale.batch_per_device, np.int32),
             shard_of=by_turns,
             accounts=QueueIndex.accounts,
+            stale=functools.partial(stale_pages, batch=batch, max_lag=max_lag),
         )
+
+    def lag_bound(
+        self, *, training_slots: int, batch_sequences: int, publish_every_updates: int
+    ) -> int:
+        """The largest policy lag that a row is trained with, in updates.
+
+        Raises ConfigError for one that acting without pause could not keep.
+        """
+        ordinary = self.ahead_updates + publish_every_updates
+        if self.max_lag_updates is None:
+            return ordinary + _SLOWEST * training_slots // batch_sequences
+        if self.max_lag_updates < ordinary:
+            raise ConfigError(
+                "replay.max_lag_updates: expected at least replay.ahead_updates + "
+                f"learning.publish_every_updates, {ordinary}, got {self.max_lag_updates}; with "
+                "less, what acting is allowed to be ahead would be dropped"
+            )
+        return self.max_lag_updates
 
     def capacity_sequences(self, scale: "Scale") -> int:
         """What each device has room for.

@@ -12,6 +12,25 @@ def by_turns(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[i
     return [(num_inserted + number) % num_shards for number in range(len(slots))]
 
 
+def stale_pages(
+    versions: Sequence[int], updates: int, num_waiting: int, *, batch: int, max_lag: int
+) -> list[int]:
+    """Positions of the pages that would be trained with a lag above `max_lag`; see `Experience`.
+
+    What arrives is trained in that order, so the update that it is for is known: none overtakes
+    another, and those that are left out here count for no other.
+
+    Args:
+      batch: sequences of an update, over all devices.
+    """
+    stale: list[int] = []
+    for position, version in enumerate(versions):
+        due = updates + (num_waiting + position - len(stale)) // batch
+        if due - version > max_lag:
+            stale.append(position)
+    return stale
+
+
 class QueueIndex:
     """The order of one shard's sequences. Owned by the thread that learns; not thread-safe.
 

@@ -4,7 +4,8 @@
 
 IMPALA and PPO on CartPole, synchronous and asynchronous. What an update is given is compared with
 the updates before it, row by row: in rounds each must have been acted by the version that its round
-began with, and otherwise by none that is older than the configuration allows (`Bounds`). That no
+began with, and otherwise by none that is older than the configuration allows (`Bounds`): of
+`replay.max_lag_updates` that is what acting may be ahead, and one update more. That no
 row is in two sequences is seen by observations, of which CartPole has no two that are equal.
 """
 
@@ -52,7 +53,7 @@ class Bounds(NamedTuple):
     """The largest lag that a configuration allows, in updates.
 
     Attributes:
-      row: of any row, where no slot completes more than two sequences while another fills one.
+      row: of any row, as `replay.max_lag_updates` says.
       completing: of the row that completes a sequence, whatever the speed of environments.
     """
 
@@ -67,6 +68,7 @@ class Lag:
     Attributes:
       rows: that were given to updates; the one that bootstraps counts.
       shared: of these, how many had been in another sequence.
+      stale: of rows that were not given to updates, those that were too old.
       exceptions: with a lag below 0 or above their bound.
       largest, largest_completing: lag of any row, and of those that complete a sequence.
     """
@@ -76,6 +78,7 @@ class Lag:
     updates: int
     rows: int
     shared: int
+    stale: int
     exceptions: int
     largest: int
     bound: int
@@ -129,8 +132,12 @@ def bounds_of(config: Config) -> Bounds:
     if config.learning.regime == "synchronous":
         return Bounds(0, 0)
     slots, batch = config.serving.training_slots, config.learning.batch_sequences
-    ahead = config.replay.ahead_updates + config.learning.publish_every_updates
-    return Bounds(ahead + (2 * slots - 3) // batch, ahead + (slots - 2) // batch)
+    publish_every = config.learning.publish_every_updates
+    row = config.replay.lag_bound(
+        training_slots=slots, batch_sequences=batch, publish_every_updates=publish_every
+    )
+    ahead = config.replay.ahead_updates + publish_every
+    return Bounds(row, min(row, ahead + (slots - 2) // batch))
 
 
 def judged(given: Mapping[int, Given], bounds: Bounds) -> dict[str, int]:
@@ -156,9 +163,11 @@ def measured(name: str, regime: Regime, updates: int) -> Lag:
     """Trains for about so many updates, in a process of its own."""
     config = config_file.load(name)
     window, batch = config.agent.window, config.learning.batch_sequences
+    ahead = config.replay.ahead_updates + config.learning.publish_every_updates
     config = dataclasses.replace(
         config,
         agent=Watched(agent=config.agent),
+        replay=dataclasses.replace(config.replay, max_lag_updates=ahead + 1),
         serving=dataclasses.replace(config.serving, evaluation_slots=2),
         learning=dataclasses.replace(
             config.learning, regime=regime, total_steps=updates * batch * window.length
@@ -174,16 +183,25 @@ def measured(name: str, regime: Regime, updates: int) -> Lag:
         )
         with Supervisor(commands, restarts=0):
             train(config, workdir=Path(folder) / "run", env_servers=fleet.num_servers)
+        stale = _stale_rows(Path(folder) / "run")
     jax.effects_barrier()
     assert sorted(_given) == list(range(len(_given))), "an update was not written down"
     bounds = bounds_of(config)
     return Lag(
         config=name,
         regime=regime,
+        stale=stale,
         bound=bounds.row,
         bound_completing=bounds.completing,
         **judged(_given, bounds),
     )
+
+
+def _stale_rows(run: Path) -> int:
+    """As the ledger has them at the end of a run."""
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    (stale,) = [record["stale"] for record in records if record.get("kind") == "ledger"]
+    return int(stale)
 
 
 @dataclass(frozen=True, kw_only=True)

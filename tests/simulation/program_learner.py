@@ -224,6 +224,7 @@ class ProgramLearner:
                 example_draw=experience.example_draw,
                 shard_of=experience.shard_of,
                 accounts=experience.accounts,
+                stale=experience.stale,
             ),
             exchange=exchange,
             metrics=metrics,
@@ -254,6 +255,7 @@ class ProgramLearner:
         return {
             **self.hub.ledger(),
             "stored": self._learning.stored_rows,
+            "stale": self._learning.stale_rows,
             "abandoned": self._acting.abandoned_rows,
         }
 

@@ -13,7 +13,7 @@ from tests.simulation.program_learner import BATCH, ProgramLearner, Store
 # A sequence is a page, so that acting is compiled once for both stores.
 _WINDOW = WindowSpec(burn_in=0, unroll=PAGE_STEPS - 1, bootstrap=1, stride=PAGE_STEPS)
 _SCALE = Scale(1, BATCH, TRAINING_SLOTS, 2**30, "a device")
-_QUEUE = QueueConfig(ahead_updates=2)
+_QUEUE = QueueConfig(ahead_updates=2, max_lag_updates=3)
 _CAPACITY = _QUEUE.capacity_sequences(_SCALE)  # turns over
 
 
@@ -44,6 +44,11 @@ class QueueLearner(ProgramLearner):
         for place in range(min(num_inserted, _CAPACITY)):
             page = jax.tree.map(lambda leaf, place=place: leaf[place], pages)
             found = self.check_rows(f"page {place}", page.steps, page.carry)
+            # Of the last page that was put there: without updates that were skipped it is, or was,
+            # for this one.
+            due = (place + (num_inserted - 1 - place) // _CAPACITY * _CAPACITY) // BATCH
+            if due - int(page.steps.version[0]) > 3:
+                broken.append(f"page {place}, for update {due}, is of {page.steps.version}")
             if found is not None and found[1] % PAGE_STEPS:
                 broken.append(f"page {place} begins with row {found[1]}")
         return broken

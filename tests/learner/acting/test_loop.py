@@ -203,7 +203,7 @@ def test_acting_waits_for_room_and_abandons_what_nobody_takes_any_more(
 ) -> None:
     pages: queue.Queue[FilledPages] = queue.Queue(1)
     world.exchange.pages = pages
-    pages.put(FilledPages((), (), (), ()))
+    pages.put(FilledPages((), (), (), (), ()))
     looks: list[float] = []
 
     def put(item: FilledPages, timeout: float) -> None:
@@ -249,6 +249,20 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     by_slot = dict(zip(filled.slots, np.asarray(steps.timestep.observation).tolist(), strict=False))
     assert by_slot == {0: [7, 8], 1: [4, 5]}
     np.testing.assert_array_equal(steps.version, [[1, 2], [1, 2]])
+    assert filled.versions == [1, 1]
+
+
+def test_the_age_of_an_open_page_is_restored_with_it(world: World) -> None:
+    everyone = {0: 0, 1: 0}
+    world.play(0, FIRST, everyone)
+    snapshot = world.acting.snapshot()
+    world.play(1, MID, everyone)
+    world.learn(2)
+    world.play(2, MID, everyone)
+    world.acting.restore(snapshot)
+    world.learn(3)
+    world.play(3, MID, everyone)
+    assert [filled.versions for filled in _taken(world)] == [[1, 1], [1, 1]]
 
 
 def test_environment_steps_are_the_rows_of_training_slots_but_first(world: World) -> None:

@@ -30,6 +30,8 @@ from seedrl.types import Page, StepType, StoredStep, TimeStep
 DEVICES, PER_DEVICE, SLOTS = 2, 2, 3
 BATCH = DEVICES * PER_DEVICE
 MOST = 64
+MAX_LAG = 3
+NEW = 1000  # a version that is never too old
 SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
 NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=())
 LOG_MU, EPOCHS = np.float32(-0.7), 3
@@ -103,7 +105,7 @@ def _programs(config: ImpalaConfig | PpoConfig) -> Any:
     page = example_page(agent, SPEC, LENGTH)
     scale = Scale(DEVICES, PER_DEVICE, SLOTS, 2**30, "a device")
     given: Any = None
-    experience = QueueConfig(ahead_updates=2).build(
+    experience = QueueConfig(ahead_updates=2, max_lag_updates=MAX_LAG).build(
         config.window, page=page, initial_priorities=given, scale=scale
     )
     programs = build_learn_programs(agent, experience.memory, batch_per_device=PER_DEVICE)
@@ -131,6 +133,7 @@ def running(request: pytest.FixtureRequest) -> Running:
             example_draw=experience.example_draw,
             shard_of=experience.shard_of,
             accounts=experience.accounts,
+            stale=experience.stale,
         ),
         exchange=exchange,
         metrics=metrics,
@@ -140,13 +143,18 @@ def running(request: pytest.FixtureRequest) -> Running:
     return Running(request.param, learning, exchange, tally)
 
 
-def send(running: Running, *pages: Page) -> None:
-    """As acting does: all from slots of one parity, and padded to SLOTS."""
+def send(running: Running, *pages: Page, versions: tuple[int, ...] = ()) -> None:
+    """As acting does: all from slots of one parity, and padded to SLOTS.
+
+    `versions`: those that acted on the first rows, by default none that is too old.
+    """
+    versions = versions or (NEW,) * len(pages)
     padded = [*pages, *[pages[0]] * (SLOTS - len(pages))]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
     streams = list(range(len(pages)))
     running.exchange.limiter.acted(LENGTH * len(pages), len(pages))
-    running.exchange.pages.put(FilledPages(stacked, streams, [2 * i for i in streams], ()))
+    slots = [2 * i for i in streams]
+    running.exchange.pages.put(FilledPages(stacked, streams, slots, (), versions))
 
 
 def state_of(running: Running) -> Any:
@@ -221,3 +229,37 @@ def test_what_does_not_fill_a_batch_waits(running: Running) -> None:
     np.testing.assert_array_equal(
         state_of(running).extras[:BATCH], [running.on_policy.times] * BATCH
     )
+
+
+def test_what_would_be_trained_too_late_is_dropped_before_it_is_dealt(running: Running) -> None:
+    learning, limiter = running.learning, running.exchange.limiter
+    sent, kept = 0, []
+    for _ in range(20):
+        updates, waiting = learning.updates, learning.num_sequences
+        # Of three pages the second is too old for the update that it would be for; the third
+        # takes its place there.
+        dues = [updates + (waiting + turn) // BATCH for turn in (0, 1, 1)]
+        lags = [MAX_LAG, MAX_LAG + 1, MAX_LAG]
+        numbers = list(range(sent, sent + SLOTS))
+        send(
+            running,
+            *(page_of(running.on_policy, number) for number in numbers),
+            versions=tuple(due - lag for due, lag in zip(dues, lags, strict=True)),
+        )
+        sent += SLOTS
+        kept += [numbers[0], numbers[2]]
+        while learning.run_once():
+            learning.finish_update()
+        assert limiter.wait_to_act(0.0)  # neither for what was dropped, nor for ever
+    num_taken = len(kept) // BATCH * BATCH
+    expected = np.zeros(MOST)
+    expected[kept[:num_taken]] = running.on_policy.times
+    np.testing.assert_array_equal(state_of(running).extras, expected)
+    assert learning.num_stale == running.tally.counted["stale_sequences"] == sent // SLOTS
+    assert learning.stored_rows + learning.stale_rows == sent * LENGTH
+    assert learning.accounts() == {
+        "requeued": 0,
+        "taken": num_taken * LENGTH,
+        "waiting": (len(kept) - num_taken) * LENGTH,
+    }
+    assert limiter.now.metrics() == {"queue_updates": (len(kept) - num_taken) / BATCH}

@@ -8,8 +8,8 @@ import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
-from learner.learning.loop import Learning, planned
-from learner.learning.sharded_replay import ShardedReplay
+from learner.learning.loop import Learning
+from learner.learning.sharded_replay import ShardedReplay, planned
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
@@ -97,7 +97,7 @@ class Queue:
 def _send(exchange: Exchange, *streams: int) -> None:
     pages: Any = np.zeros((len(streams), 1))
     slots = [0] * len(streams)
-    exchange.pages.put_nowait(FilledPages(pages, streams, slots, ()))
+    exchange.pages.put_nowait(FilledPages(pages, streams, slots, (), [0] * len(streams)))
 
 
 def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:

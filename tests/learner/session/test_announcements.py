@@ -31,7 +31,7 @@ class Watched:
                 measured_episodes=0,
                 absent_metrics=("sucess", "level"),
             ),
-            learning=SimpleNamespace(updates=7, num_applied=0, num_skipped=0),
+            learning=SimpleNamespace(updates=7, num_applied=0, num_skipped=0, num_stale=0),
             evaluator=SimpleNamespace(confirmation=None),
         )
         config = load("cartpole_r2d2")
@@ -165,6 +165,14 @@ def test_skipped_updates_are_told_once_a_minute(watched: Watched) -> None:
         watched.announcements.reported()
     assert [text.split(" updates")[0] for _, text in watched.said] == ["3", "2"]
     assert "loss or gradient was not finite" in watched.said[0][1]
+
+
+def test_sequences_that_were_too_old_are_told_once_a_minute(watched: Watched) -> None:
+    for now, stale in ((1.0, 0), (2.0, 3), (30.0, 5), (62.0, 5), (200.0, 5)):
+        watched.now, watched.session.learning.num_stale = now, stale
+        watched.announcements.reported()
+    assert [text.split(" sequences")[0] for _, text in watched.said] == ["3", "2"]
+    assert "replay.max_lag_updates" in watched.said[0][1]
 
 
 def test_a_session_that_skips_all_of_its_updates_says_at_once_that_it_learns_nothing(

@@ -157,7 +157,9 @@ def test_what_is_compiled_ahead_is_what_runs(
     pages = jax.tree.map(lambda x: np.zeros((SLOTS, *x.shape), x.dtype), parts.page)
     slots = range(SLOTS)
     for _ in range(3):
-        filled = FilledPages(jax.device_put(pages, jax.local_devices()[0]), slots, slots, ())
+        filled = FilledPages(
+            jax.device_put(pages, jax.local_devices()[0]), slots, slots, (), [0] * len(slots)
+        )
         parts.exchange.pages.put_nowait(filled)
     compiled.clear()
     assert learning.run_without_update()

@@ -53,7 +53,7 @@ class Run:
         self.acting = SimpleNamespace(
             training_steps=0, rounds=collections.deque(), measured_episodes=0, best_score=None
         )
-        self.learning = SimpleNamespace(updates=7, num_applied=0, num_skipped=0)
+        self.learning = SimpleNamespace(updates=7, num_applied=0, num_skipped=0, num_stale=0)
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
         self.is_compiling = False
         self.service = SimpleNamespace(

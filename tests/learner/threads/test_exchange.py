@@ -31,7 +31,7 @@ def test_acting_waits_once_as_many_items_are_under_way_as_fit() -> None:
     exchange = open_exchange(
         _limiter(), FrozenParams("params", 0), wake_acting=lambda: None, capacity=2
     )
-    item = FilledPages((), (), (), ended=(3,))
+    item = FilledPages((), (), (), ended=(3,), versions=())
     for _ in range(2):
         exchange.pages.put_nowait(item)
     with pytest.raises(queue.Full):

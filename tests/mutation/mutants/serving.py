@@ -221,8 +221,8 @@ MUTANTS = (
     Mutant(
         "pages_named_by_slot",
         _ACTING,
-        "FilledPages(pages, batch.streams[full].tolist(), slots.tolist(), ())",
-        "FilledPages(pages, slots.tolist(), slots.tolist(), ())",
+        "streams, versions = batch.streams[full].tolist(), self._versions",
+        "streams, versions = slots.tolist(), self._versions",
         "Pages of a slot are one stream over all its leases.",
         "nothing is learned across a cut (DESIGN 4)",
     ),

@@ -12,7 +12,7 @@ from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.replay.index import by_slot
 from seedrl.replay.queue import QueueConfig
-from seedrl.replay.queue_index import QueueIndex, by_turns
+from seedrl.replay.queue_index import QueueIndex, by_turns, stale_pages
 from seedrl.replay.queue_limiter import QueueLimiter
 from seedrl.types import Page, StoredStep
 
@@ -139,6 +139,23 @@ def test_acting_waits_for_what_is_on_its_way_too() -> None:
     limiter = limiter.took()
     assert not limiter.may_learn()
     assert limiter.restored({}) == limiter
+
+
+def test_a_page_is_stale_if_it_would_be_trained_above_the_bound() -> None:
+    # Of batches of 2, with 3 that wait and 10 updates: they would be for updates 11, 12, 12, 13.
+    assert stale_pages([7, 8, 8, 9], 10, 3, batch=2, max_lag=4) == []
+    # Without the first, the second is for 11, the last for 12.
+    assert stale_pages([6, 7, 7, 8], 10, 3, batch=2, max_lag=4) == [0, 2]
+    assert stale_pages([], 10, 3, batch=2, max_lag=4) == []
+
+
+def test_the_bound_of_the_lag_is_above_what_acting_may_be_ahead() -> None:
+    bound = functools.partial(QueueConfig.lag_bound, training_slots=40, batch_sequences=16)
+    config = functools.partial(QueueConfig, ahead_updates=2)
+    assert bound(config(), publish_every_updates=3) == 2 + 3 + 8 * 40 // 16
+    assert bound(config(max_lag_updates=5), publish_every_updates=3) == 5
+    with pytest.raises(ConfigError, match="max_lag_updates: expected at least .* 5, got 4"):
+        bound(config(max_lag_updates=4), publish_every_updates=3)
 
 
 @pytest.mark.parametrize(

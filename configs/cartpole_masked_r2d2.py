@@ -12,6 +12,9 @@ Lab record
   Seed 0: 496.2 over 100 confirming episodes, 494.4 +- 1.4 by `seedrl evaluate`, after 270,284
   environment steps and 146 seconds. `--agent.network.core none`: 37.5 after as many steps. Two
   cores of a Xeon at 2.5 GHz, no accelerator, shared with other work; 2026-11-20, commit e956753.
+  Seeds 0 to 4 with `--learning.total-steps 300_000`: 498.0, 493.2, 499.0, 215.2 and 497.8, seed 3
+  without having reached 475; without a core 36.1, 35.9, 40.1, 43.1 and 39.3. The same machine;
+  2026-11-22, commit f99190b.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

@@ -7,9 +7,10 @@ Perfect memory has a mean return of 1, the best policy without memory 0.25; the 
 Command: `seedrl train recall_r2d2`.
 
 Lab record
-  Seed 0: 1.00 over 100 confirming episodes, after 93,472 environment steps and 29 seconds, commit
-  f29e8a6. `--agent.network.core none`: 0.32 over 100 episodes after 180,000 steps. Two cores
-  of a Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22.
+  Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 125,096, 82,064, 96,584, 133,320 and
+  92,792 environment steps (median 18 seconds after the first update). `--agent.network.core none`,
+  600,000 steps: 0.24, 0.23, 0.21, 0.21 and 0.29. Two cores of a Xeon at 2.5 GHz, no accelerator,
+  shared with much other work; 2026-11-22, commit 45a4281.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

@@ -1,6 +1,7 @@
 """The lag of every row that is trained: a real learner with real env servers, seen from inside.
 
     python -m tests.benchmarks.lag --updates 200 --json lag.json
+    python -m tests.benchmarks.lag --updates 200 --starved
 
 IMPALA and PPO on CartPole, synchronous and asynchronous. What an update is given is compared with
 the updates before it, row by row: in rounds each must have been acted by the version that its round
@@ -9,13 +10,17 @@ began with, and otherwise by none that is older than the configuration allows (`
 row is in two sequences is seen by observations, of which CartPole has no two that are equal.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
 import multiprocessing
+import os
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,9 +42,11 @@ from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, Regime
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, Tree
+from tests.system.processes import descendants
 
 _CONFIGS = ("cartpole_impala", "cartpole_ppo")
 _REGIMES: tuple[Regime, ...] = ("synchronous", "asynchronous")
+_STOPPED_SECONDS, _RUNNING_SECONDS = 1.5, 0.5
 
 
 class Given(NamedTuple):
@@ -159,8 +166,8 @@ def judged(given: Mapping[int, Given], bounds: Bounds) -> dict[str, int]:
     }
 
 
-def measured(name: str, regime: Regime, updates: int) -> Lag:
-    """Trains for about so many updates, in a process of its own."""
+def measured(name: str, regime: Regime, updates: int, is_starved: bool) -> Lag:
+    """Trains for about so many updates, in a process of its own; see `LagOptions`."""
     config = config_file.load(name)
     window, batch = config.agent.window, config.learning.batch_sequences
     ahead = config.replay.ahead_updates + config.learning.publish_every_updates
@@ -181,7 +188,8 @@ def measured(name: str, regime: Regime, updates: int) -> Lag:
         commands = env_servers.commands(
             fleet, config.environment, address=address, logs=Path(folder) / "logs"
         )
-        with Supervisor(commands, restarts=0):
+        starving = _starving() if is_starved else contextlib.nullcontext()
+        with Supervisor(commands, restarts=0), starving:
             train(config, workdir=Path(folder) / "run", env_servers=fleet.num_servers)
         stale = _stale_rows(Path(folder) / "run")
     jax.effects_barrier()
@@ -197,6 +205,29 @@ def measured(name: str, regime: Regime, updates: int) -> Lag:
     )
 
 
+@contextlib.contextmanager
+def _starving() -> Iterator[None]:
+    """After the first update one env server of this process is stopped most of the time."""
+    is_over = threading.Event()
+
+    def starve() -> None:
+        while not is_over.wait(_RUNNING_SECONDS):
+            if not _given or not (servers := descendants(os.getpid(), "envs_server")):
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(min(servers), signal.SIGSTOP)
+                is_over.wait(_STOPPED_SECONDS)
+                os.kill(min(servers), signal.SIGCONT)
+
+    thread = threading.Thread(target=starve)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 def _stale_rows(run: Path) -> int:
     """As the ledger has them at the end of a run."""
     records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
@@ -210,10 +241,12 @@ class LagOptions:
 
     Attributes:
       updates: of each run.
+      starved: asynchronous alone, and one of two env servers is stopped for 1.5 of every 2 s.
       json: file for the numbers, with machine, versions and commit.
     """
 
     updates: int = 200
+    starved: bool = False
     json: Path | None = None
 
 
@@ -223,9 +256,10 @@ def main() -> int:
     lags = []
     context = multiprocessing.get_context("spawn")
     for name in _CONFIGS:
-        for regime in _REGIMES:
+        for regime in _REGIMES[options.starved :]:
             with ProcessPoolExecutor(1, context) as pool:
-                lags.append(pool.submit(measured, name, regime, options.updates).result())
+                given = name, regime, options.updates, options.starved
+                lags.append(pool.submit(measured, *given).result())
     Console().print(_table(lags))
     if options.json is not None:
         written = {"machine": machine.describe(), "lags": list(map(dataclasses.asdict, lags))}

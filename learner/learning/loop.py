@@ -11,12 +11,13 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.look import Look, compile_look, take_look
-from learner.learning.sharded_replay import ShardedReplay, planned
+from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.requests import Requests
 from learner.threads.shapes import shapes_of
+from seedrl.replay.index import planned
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
@@ -51,9 +52,7 @@ class Learning:
         self._replay = replay.memory
         # All but the memory, which every insertion and update replaces.
         self._shards = replay._replace(memory=())
-        self._example_draw = jax.tree.map(
-            lambda leaf: np.stack([leaf] * len(replay.indices)), replay.example_draw
-        )
+        self._example_draw = _stacked([replay.example_draw] * len(replay.indices))
         self.abandoned_rows = self.num_stale = 0
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
         self._exchange = exchange
@@ -138,7 +137,7 @@ class Learning:
             pages = jax.tree.map(
                 lambda x, n=rows: jax.ShapeDtypeStruct((n, *x.shape), x.dtype), page
             )
-            insert.lower(replay, pages, planned(self._shards, [], [], rows)).compile()
+            insert.lower(replay, pages, self._plan([], [], rows)).compile()
 
     def trace_update(self) -> None:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
@@ -198,13 +197,19 @@ class Learning:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
             stale = self._shards.stale(item.versions, self._newest, self.num_sequences)
-            plan = planned(self._shards, item.streams, item.slots, rows, stale)
+            plan = self._plan(item.streams, item.slots, rows, stale)
             self._replay = self._programs.insert(self._replay, item.pages, plan)
             if stale:
                 self._drop(len(stale))
         for stream in item.ended:
             for index in self._shards.indices:
                 index.end_stream(stream)
+
+    def _plan(
+        self, streams: Sequence[int], slots: Sequence[int], rows: int, stale: Sequence[int] = ()
+    ) -> Tree:
+        shards = self._shards
+        return _stacked(planned(shards.indices, shards.shard_of, streams, slots, rows, stale))
 
     def _drop(self, num_pages: int) -> None:
         self.num_stale += num_pages
@@ -214,8 +219,7 @@ class Learning:
         self._exchange.wake_acting()
 
     def _learn(self) -> None:
-        draws = [index.draw() for index in self._shards.indices]
-        draw = jax.tree.map(lambda *draws: np.stack(draws), *draws)
+        draw = _stacked([index.draw() for index in self._shards.indices])
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, draw, np.bool_(True)
         )
@@ -274,6 +278,11 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._shards.indices], replay)
+
+
+def _stacked(trees: Sequence[Tree]) -> Tree:
+    """A tree of each shard as one, `[n, ...]`."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
 def fetched(numbers: Numbers) -> dict[str, float]:

@@ -4,11 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
-from seedrl.replay.experience import Index, no_accounts, none_stale, unknown_stream
-from seedrl.replay.index import by_slot, dealt
+from seedrl.replay.experience import Index, no_accounts, unknown_stream
+from seedrl.replay.index import by_slot, none_stale
 from seedrl.types import Tree
 
 
@@ -41,26 +38,3 @@ class ShardedReplay(NamedTuple):
         for index in self.indices:
             counted.update(self.accounts(index))
         return {name: pages * self.page_steps for name, pages in counted.items()}
-
-
-def planned(
-    shards: ShardedReplay,
-    streams: Sequence[int],
-    slots: Sequence[int],
-    num_rows: int,
-    stale: Sequence[int] = (),
-) -> Tree:
-    """A plan per shard, `[n, ...]`, for I = `num_rows` pages of which the last may be padding.
-
-    The pages at `stale` are of no shard: the others are dealt as if they had never come.
-    """
-    num_inserted = sum(index.num_inserted for index in shards.indices)
-    num_shards = len(shards.indices)
-    kept = [position for position in range(len(slots)) if position not in stale]
-    owners = [-1] * len(slots)
-    of_kept = shards.shard_of([slots[position] for position in kept], num_inserted, num_shards)
-    for position, owner in zip(kept, of_kept, strict=True):
-        owners[position] = owner
-    deal = dealt(streams, owners, num_shards=num_shards, num_rows=num_rows)
-    plans = [index.plan(part) for index, part in zip(shards.indices, deal, strict=True)]
-    return jax.tree.map(lambda *plans: np.stack(plans), *plans)

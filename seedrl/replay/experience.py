@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import by_slot
+from seedrl.replay.index import by_slot, none_stale
 from seedrl.replay.limiter import Limiter
 from seedrl.types import Array, Page, StoredStep, Tree
 from seedrl.types import Sequence as Unroll
@@ -110,12 +110,6 @@ def no_accounts(index: Any) -> dict[str, int]:
     """Of an index whose sequences are not counted one by one."""
     del index
     return {}
-
-
-def none_stale(versions: Sequence[int], updates: int, num_waiting: int) -> Sequence[int]:
-    """Of a replay that takes in pages of any age."""
-    del versions, updates, num_waiting
-    return ()
 
 
 class Experience(NamedTuple):

@@ -9,12 +9,12 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
 from learner.learning.loop import Learning
-from learner.learning.sharded_replay import ShardedReplay, planned
+from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import PageIndex
+from seedrl.replay.index import PageIndex, by_slot, planned
 from seedrl.replay.limiter import ratio_limiter
 
 
@@ -214,10 +214,9 @@ def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> N
 def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
     window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
     indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
-    shards = ShardedReplay((), indices, page_steps=1, most_pages=1)
-    plan = planned(shards, [100, 101, 102], [0, 1, 2], 4)
+    plans = planned(indices, by_slot, [100, 101, 102], [0, 1, 2], 4)
     # Slots 0 and 2 lie on shard 0, slot 1 on shard 1; the last row is padding, and 8 means none.
-    assert plan[:, 0].tolist() == [[0, 8, 1, 8], [8, 0, 8, 8]]
+    assert [plan[0].tolist() for plan in plans] == [[0, 8, 1, 8], [8, 0, 8, 8]]
     assert [index.num_inserted for index in indices] == [2, 1]
 
 

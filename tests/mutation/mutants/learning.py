@@ -190,8 +190,8 @@ MUTANTS = (
     Mutant(
         "all_shards_draw_alike",
         _LEARNING,
-        "draws = [index.draw() for index in self._shards.indices]",
-        "draws = [self._shards.indices[0].draw()] * len(self._shards.indices)",
+        "_stacked([index.draw() for index in self._shards.indices])",
+        "_stacked([self._shards.indices[0].draw()] * len(self._shards.indices))",
         "What the host draws from one shard is trained on every device.",
         "each device draws from its shard (HOUSE, seams)",
     ),

@@ -8,8 +8,9 @@ Lab record
   Seeds 1 to 4 (`--seed S`): 203.7, 223.4, 226.1 and 217.7 over the 100 confirming episodes, after
   317,221, 395,309, 429,492 and 344,717 environment steps and 67, 74, 91 and 119 seconds from start
   to exit; commit cffb47c. Seed 0: 202.7, after 409,809 steps, in two sessions of a machine that did
-  much else; commit 6c5db23. Two cores of a Xeon at 2.5 GHz, shared with other work, no accelerator;
-  2026-11-22.
+  much else; commit 6c5db23. Seeds 0 to 4 to the end of 409,600 steps: 265.8, 259.3, 261.7, 249.5
+  and 257.4 (docs/learning.md); commit 45a4281. Two cores of a Xeon at 2.5 GHz, shared with other
+  work, no accelerator; 2026-11-22.
 """
 
 from seedrl.agents.ppo.config import PpoConfig

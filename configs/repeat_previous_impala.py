@@ -9,9 +9,11 @@ Needs POPGym: `pip install '.[popgym]'` where env servers run.
 Command: `seedrl train repeat_previous_impala`.
 
 Lab record
-  Seed 0: 0.915 over 100 confirming episodes, after 596,568 environment steps and 57 seconds, commit
-  f29e8a6. `--agent.network.core none`: -0.49 over 100 episodes after 300,000 steps. Two cores of a
-  Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22.
+  Seeds 0 to 4: 0.91, 0.99, 0.95, 0.94 and 0.99 over the 100 confirming episodes, after 576,376,
+  478,696, 470,064, 659,096 and 733,544 environment steps (median 67 seconds after the first
+  update). `--agent.network.core none`, 800,000 steps: -0.49, -0.50, -0.49, -0.48 and -0.50. Two
+  cores of a Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22, commit
+  45a4281.
 """
 
 from seedrl.agents.impala import ImpalaConfig

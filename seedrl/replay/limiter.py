@@ -50,7 +50,7 @@ class Limiter(Protocol):
     def acted(self, steps: int, pages: int = 0) -> Self:
         """Training slots have taken this many environment steps, and filled this many pages.
 
-        Fewer than none: of those filled before, so many were dropped when they arrived.
+        A negative number of pages takes back so many that were filled, then dropped on arrival.
         """
         ...
 

@@ -167,7 +167,7 @@ def judged(given: Mapping[int, Given], bounds: Bounds) -> dict[str, int]:
 
 
 def measured(name: str, regime: Regime, updates: int, is_starved: bool) -> Lag:
-    """Trains for about so many updates, in a process of its own; see `LagOptions`."""
+    """Trains for about `updates` updates, which this process must not have done before."""
     config = config_file.load(name)
     window, batch = config.agent.window, config.learning.batch_sequences
     ahead = config.replay.ahead_updates + config.learning.publish_every_updates

@@ -28,8 +28,8 @@ class SacConfig:
 
     Attributes:
       network: the actor, the critics and their memory.
-      burn_in: rows before those that are trained, which bring a stored carry up to the present
-        parameters; without a recurrent core of no use.
+      burn_in: rows before the trained ones. The memory goes through them from the stored carry, to
+        forget the older parameters that made it. Leave it at 0 without a recurrent core.
       unroll: transitions of a sequence, one after another; sequences share none. More than 1 makes
         storing cheaper, and the transitions of a batch less varied.
       gamma: discount of one step. Paper: 0.99.

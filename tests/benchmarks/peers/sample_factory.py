@@ -3,7 +3,7 @@
 Ours is the system of `learner.bench.pipeline`, theirs asynchronous PPO that takes every step once:
 R2D2 at replay ratio 1 with a recurrent network, and IMPALA and PPO, which take every step once too,
 with one that is not. Torso, core, widths, batch and rollout are the same, but for the windows of
-R2D2. Whoever is not measured is frozen.
+R2D2. While one is measured, the other is frozen.
 """
 
 import dataclasses

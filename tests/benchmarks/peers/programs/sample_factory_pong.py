@@ -1,8 +1,8 @@
 """Sample Factory's asynchronous PPO on Pong, which trains until it is killed.
 
 The first command is `{"flags": [...], "size": pixels}`, the height and width of a frame, and its
-answer `{"ready": true}` once it trains. Then `{"seconds": s}` is answered after so many seconds
-with `{"steps": n, "return": r}`: environment steps that went through learning, and the mean return
+answer `{"ready": true}` once it trains. `{"seconds": s}` is answered s seconds later, with
+`{"steps": n, "return": r}`: environment steps that went through learning, and the mean return
 of the last 100 training episodes, null before the first has ended.
 """
 

@@ -21,6 +21,7 @@ from learner.reporting.status import EnvServerStatus, EvaluationStatus, Slots, S
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
+from tests.faults import page as faults
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
@@ -41,6 +42,7 @@ def pages() -> dict[str, str]:
         "docs/events.md": events_page(),
         "docs/config.md": config_page(),
         "docs/exit_codes.md": exit_codes_page(),
+        "docs/reliability.md": reliability_page(),
     }
 
 
@@ -141,6 +143,14 @@ def exit_codes_page() -> str:
             _table(("code", "name", "meaning"), rows) + "\n",
         ]
     )
+
+
+def reliability_page() -> str:
+    """Every fault with what is promised, its tests and their last figures."""
+    parts = [_header("Reliability", faults.SOURCE), faults.INTRODUCTION]
+    for title, lines in faults.sections():
+        parts += [f"## {title}", _table(faults.HEADER, lines)]
+    return "\n\n".join(parts) + "\n"
 
 
 def config_classes() -> list[type]:

@@ -14,6 +14,7 @@ from envs_server.errors import BuildError, EnvironmentFailedError, FilmError
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.farewell import FAREWELL, FINISHED
 from seedrl.wire.framing import WireError
 from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
@@ -122,7 +123,8 @@ class ReconnectingClient:
             if isinstance(outcome, _End):
                 # Only now: environments may say more when they are closed, and who reads the log
                 # takes its last line for the reason.
-                _log.log(logging.ERROR if outcome.code else logging.INFO, "%s", outcome.reason)
+                level = logging.ERROR if outcome.code else logging.INFO
+                _log.log(level, "%s%s", FAREWELL, outcome.reason)
                 return outcome.code
             self._has_worked = lease.has_worked
             # Known now, but of no consequence unless there is a learner to go on with.
@@ -152,7 +154,7 @@ class ReconnectingClient:
             return _Return(f"{error}; from now on over gRPC")
         if finished is None:
             return _Return("the learner ended the stream")
-        return _End(ExitCode.OK, f"finished: {_said(finished.reason)}")
+        return _End(ExitCode.OK, FINISHED + _said(finished.reason))
 
     def _stream(self, lease: Lease, connection: LearnerConnection) -> Finished | None:
         self._stop.on_request(connection.cancel)

@@ -162,7 +162,9 @@ class LaunchConfig:
       env_servers: number of env-server processes.
       envs_per_server: environments of each; 0 shares the slots out evenly.
       groups: groups that an env server steps interleaved.
-      restarts: how many times a dead env server is started again, per env server and minute.
+      restarts: how many times an env server that has ended unasked is started again within a
+        minute, each; one more and it is tried once a minute, while others serve; if none does, the
+        run ends.
       local_link: whether steps take a socket of the kernel instead of gRPC.
     """
 

@@ -6,27 +6,29 @@ import re
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import NamedTuple, Self
 
 from learner.launch.child import Child, Command
 from learner.launch.repeats import is_repeat
+from learner.launch.restarts import Restarts
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
+from seedrl.programs.farewell import FAREWELL, FINISHED
 
 # How the reason of a run's end begins if its env servers are that reason.
 ENV_SERVERS_FAILED = "the env servers failed"
-# How an env server ends that it would be in vain to start again.
+# How an env server ends that it would be in vain to start again, if it says so itself.
 _VERBS: dict[int, str] = {ExitCode.USAGE: "cannot run", ExitCode.FAILED_FILMS: "failed"}
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
-_MINUTE_SECONDS = 60.0
 _ENV_SERVER_GRACE_SECONDS = 5.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
 # What an env server writes before each of its lines: when, and which process.
 _LOG_PREFIX = re.compile(r"^\S+ \S+ env server \d+: ")
+# What it writes last if it ends by its own decision: it serves no more, or has never begun to.
+_LAST_LINE = re.compile(rf"{FAREWELL}|python -m envs_server: error: ")
 
 
 class _Exit(NamedTuple):
@@ -46,10 +48,12 @@ class _Stop(NamedTuple):
 class Supervisor:
     """Owns a learner (or none, if it is this process) and its env servers; used by one thread.
 
-    Entering starts them. An env server that dies is started again, at most `restarts` times a
-    minute each; one that ends with 0 has heard that the run is over; one that ends with 2 refuses
-    what it is asked for, one with 6 cannot film it, and either ends the run. Leaving ends whatever
-    still runs. If this process is killed, the kernel ends them.
+    Entering starts them. An env server that ends without having said so in its log is started
+    again, whatever its exit code, at most `restarts` times a minute each; beyond that it rests for
+    a minute at a time while others go on, and if all rest the run ends. One that says that it ends
+    with 0 has heard that the run is over; one that does so with 2 refuses what it is asked for, one
+    with 6 cannot film it, and either ends the run. Leaving ends whatever still runs. If this
+    process is killed, the kernel ends them.
 
     Attributes:
       has_failed_env_server: whether one has ended with an error, of which its log says more.
@@ -79,14 +83,14 @@ class Supervisor:
         """
         self._commands = env_servers
         self._learner_command = learner
-        self._restarts, self._clock, self._say = restarts, clock, say
+        self._clock, self._say = clock, say
+        self._restarts = Restarts([command.name for command in env_servers], restarts, clock)
         self._give_reason, self._resume_command = give_reason, resume_command
         self._start_command = start_command
         # A SimpleQueue may be filled from a signal handler that interrupts its own reader.
         self._events: queue.SimpleQueue[_Exit | _Signal | _Stop] = queue.SimpleQueue()
         self._learner: Child | None = None
         self._env_servers: list[Child] = []
-        self._restarted: dict[str, deque[float]] = {}
         self.has_failed_env_server = False
         self._is_ending = False  # after the first signal
         self._first_signal: _Signal | None = None
@@ -129,7 +133,10 @@ class Supervisor:
             try:
                 event = self._events.get(timeout=self._seconds_left())
             except queue.Empty:
-                return self._expire()
+                if self._is_expired():
+                    return self._expire()
+                self._wake()
+                continue
             code = self._react(event)
             if code is not None:
                 return code
@@ -192,28 +199,38 @@ class Supervisor:
         return Child(command, lambda child, code: self._events.put(_Exit(child, code)))
 
     def _replace(self, child: Child, code: int) -> None:
-        if code == ExitCode.OK:
+        """Starts an env server again, or ends the run, unless it was let go."""
+        name, last_line = child.command.name, _LOG_PREFIX.sub("", child.last_line())
+        farewell = _LAST_LINE.match(last_line)
+        reason = last_line[farewell.end() :] if farewell else last_line
+        if code == ExitCode.OK and farewell and reason.startswith(FINISHED):
             return
         self.has_failed_env_server = True
-        name, last_line = child.command.name, _LOG_PREFIX.sub("", child.last_line())
-        if code in _VERBS:
-            self._fail(code, f"{name} {_VERBS[code]}: {last_line}")
+        if code in _VERBS and farewell:
+            self._fail(code, f"{name} {_VERBS[code]}: {reason}")
             return
-        times = self._restarted.setdefault(name, deque())
-        now = self._clock()
-        while times and now - times[0] >= _MINUTE_SECONDS:
-            times.popleft()
-        if len(times) >= self._restarts:
-            again = f" and was started again {len(times)} times within a minute (launch.restarts)"
-            self._fail(
-                ExitCode.FAILING_ENVIRONMENT,
-                f"{name} ended with {code}{again if times else ''}; its log, "
-                f"{child.command.log}, ends: {last_line}",
-            )
+        verdict = self._restarts.died(name)
+        log = child.command.log
+        if verdict == "again":
+            self._say(f"{name} ended with {code} and is started again; its log: {log}")
+            self._restart(child.command)
             return
-        times.append(now)
-        self._say(f"{name} ended with {code} and is started again; its log: {child.command.log}")
-        self._env_servers[self._env_servers.index(child)] = self._start(child.command)
+        used = self._restarts.used(name)
+        again = f" and was started again {used} times within a minute (launch.restarts)"
+        line = f"{name} ended with {code}{again if used else ''}; its log, {log}, ends: {reason}"
+        if verdict == "all rest":
+            self._fail(ExitCode.FAILING_ENVIRONMENT, line)
+        elif verdict == "rests":
+            self._say(f"{line}; the run goes on without it, and it is tried again every minute")
+
+    def _restart(self, command: Command) -> None:
+        (index,) = [i for i, child in enumerate(self._env_servers) if child.command is command]
+        self._env_servers[index] = self._start(command)
+
+    def _wake(self) -> None:
+        """Starts those again that have rested."""
+        for name in self._restarts.take_due():
+            self._restart(next(each for each in self._commands if each.name == name))
 
     def _fail(self, outcome: int, line: str) -> None:
         self._say(f"seedrl: error: {line}")
@@ -223,8 +240,15 @@ class Supervisor:
             self._give_reason(f"{ENV_SERVERS_FAILED}: {line}")
             self._learner.send(signal.SIGTERM)
 
+    def _is_expired(self) -> bool:
+        return self._deadline is not None and self._clock() >= self._deadline
+
     def _seconds_left(self) -> float | None:
-        return None if self._deadline is None else max(0.0, self._deadline - self._clock())
+        """Until the deadline; without one, until somebody has rested."""
+        if self._deadline is not None:
+            return max(0.0, self._deadline - self._clock())
+        rest = None if self._is_ending else self._restarts.seconds_left()
+        return None if rest is None else max(0.0, rest)
 
     def _end_all(self) -> None:
         # It has ended, or had its time in `wait`.

@@ -232,7 +232,7 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
         learner.close()
     expected = line.replace("{}", module)
     (said,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert said.startswith(expected) and "\n" not in said
+    assert said.startswith(f"ends: {expected}") and "\n" not in said
     # The learner hears of it before it trains, or is told why the stream ends.
     assert [reason for reason in refusals if not reason.startswith(expected)] == []
     assert bool(refusals) != said.endswith("`seedrl check-env` says more of the environment")

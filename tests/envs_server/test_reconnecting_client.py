@@ -155,7 +155,8 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
         del gymnasium.registry["Failing-v0"]
     failures = [line for line in caplog.messages if "failure" in line]
     assert failures == [
-        f"step 3 of group 0: RuntimeError: the emulator has crashed (failure {number} of 10)"
+        f"{'ends: ' * (number == 10)}step 3 of group 0: RuntimeError: the emulator has crashed "
+        f"(failure {number} of 10)"
         for number in range(1, 11)
     ]
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 10
@@ -181,7 +182,7 @@ def test_films_are_not_numbered_again_for_a_second_stream(
     )
     films = ReconnectingClient(learner.address, Offer(1, 1, (), films=tmp_path), Stop(), 2**20)
     assert films.run() is ExitCode.FAILED_FILMS
-    assert caplog.messages[-1] == "the films were broken off: the learner ended the stream"
+    assert caplog.messages[-1] == "ends: the films were broken off: the learner ended the stream"
     assert built == [tmp_path]
 
 
@@ -213,7 +214,7 @@ def test_the_last_line_says_why_it_ends_whatever_environments_say_when_they_are_
     assert learner.run(1, 1).wait() is ExitCode.USAGE
     *_, closing, reason = [line.message for line in caplog.records if line.name == "envs_server"]
     assert closing == "closing environments: RuntimeError: never opened"
-    assert reason == f"cannot start {name}: reset of group 0: RuntimeError: no display"
+    assert reason == f"ends: cannot start {name}: reset of group 0: RuntimeError: no display"
 
 
 def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from learner.launch import restarts
 from learner.launch import supervisor as supervisor_module
 from learner.launch.child import Command
 from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
@@ -139,13 +140,56 @@ def test_a_dead_env_server_is_started_again(stage: Stage) -> None:
     assert supervisor.has_failed_env_server
 
 
-def test_an_env_server_that_keeps_dying_ends_the_run(stage: Stage) -> None:
+@pytest.mark.parametrize("code", [0, 2, 6])
+def test_an_env_server_that_ends_unasked_is_started_again_whatever_its_exit_code(
+    stage: Stage, code: int
+) -> None:
+    env_server = (
+        "if os.path.exists('died'): tell(); signal.pause()\n"
+        f"print('connected: 16 x Bad-v0', flush=True); note('died'); os._exit({code})"
+    )
+    with stage.supervisor(env_server, learner="listen()") as supervisor:
+        assert supervisor.wait() == 0
+    (line,) = stage.said
+    assert line.startswith(f"env server 0 ended with {code} and is started again")
+
+
+def test_an_env_server_that_is_asked_to_end_by_somebody_else_is_started_again(
+    stage: Stage,
+) -> None:
+    env_server = (
+        "if os.path.exists('died'): tell(); signal.pause()\n"
+        "note('died'); print('stopped', flush=True); sys.exit(0)"
+    )
+    with stage.supervisor(env_server, learner="listen()") as supervisor:
+        assert supervisor.wait() == 0
+    assert len(stage.said) == 1
+
+
+def test_env_servers_that_all_keep_dying_end_the_run(stage: Stage) -> None:
     env_server = "note('starts'); print('out of luck'); sys.exit(3)"
-    with stage.supervisor(env_server, PAUSE, learner=PAUSE, restarts=2) as supervisor:
+    with stage.supervisor(env_server, env_server, learner=PAUSE, restarts=2) as supervisor:
         assert supervisor.wait() == 4
-    assert len(stage.lines("starts")) == 3
-    assert len(stage.said) == 3
+    assert len(stage.lines("starts")) == 6
     assert "2 times within a minute" in stage.said[-1] and "out of luck" in stage.said[-1]
+
+
+def test_an_env_server_that_keeps_dying_rests_while_others_go_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "_MINUTE_SECONDS", 0.0)  # each rest is over at once
+    bad = (
+        "note('starts'); print('out of luck', flush=True)\n"
+        "if len(open('starts').readlines()) == 3: tell(); signal.pause()\n"
+        "sys.exit(3)"
+    )
+    with stage.supervisor(bad, PAUSE, learner="listen()", restarts=0) as supervisor:
+        assert supervisor.wait() == 0
+    (line,) = stage.said
+    assert line == (
+        f"env server 0 ended with 3; its log, {stage.folder}/env_server_0.log, ends: out of luck; "
+        "the run goes on without it, and it is tried again every minute"
+    )
 
 
 def test_restarts_older_than_a_minute_are_forgotten(stage: Stage) -> None:
@@ -168,7 +212,7 @@ def test_restarts_older_than_a_minute_are_forgotten(stage: Stage) -> None:
 
 
 def test_a_refused_environment_ends_the_run_with_the_reason(stage: Stage) -> None:
-    env_server = "note('starts'); print('no such environment: Nope-v1'); sys.exit(2)"
+    env_server = "note('starts'); print('ends: no such environment: Nope-v1'); sys.exit(2)"
     with stage.supervisor(PAUSE, env_server, learner=PAUSE) as supervisor:
         assert supervisor.wait() == 2
     assert stage.said == ["seedrl: error: env server 1 cannot run: no such environment: Nope-v1"]
@@ -179,7 +223,7 @@ def test_a_refused_environment_ends_the_run_with_the_reason(stage: Stage) -> Non
 
 
 def test_films_that_cannot_be_written_end_it_with_their_own_code(stage: Stage) -> None:
-    with stage.supervisor("print('no film'); sys.exit(6)") as supervisor:
+    with stage.supervisor("print('ends: no film'); sys.exit(6)") as supervisor:
         assert supervisor.wait() == 6
     assert stage.said == ["seedrl: error: env server 0 failed: no film"]
 
@@ -198,7 +242,9 @@ def test_a_learner_that_does_not_end_is_killed(
 ) -> None:
     monkeypatch.setattr(supervisor_module, "_LEARNER_GRACE_SECONDS", 0.01)
     learner = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell()\nwhile True: signal.pause()"
-    with stage.supervisor("listen(); print('no'); sys.exit(2)", learner=learner) as supervisor:
+    with stage.supervisor(
+        "listen(); print('ends: no'); sys.exit(2)", learner=learner
+    ) as supervisor:
         assert supervisor.wait() == 2
     assert stage.said == [
         "seedrl: error: env server 0 cannot run: no",
@@ -207,8 +253,8 @@ def test_a_learner_that_does_not_end_is_killed(
 
 
 def test_an_env_server_that_was_let_go_is_not_started_again(stage: Stage) -> None:
-    first = "note('starts'); tell(); sys.exit(0)"
-    second = "listen(); sys.exit(2)"
+    first = "note('starts'); print('ends: finished: enough', flush=True); tell(); sys.exit(0)"
+    second = "listen(); print('ends: no'); sys.exit(2)"
     with stage.supervisor(first, second, learner=PAUSE) as supervisor:
         assert supervisor.wait() == 2
     assert len(stage.lines("starts")) == 1
@@ -285,7 +331,7 @@ def test_env_servers_alone_are_supervised_until_stopped(stage: Stage) -> None:
 
 
 def test_env_servers_alone_end_the_wait_when_they_are_refused(stage: Stage) -> None:
-    with stage.supervisor("print('not allowed'); sys.exit(2)", PAUSE) as supervisor:
+    with stage.supervisor("print('ends: not allowed'); sys.exit(2)", PAUSE) as supervisor:
         assert supervisor.wait() == 2
     assert stage.said == ["seedrl: error: env server 0 cannot run: not allowed"]
 

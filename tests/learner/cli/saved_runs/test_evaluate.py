@@ -182,7 +182,7 @@ def test_a_seed_below_zero_is_refused(run_folder: Path, capsys: pytest.CaptureFi
 def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refuse = "import sys; print('no such environment'); sys.exit(2)"
+    refuse = "import sys; print('ends: no such environment'); sys.exit(2)"
     (run_folder.parent / "envs_server" / "__main__.py").write_text(refuse)
     stand_in(monkeypatch, lambda: threading.Event().wait(60))
     before = signal.getsignal(signal.SIGINT)
@@ -191,7 +191,7 @@ def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
         "seedrl: error: env server 0 cannot run: no such environment\n"
     )
     (log,) = (run_folder / "logs").glob("evaluate_*/env_server_0.log")
-    assert log.read_text() == "no such environment\n"
+    assert log.read_text() == "ends: no such environment\n"
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -33,11 +33,10 @@ def reward_of(environment: Any, incarnation: Any, episode: Any, step: Any, actio
     return mixed & 0xFFFF
 
 
-def image_of(observation: np.ndarray) -> np.ndarray:
-    """`[84, 84] uint8`: the 16 little-endian bytes of `observation [4] uint32`, over and over."""
+def image_of(observation: np.ndarray, side: int = _IMAGE_SIDE) -> np.ndarray:
+    """`[side, side] uint8`: the 16 little-endian bytes of `observation [4] uint32`, repeated."""
     octets = observation.astype("<u4").view(np.uint8)
-    repeats = _IMAGE_SIDE * _IMAGE_SIDE // len(octets)
-    return np.tile(octets, repeats).reshape(_IMAGE_SIDE, _IMAGE_SIDE)
+    return np.tile(octets, side * side // len(octets)).reshape(side, side)
 
 
 class Counting(gymnasium.Env[np.ndarray, np.int64]):
@@ -48,6 +47,7 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
         the others are truncated.
       num_actions: number of actions; all of them only matter to the reward.
       image: observations are `image_of` the four numbers instead of `[4] uint32`.
+      image_side: height and width of such an image, a multiple of 4.
     """
 
     def __init__(
@@ -56,14 +56,17 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
         lengths: Sequence[int] = (7,),
         num_actions: int = 5,
         image: bool = False,
+        image_side: int = _IMAGE_SIDE,
     ) -> None:
         if not lengths or min(lengths) < 1:
             raise ValueError(f"expected lengths of at least one step, got {list(lengths)}")
+        if image_side < 4 or image_side % 4:
+            raise ValueError(f"expected an image_side that is a multiple of 4, got {image_side}")
         self._lengths = tuple(lengths)
-        self._image = image
+        self._image_side = image_side if image else None
         self.action_space = Discrete(num_actions)
         self.observation_space = (
-            Box(0, 255, (_IMAGE_SIDE, _IMAGE_SIDE), np.uint8)
+            Box(0, 255, (image_side, image_side), np.uint8)
             if image
             else Box(0, _MASK, (4,), np.uint32)
         )
@@ -97,7 +100,7 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
     def _observation(self) -> np.ndarray:
         fields = (self._environment, self._incarnation, self._episode, self._step)
         observation = np.array(fields, np.uint32)
-        return image_of(observation) if self._image else observation
+        return image_of(observation, self._image_side) if self._image_side else observation
 
 
 def make(**arguments: Any) -> Counting:

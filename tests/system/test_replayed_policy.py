@@ -34,6 +34,7 @@ from tests.system.harness import LearnerRun
 from tests.system.unchanging import Unchanging
 
 LENGTHS, GAMMA = (2, 1, 9, 25), 0.9
+IMAGE = {"image": True, "image_side": 12}
 UNITS = Moments(np.float32(9), np.float32(0.4), np.float32(0.25))  # what is seen is twice as large
 
 
@@ -46,7 +47,7 @@ def _decided(params: Any) -> Any:
 CONFIG = Config(
     environment=EnvironmentConfig(
         id="envs_server.envs.counting:make",
-        arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, "image": True}),
+        arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, **IMAGE}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
     agent=Unchanging(

@@ -28,6 +28,8 @@ from tests.system.unchanging import Unchanging
 
 TOLERANCE = 1e-4
 LENGTHS = (2, 1, 9, 25)
+IMAGE_SIDE = 12
+IMAGE = {"image": True, "image_side": IMAGE_SIDE}
 TRAINING_SLOTS = 4
 _CHUNK = 64
 
@@ -42,7 +44,7 @@ def _own_priorities(sequence: Sequence) -> jax.Array:
 CONFIG = Config(
     environment=EnvironmentConfig(
         id="envs_server.envs.counting:make",
-        arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, "image": True}),
+        arguments=json.dumps({"lengths": LENGTHS, "num_actions": 4, **IMAGE}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
     agent=Unchanging(
@@ -167,7 +169,7 @@ def test_first_and_later_sequences_of_streams_before_and_after_a_reconnect_are_a
 ) -> None:
     images = replayed.sequence.steps.timestep.observation[0]
     numbers = images.reshape(len(images), -1)[:, :16].copy().view("<u4")
-    np.testing.assert_array_equal(images, [image_of(number) for number in numbers])
+    np.testing.assert_array_equal(images, [image_of(number, IMAGE_SIDE) for number in numbers])
     is_first_of_stream = (numbers[:, 2:] == 0).all(axis=1)
     streams = {tuple(number) for number in numbers[:, :2]}
     assert {tuple(number) for number in numbers[is_first_of_stream, :2]} == streams

@@ -33,6 +33,8 @@ from tests.system.unchanging import Unchanging
 
 LAST = StepType.LAST
 PAGE_STEPS = 8
+IMAGE_SIDE = 12
+IMAGE = {"image": True, "image_side": IMAGE_SIDE}
 
 
 APEX = ApexConfig(
@@ -47,7 +49,7 @@ APEX = ApexConfig(
 CONFIG = Config(
     environment=EnvironmentConfig(
         id="envs_server.envs.counting:make",
-        arguments=json.dumps({"lengths": (2, 1, 9, 25), "num_actions": 4, "image": True}),
+        arguments=json.dumps({"lengths": (2, 1, 9, 25), "num_actions": 4, **IMAGE}),
         wrappers=("gymnasium.wrappers:NormalizeReward",),
     ),
     agent=Unchanging(agent=APEX),
@@ -135,7 +137,9 @@ def test_transitions_start_at_every_row_and_hold_ends_of_both_kinds(replayed: Re
     # Consecutive rows of one stream each, of the two that every training slot had.
     images = timestep.observation
     numbers = images.reshape(*images.shape[:2], -1)[..., :16].copy().view("<u4")
-    np.testing.assert_array_equal(images[0], [image_of(number) for number in numbers[0]])
+    np.testing.assert_array_equal(
+        images[0], [image_of(number, IMAGE_SIDE) for number in numbers[0]]
+    )
     streams = numbers[..., :2]
     np.testing.assert_array_equal(streams, np.broadcast_to(streams[:1], streams.shape))
     assert len({tuple(stream) for stream in streams[0]}) == 2 * 2

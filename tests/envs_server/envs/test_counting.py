@@ -57,6 +57,16 @@ def test_an_image_carries_the_same_four_numbers() -> None:
     assert image.ravel().view("<u4").reshape(-1, 4).tolist() == [[258, 0, 0, 0]] * 441
 
 
+def test_an_image_may_be_smaller() -> None:
+    env = make(image=True, image_side=12)
+    image, _ = env.reset(seed=258)
+    assert env.observation_space.contains(image)
+    assert image.shape == (12, 12)
+    assert image.ravel().view("<u4").reshape(-1, 4).tolist() == [[258, 0, 0, 0]] * 9
+    with pytest.raises(ValueError, match="multiple of 4, got 6"):
+        make(image=True, image_side=6)
+
+
 @pytest.mark.parametrize("lengths", [[], [3, 0]])
 def test_an_episode_has_at_least_one_step(lengths: list[int]) -> None:
     with pytest.raises(ValueError, match="lengths of at least one step"):

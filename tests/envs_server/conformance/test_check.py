@@ -29,7 +29,7 @@ def _recipe(factory: Callable[..., Any]) -> Recipe:
     return Recipe(name, {}, (), factory, getattr(example_envs, f"{name}_vec", None))
 
 
-def _check(recipe: Recipe, vectorization: str = "auto", num_steps: int = 100) -> Report:
+def _check(recipe: Recipe, vectorization: str = "auto", num_steps: int = 50) -> Report:
     return check(recipe, Plan(choose(recipe, vectorization), 3, num_steps, 7))
 
 
@@ -72,9 +72,9 @@ def test_a_sound_environment_passes(recipe: Recipe, vectorization: str, notes: l
     report = _check(recipe, vectorization)
     assert report.passes and report.play
     assert _names(report.findings.notes) == notes
-    # 3 environments took 100 actions each, of which those on a last observation are no steps; an
+    # 3 environments took 50 actions each, of which those on a last observation are no steps; an
     # episode that ends with the very last row is not followed by such an action.
-    assert report.play.num_steps + len(report.play.episodes) in range(300, 300 + 4)
+    assert report.play.num_steps + len(report.play.episodes) in range(150, 150 + 4)
 
 
 @pytest.mark.parametrize("factory", example_envs.ERRORS, ids=lambda factory: factory.__name__)

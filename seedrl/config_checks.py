@@ -24,7 +24,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "serving.evaluation_slots": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),
     "serving.step_deadline_seconds": (0, math.inf),
-    "serving.max_message_bytes": (LEAST_MESSAGE_BYTES, 2**31 - 1),
+    # Twice as much is what gRPC holds, which counts in 32 bits.
+    "serving.max_message_bytes": (0, 2**30 - 1),
     "learning.batch_sequences": (1, math.inf),
     "learning.publish_every_updates": (1, math.inf),
     "learning.total_steps": (1, math.inf),
@@ -39,7 +40,11 @@ _RANGES: dict[str, tuple[float, float]] = {
     "launch.restarts": (0, math.inf),
     "seed": (0, 2**31 - 1),
 }
-_POSITIVE = ("checkpoint.interval_seconds", "logging.interval_seconds")
+_POSITIVE = (
+    "checkpoint.interval_seconds",
+    "logging.interval_seconds",
+    "serving.ready_deadline_seconds",
+)
 
 
 def check(config: Config) -> None:
@@ -51,6 +56,7 @@ def check(config: Config) -> None:
     _check_numbers(config)
     _check_environment(config)
     check_bind(config.serving.bind, insecure=config.serving.insecure)
+    _check_message_limit(config.serving.max_message_bytes)
     window = _check_agent(config)
     _check_replay(config, window)
     _check_learning(config)
@@ -79,6 +85,14 @@ def check_bind(bind: str, *, insecure: bool) -> None:
             f"serving.bind: {bind!r} can be reached from other machines, and nothing encrypts or "
             "authenticates what arrives there; bind to 127.0.0.1 or unix:/path, or set "
             "serving.insecure on a network that you trust"
+        )
+
+
+def _check_message_limit(num_bytes: int) -> None:
+    if 0 < num_bytes < LEAST_MESSAGE_BYTES:
+        raise ConfigError(
+            f"serving.max_message_bytes: expected at least {LEAST_MESSAGE_BYTES}, or 0 for what "
+            f"observations take, got {num_bytes}"
         )
 
 

@@ -71,14 +71,15 @@ class LearnerOptions(RunOptions):
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
       env_servers: how many env servers of one size share the slots, each with its part of training
-        and evaluation; by default each takes what is free, training slots first.
+        and evaluation; by default each takes what is free, training slots first, but half of that
+        at most until its environments are built.
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
       stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
     """
 
     workdir: Path
-    env_servers: int = 1
+    env_servers: int | None = None
     name: str | None = None
     user_command: str | None = None
     stop_reason: Path | None = None
@@ -98,7 +99,7 @@ def _run(argv: Sequence[str]) -> int:
     options, config = parse(LearnerOptions, argv, prog=PROG)
     config = options.apply(config)
     check(config)
-    if options.env_servers < 1:
+    if options.env_servers is not None and options.env_servers < 1:
         raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
     with tolerating_lost_output():
         return _train(options, config, argv)

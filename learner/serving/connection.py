@@ -35,7 +35,8 @@ class Connection:
     Attributes:
       peer: the env server's name in messages.
       transport: takes what is to be sent, and an EndError to end with.
-      is_ready: whether the handshake is over.
+      has_said_hello: whether the handshake has begun.
+      is_ready: whether it is over.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Connection:
         """
         self.peer = peer
         self.transport = transport
+        self.has_said_hello = False
         self.is_ready = False
         self._hub = hub
         self._max_message_bytes = max_message_bytes
@@ -129,6 +131,7 @@ class Connection:
 
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
+        self.has_said_hello = True
         if hello.major != version.MAJOR:
             raise EndError(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -242,4 +245,4 @@ def _verdict(error: Exception, peer: str) -> EndError:
             return EndError(grpc.StatusCode.FAILED_PRECONDITION, str(error))
     # The text of an unexpected exception could hold anything: it stays in our own log.
     _logger.error("reading from env server %s failed", peer, exc_info=error)
-    return EndError(grpc.StatusCode.INTERNAL, "internal error; see the learner's log")
+    return EndError(grpc.StatusCode.UNAVAILABLE, "internal error; see the learner's log")

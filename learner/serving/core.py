@@ -86,7 +86,7 @@ class Serving:
             group.slots
             for lease in self.slots.leases.values()
             for group in lease.groups
-            if group.role == role
+            if lease.is_ready and group.role == role
         ]
         return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
 
@@ -96,16 +96,33 @@ class Serving:
         num_groups: int,
         peer: str,
         *,
+        may_have_all: bool = True,
         resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Opens a lease; see `SlotTable.lease`."""
-        lease = self.slots.lease(num_envs, num_groups, peer, resumed_at=resumed_at, holder=holder)
+        """Reserves slots; see `SlotTable.lease`.
+
+        `may_have_all`: whether it may have all that is free; in lock step, which waits for all
+        slots, anybody may.
+        """
+        lease = self.slots.lease(
+            num_envs,
+            num_groups,
+            peer,
+            most=None if may_have_all or self.rule.is_complete else self.slots.num_reservable,
+            resumed_at=resumed_at,
+            holder=holder,
+        )
         for group in lease.groups:
-            self.lanes[group.lane].add_live(len(group.slots))
             if resumed_at:
                 self.ledger["restored"] += self._open_rows(group)
         return lease
+
+    def ready(self, lease: Lease) -> None:
+        """Its environments are built: from now on batches reckon with it."""
+        lease.is_ready = True
+        for group in lease.groups:
+            self.lanes[group.lane].add_live(len(group.slots))
 
     def seeds(self, group: Group) -> list[int]:
         """A seed for each environment of the group; see `SlotTable.seeds`."""
@@ -118,7 +135,8 @@ class Serving:
         for lane in self.lanes:
             self.ledger["struck"] += lane.strike(lease)
         for group in lease.groups:
-            self.lanes[group.lane].add_live(-len(group.slots))
+            if lease.is_ready:
+                self.lanes[group.lane].add_live(-len(group.slots))
             if not group.dispatched:
                 self._let_go(group)
         self.slots.end(lease)

@@ -74,12 +74,14 @@ class Hub:
                 raise EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True)
             try:
                 self._end_superseded(offer.earlier)
+                is_known = self._serving.reconciliation.has_been_ready(offer.earlier)
                 if disputed := self._serving.report(offer.sent):
                     raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
                 lease = self._serving.lease(
                     offer.num_envs,
                     offer.num_groups,
                     offer.peer,
+                    may_have_all=is_known,
                     resumed_at=first_row(self._serving) if offer.plays_recording else None,
                     holder=connection,
                 )
@@ -98,6 +100,8 @@ class Hub:
             check_spec(spec, self._spec, is_agreed=self._is_agreed)
             if not has_stepped and not lease.ended:
                 self._attendance.ready(lease.number, self.clock())
+                self._serving.ready(lease)
+                self._make_room()
             if (has_stepped or self._spec is not None) and not self._is_agreed:
                 self._spec, self._is_agreed = spec, True
                 self._changed.notify_all()
@@ -107,7 +111,7 @@ class Hub:
         with self._changed:
             if not lease.ended:
                 self._attendance.failed(lease.number, reason, self.clock())
-        return EndError(grpc.StatusCode.ABORTED, f"an environment failed: {reason}")
+        return EndError(grpc.StatusCode.UNAVAILABLE, f"an environment failed: {reason}")
 
     def deliver(self, step: Pending) -> None:
         """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
@@ -288,13 +292,9 @@ class Hub:
     def _make_room(self) -> None:
         """Uses slots that have become free, if a lease is smaller than was asked for.
 
-        That happens to an env server that arrives while another's end has not been noticed. A lease
-        never grows: its connection ends, and the env server returns for a larger one.
+        That happens to who arrives while another's end has not been noticed, or was held back. A
+        lease never grows: its connection ends, and the env server returns for a larger one.
         """
-        slots = self._serving.slots
-        while self._is_open and slots.num_free and slots.leases:
-            lease = max(slots.leases.values(), key=lambda lease: lease.num_missing)
-            if not lease.num_missing:
-                return
+        while self._is_open and (lease := self._serving.slots.could_grow()) is not None:
             more = EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True)
             self._end(lease, more)

@@ -55,12 +55,16 @@ class Group:
 class Lease:
     """The slots of one env server's connection, for as long as it is open.
 
+    Until its env server is ready its slots are only reserved: nobody waits for them.
+
     Attributes:
       key: names the lease in an env server's later report. It is secret and random: who knows it
         was given it, and no two learners ever give the same.
       num_missing: how many more slots the env server has asked for.
+      is_held_back: whether it was given fewer than are free, until it is ready.
       holder: the connection, which the core keeps and does not look at.
       resumed_at: row from which its streams resume earlier ones; None if they are new.
+      is_ready: whether its environments are built.
       ended: whether it has left `SlotTable.leases`.
     """
 
@@ -70,7 +74,9 @@ class Lease:
     num_missing: int
     holder: Any = None
     resumed_at: int | None = None
+    is_held_back: bool = False
     groups: list[Group] = field(default_factory=list)
+    is_ready: bool = False
     ended: bool = False
 
 
@@ -94,7 +100,7 @@ class SlotTable:
         training: int,
         evaluation: int,
         seed: int,
-        num_env_servers: int = 1,
+        num_env_servers: int | None = 1,
         new_key: Callable[[], int] = lambda: secrets.randbits(64),
     ):
         """Makes free slots.
@@ -102,7 +108,7 @@ class SlotTable:
         Args:
           training, evaluation: their numbers.
           seed: of environments.
-          num_env_servers: how many share all slots evenly; 1 if that is not known.
+          num_env_servers: how many share all slots evenly; None if that is not known.
           new_key: gives each lease its key, below 2^64.
         """
         self.lanes = (
@@ -133,6 +139,26 @@ class SlotTable:
         """Slots that can be leased now."""
         return sum(map(len, self._free))
 
+    @property
+    def num_reservable(self) -> int:
+        """Slots that one env server may have before it is ready: its share, or half of the free.
+
+        Whoever offers more than there are environments of it keeps others out of the rest no
+        longer than they need to say Hello.
+        """
+        share = 0
+        if self._num_env_servers is not None:
+            share = sum(-(-lane.size // self._num_env_servers) for lane in self.lanes)
+        return max(share, -(-self.num_free // 2))
+
+    def could_grow(self) -> Lease | None:
+        """The live lease that lacks most, if slots are free that its env server may have."""
+        if not self.num_free:
+            return None
+        leases = (each for each in self.leases.values() if each.is_ready or not each.is_held_back)
+        lease = max(leases, key=lambda lease: lease.num_missing, default=None)
+        return lease if lease is not None and lease.num_missing else None
+
     def holding(self) -> Iterator[Group]:
         """Groups that hold slots: of live leases, and of others while their step is computed."""
         for lease in self.leases.values():
@@ -145,13 +171,15 @@ class SlotTable:
         num_groups: int,
         peer: str,
         *,
+        most: int | None = None,
         resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Leases at most `num_envs` free slots, the lowest of each lane; see `deal`.
+        """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
         Args:
           num_envs, num_groups, peer: what is on offer, and whose.
+          most: slots that it may have for now; None for any number.
           resumed_at: row at which their streams must resume earlier ones; at 0, or if None, new
             ones begin.
           holder: see `Lease`.
@@ -160,11 +188,13 @@ class SlotTable:
         steps of ended leases have been computed: a lease never grows. Raises CutStreamError if a
         stream cannot resume.
         """
-        dealt = deal(list(map(len, self._free)), num_envs, self.lanes, self._num_env_servers)
+        wanted = num_envs if most is None else min(num_envs, most)
+        free = list(map(len, self._free))
+        dealt = deal(free, wanted, self.lanes, self._num_env_servers or 1)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
         if not sum(dealt):
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
-        if sum(dealt) < num_envs and self._ending:
+        if sum(dealt) < wanted and self._ending:
             num_ending = sum(len(group.slots) for group in self._ending)
             raise NoFreeSlotError(f"{num_ending} slots are about to be freed")
         if resumed_at:
@@ -173,13 +203,14 @@ class SlotTable:
         self._num_leases += 1
         # Not 0: to an env server that is a report without a lease.
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
-        lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at)
+        is_held_back = wanted < min(num_envs, sum(free))
+        lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at, is_held_back)
         self.leases[lease.number] = lease
         for lane, slots in enumerate(taken):
             # Evaluation is one group: it is not what an env server has groups for. A peer may ask
             # for any number of them; none is empty.
-            wanted = num_groups if self.lanes[lane].role == "training" else 1
-            for part in np.array_split(slots, max(1, min(wanted, len(slots)))):
+            parts = num_groups if self.lanes[lane].role == "training" else 1
+            for part in np.array_split(slots, max(1, min(parts, len(slots)))):
                 if len(part):
                     lease.groups.append(self._open(lease, lane, part.astype(np.int32)))
         return lease

@@ -53,6 +53,10 @@ class Reconciliation:
         """Leases that have ended and that nobody has reported."""
         return len(self._ended)
 
+    def has_been_ready(self, keys: Iterable[int]) -> bool:
+        """Whether one of these keys is of a lease whose environments were built."""
+        return any(key in self._ended and self._ended[key].is_ready for key in keys)
+
     def ended(self, lease: Lease) -> None:
         """The lease has ended on this side."""
         self._ended[lease.key] = lease

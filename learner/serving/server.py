@@ -13,6 +13,8 @@ import grpc
 
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
+from learner.serving.handshake.deadlines import MOST_SILENT, Handshakes
+from learner.serving.handshake.message_limit import message_limit
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.peer import EndError
@@ -21,9 +23,6 @@ from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.local_link import connect_link
-
-# From opening a connection to Ready. Building hundreds of environments takes its time.
-_HANDSHAKE_SECONDS = 600.0
 
 # For connections to end on request.
 _END_SECONDS = 1.0
@@ -91,10 +90,10 @@ class Service:
         self._finish_reason: str | None = None
         self._lock: AddressLock | None = None
         self._links = LinkReader()
-        self._connect_link = functools.partial(
-            connect_link, max_message_bytes=config.max_message_bytes
-        )
+        self._longest = message_limit(config, hub.environment, hub.spec)
+        self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
+        self._handshakes = Handshakes(self._loop.call_later, ready=config.ready_deadline_seconds)
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
         self._server: grpc.aio.Server | None = None
 
@@ -150,11 +149,13 @@ class Service:
     async def _serve(self) -> int:
         config = self._config
         self._server = grpc.aio.server(
-            options=channel.server_options(config.max_message_bytes),
-            # Connections that find no slot are refused at once: there are never many of them.
-            maximum_concurrent_rpcs=config.training_slots + config.evaluation_slots + 8,
+            options=channel.server_options(self._longest),
+            # One for each slot at most, and those that say nothing, which end one another.
+            maximum_concurrent_rpcs=config.training_slots
+            + config.evaluation_slots
+            + 2 * MOST_SILENT,
         )
-        handler = channel.learner_handler(self._connect, config.max_message_bytes)
+        handler = channel.learner_handler(self._connect, self._longest)
         self._server.add_generic_rpc_handlers((handler,))
         port = self._server.add_insecure_port(self.address)
         await self._server.start()
@@ -179,12 +180,13 @@ class Service:
             self.hub,
             context.peer(),
             transport,
-            self._config.max_message_bytes,
+            self._longest,
             self._config.step_deadline_seconds,
         )
         reading = asyncio.create_task(transport.read(requests, connection, self._links.add))
         try:
-            await self._send(connection, outbox, context)
+            with self._handshakes.watched(connection):
+                await self._send(outbox, context)
         except EndError as error:
             await context.abort(error.code, error.details)
         finally:
@@ -193,27 +195,13 @@ class Service:
 
     async def _send(
         self,
-        connection: Connection,
         outbox: LoopOutbox[_Item],
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
-        deadline = self._loop.call_later(_HANDSHAKE_SECONDS, self._end_handshake, connection)
-        try:
-            while (item := await outbox.get()) is not None:
-                if isinstance(item, Exception):
-                    raise item
-                await context.write(item)
-        finally:
-            deadline.cancel()
+        while (item := await outbox.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            await context.write(item)
         if self._finish_reason is not None:
             finish = seedrl_pb2.Finish(reason=self._finish_reason)
             await context.write(seedrl_pb2.FromLearner(finish=finish))
-
-    def _end_handshake(self, connection: Connection) -> None:
-        if not connection.is_ready:
-            connection.close(
-                EndError(
-                    grpc.StatusCode.DEADLINE_EXCEEDED,
-                    f"expected ready within {_HANDSHAKE_SECONDS:.0f} seconds",
-                )
-            )

@@ -44,7 +44,7 @@ def train(
     workdir: Path,
     resume: Resume = "auto",
     init_from: Path | None = None,
-    env_servers: int = 1,
+    env_servers: int | None = None,
     command: str = "",
     name: str = "",
     stop_reason: Path | None = None,
@@ -54,7 +54,7 @@ def train(
     Args:
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one begins with.
-      env_servers: how many share the slots; see `learner.serving.slot_deal.deal`.
+      env_servers: how many share the slots, if that is known; see `SlotTable.num_reservable`.
       command, name: what the user typed, by default this process's words; its configuration's.
       stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
 
@@ -190,7 +190,7 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
         raise
 
 
-def _slots(config: Config, session_number: int, env_servers: int) -> SlotTable:
+def _slots(config: Config, session_number: int, env_servers: int | None) -> SlotTable:
     return SlotTable(
         training=config.serving.training_slots,
         evaluation=config.serving.evaluation_slots,

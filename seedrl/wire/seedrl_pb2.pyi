@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 405be3e7d02816a3d3b81fdf20cf12393307e11695a56f96ba44000a3d6e07e7
+# seedrl/wire/seedrl.proto sha256 de5f530868e0e90f0d8c587faa8c10b8b6c7e66e612368ef3fdf39f2c1cbe068
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

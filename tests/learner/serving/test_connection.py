@@ -257,7 +257,7 @@ def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns()
     assert not connection.receive(seedrl_pb2.FromEnvServer(failure=failure))
     end = outbox.get_nowait()
     assert (end.code, end.details) == (
-        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.UNAVAILABLE,
         "an environment failed: no licence",
     )
     assert hub.num_free == 4

@@ -45,6 +45,13 @@ def _act(serving: Serving, role: Role = "training") -> Batch:
     return batch
 
 
+def _ready(serving: Serving, num_envs: int, num_groups: int, peer: str) -> Lease:
+    """A lease whose environments are built."""
+    lease = serving.lease(num_envs, num_groups, peer)
+    serving.ready(lease)
+    return lease
+
+
 class Driver:
     """Random env servers and a random acting thread, and the rules that hold at every moment."""
 
@@ -69,7 +76,7 @@ class Driver:
     def lease(self) -> None:
         try:
             envs, groups = self.random.integers(1, 5, 2)
-            lease = self.serving.lease(int(envs), int(groups), "peer")
+            lease = _ready(self.serving, int(envs), int(groups), "peer")
         except NoFreeSlotError:
             ending = any(i.group.lease.ended for batch in self.batches for i in batch.pending)
             assert self.serving.slots.num_free < (int(envs) if ending else 1)
@@ -243,7 +250,7 @@ def test_a_batch_has_the_rows_of_its_groups_in_order_of_arrival() -> None:
 
 def test_training_is_due_at_half_of_the_live_environments_and_evaluation_at_all() -> None:
     serving = _serving(training=6, evaluation=2)
-    leases = [serving.lease(4, 3, peer) for peer in ("a", "b")]
+    leases = [_ready(serving, 4, 3, peer) for peer in ("a", "b")]
     groups = [group for lease in leases for group in lease.groups]
     training = [group for group in groups if group.role == "training"]
     evaluation = [group for group in groups if group.role == "evaluation"]
@@ -261,7 +268,7 @@ def test_training_is_due_at_half_of_the_live_environments_and_evaluation_at_all(
 
 def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> None:
     serving = _serving(training=3, evaluation=0)
-    groups = [serving.lease(1, 1, peer).groups[0] for peer in ("slow", "quick", "gone")]
+    groups = [_ready(serving, 1, 1, peer).groups[0] for peer in ("slow", "quick", "gone")]
     now = 0.0
     for step_type in (FIRST, MID, MID, LAST):  # "slow" never sends a step
         _step(serving, groups[1], step_type, now)
@@ -273,13 +280,28 @@ def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> Non
 
 def test_an_env_server_that_leaves_is_no_longer_waited_for() -> None:
     serving = _serving(training=4, evaluation=0)
-    stays, leaves = (serving.lease(2, 2, peer) for peer in ("stays", "leaves"))
+    stays, leaves = (_ready(serving, 2, 2, peer) for peer in ("stays", "leaves"))
     _step(serving, stays.groups[0])
     _step(serving, leaves.groups[0], now=-9.0)
     serving.end(leaves)
     assert serving.ledger["struck"] == 1
     assert _lane(serving).seconds_until_due(0.0) == 0.0
     assert _act(serving).slots.tolist() == stays.groups[0].slots.tolist()
+
+
+def test_slots_that_are_only_reserved_keep_nobody_waiting() -> None:
+    serving = _serving(training=8, evaluation=0)
+    (group,) = _ready(serving, 1, 1, "quick").groups
+    building = serving.lease(7, 1, "building")
+    assert serving.live_slots("training").tolist() == group.slots.tolist()
+    _step(serving, group)
+    assert _lane(serving).seconds_until_due(0.0) == 0.0
+    serving.ready(building)
+    assert len(serving.live_slots("training")) == 8
+    assert _lane(serving).seconds_until_due(0.0) == DEADLINE
+    never_ready = serving.slots.leases[building.number]
+    serving.end(never_ready)
+    assert _lane(serving).num_live == 1
 
 
 def test_the_two_roles_never_share_a_batch() -> None:

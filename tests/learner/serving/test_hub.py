@@ -102,6 +102,43 @@ def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(hub: Hub) -> No
     assert len(_assigned(_join(hub, 4))[1]) == 4
 
 
+def _unknown_fleet() -> Hub:
+    slots = SlotTable(training=4, evaluation=4, seed=3, num_env_servers=None)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.005))
+    return Hub(serving, EnvironmentConfig(id="Some-v0"))
+
+
+def test_a_greedy_hello_leaves_slots_to_those_who_arrive_later() -> None:
+    hub = _unknown_fleet()
+    greedy, modest, small = _join(hub, 2**32 - 1), _join(hub, 2), _join(hub, 1)
+    assert [len(_assigned(stream)[1]) for stream in (greedy, modest, small)] == [4, 2, 1]
+    # Reserved: what is built by nobody is nobody's, and no batch waits for it.
+    assert hub.live_slots("training").tolist() == []
+    _ready(modest)
+    assert greedy.transport.outbox.empty() and modest.transport.outbox.empty()
+
+
+def test_who_is_ready_may_have_what_is_free_and_returns_for_it() -> None:
+    hub = _unknown_fleet()
+    first = _join(hub, 8)
+    key, slots = _assigned(first)
+    assert len(slots) == 4
+    _ready(first)
+    assert _end(first) == "more slots are free"
+    report = [seedrl_pb2.Sent(lease=key, num_envs=3 - 2 * group, group=group) for group in (0, 1)]
+    again = _join(hub, 8, report)
+    assert len(_assigned(again)[1]) == 8
+    _ready(again)
+    assert again.transport.outbox.empty()
+
+
+def test_a_key_that_was_never_ready_gives_no_right_to_more() -> None:
+    hub = _unknown_fleet()
+    key, _ = _assigned(_join(hub, 8))
+    report = [seedrl_pb2.Sent(lease=key, num_envs=3 - 2 * group, group=group) for group in (0, 1)]
+    assert len(_assigned(_join(hub, 8, report))[1]) == 4
+
+
 def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> None:
     first, second = _join(hub, 4), _join(hub, 4)
     first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(_SPEC))))

@@ -177,3 +177,20 @@ def test_a_new_lease_starts_a_page_and_an_episode() -> None:
     (group,) = table.lease(2, 1, "peer").groups
     np.testing.assert_array_equal(table.rows, [0, 0, 5])
     assert group.last_step_type == bytes([StepType.LAST, StepType.LAST])
+
+
+@pytest.mark.parametrize(
+    ("num_env_servers", "reservable"),
+    [(None, [16, 8, 4, 2, 1, 1]), (4, [16, 8, 8]), (1, [32])],
+)
+def test_before_it_is_ready_an_env_server_has_its_share_or_half_of_the_free(
+    num_env_servers: int | None, reservable: list[int]
+) -> None:
+    table = SlotTable(training=24, evaluation=8, seed=0, num_env_servers=num_env_servers)
+    leases = []
+    for most in reservable:
+        assert table.num_reservable == most
+        leases.append(table.lease(2**32 - 1, 1, "greedy", most=most))
+    assert [sum(len(group.slots) for group in lease.groups) for lease in leases] == reservable
+    assert not table.num_free
+    assert [lease.is_held_back for lease in leases] == [*(True for _ in leases[1:]), False]

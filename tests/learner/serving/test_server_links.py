@@ -62,7 +62,9 @@ def test_what_reading_one_link_raises_is_not_the_end_of_the_others(
 
         monkeypatch.setattr(Link, "receive_at_once", receive_at_once)
         bad.step(0, FIRST)
-        assert bad.end()[0] == grpc.StatusCode.INTERNAL
+        # Its text could hold anything: it stays in the learner's log.
+        expected = "internal error; see the learner's log"
+        assert bad.end() == (grpc.StatusCode.UNAVAILABLE, expected)
         good.step(0, FIRST)
         assert next_batch(service).slots.tolist() == list(good.groups[0].slots)
     assert good_link is not bad_link

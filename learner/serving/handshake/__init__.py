@@ -1,0 +1,1 @@
+"""What is asked of a connection before it may take part."""

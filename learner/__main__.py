@@ -6,6 +6,8 @@ import sys
 
 from seedrl.programs.unbegun import ending_unbegun
 
+_EXIT_SECONDS = 60.0
+
 
 def main() -> int:
     """Runs a learner; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
@@ -15,8 +17,12 @@ def main() -> int:
     with contextlib.nullcontext() if is_supervised else ending_unbegun(command):
         # Takes longer than a person needs for Ctrl-C.
         from learner.cli import learner
+        from learner.threads.exit_deadline import ExitDeadline
 
-        return learner.main()
+        code = learner.main()
+        # Not cancelled: it is for what Python itself does when the process ends.
+        ExitDeadline(_EXIT_SECONDS, "all is done; the process did not end", then=code)
+        return code
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ class ExitCode(enum.IntEnum):
     killed counts as 128 + n: 137 after SIGKILL, say.
 
     Attributes:
-      OK: done; also after the first SIGTERM or SIGINT, with everything saved, or before a run had
-        begun and had anything to save.
+      OK: done; also after the first SIGTERM, SIGINT or SIGHUP, with everything saved, or before a
+        run had begun and had anything to save.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
       BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.
@@ -23,9 +23,11 @@ class ExitCode(enum.IntEnum):
       INTERNAL: a defect of ours; the traceback is printed.
       UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
       STUCK: a thread made no progress; all stacks are printed.
+      EXIT_HUNG: a learner has saved all that is to be saved, but something kept it from ending; all
+        stacks are printed.
       ADDRESS_IN_USE: the address to serve on, or the folder of the run, is taken.
-      KILLED: a second SIGTERM or SIGINT, a second or more after the first, before everything was
-        saved.
+      KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
+        everything was saved; a first one in the tenth of a second before Python has started.
     """
 
     OK = 0
@@ -38,5 +40,6 @@ class ExitCode(enum.IntEnum):
     INTERNAL = 70
     UNREADABLE_CHECKPOINT = 74
     STUCK = 75
+    EXIT_HUNG = 79
     ADDRESS_IN_USE = 98
     KILLED = 143

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from learner.cli.arguments import parse
+from learner.launch.abandoned import remove_abandoned
 from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
@@ -101,8 +102,13 @@ def _run(argv: Sequence[str]) -> int:
     check(config)
     if options.env_servers is not None and options.env_servers < 1:
         raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
-    with tolerating_lost_output():
-        return _train(options, config, argv)
+    try:
+        with tolerating_lost_output():
+            return _train(options, config, argv)
+    finally:
+        # `seedrl train` may have been killed: what it cannot remove is left to its learner.
+        if options.stop_reason is not None:
+            remove_abandoned(options.stop_reason.parent)
 
 
 def _train(options: LearnerOptions, config: Config, argv: Sequence[str]) -> ExitCode:

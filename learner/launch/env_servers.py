@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from learner.launch.abandoned import holding, remove_abandoned
 from learner.launch.child import Command
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_modules import path_for_children
@@ -18,6 +19,7 @@ from seedrl.errors import ConfigError
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_PREFIX = "seedrl-"
 _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
 
 
@@ -136,13 +138,19 @@ def child_environment() -> Mapping[str, str]:
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that only this user can enter, with room for a socket's path; removed at the end."""
+    """A folder that only this user can enter, with room for a socket's path; removed at the end.
+
+    Those of processes that were killed are removed now.
+    """
     folder = tempfile.gettempdir()
     # The path of a socket is short by law of the kernel, whatever TMPDIR says.
     parent = folder if len(os.fsencode(folder)) <= _LONGEST_FOLDER else "/tmp"
-    with tempfile.TemporaryDirectory(
-        prefix="seedrl-", dir=parent, ignore_cleanup_errors=True
-    ) as own:
+    for left in Path(parent).glob(f"{_PREFIX}*"):
+        remove_abandoned(left)
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as own,
+        holding(Path(own)),
+    ):
         yield Path(own)
 
 

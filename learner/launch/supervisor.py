@@ -15,6 +15,7 @@ from learner.launch.repeats import is_repeat
 from learner.launch.restarts import Restarts
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
+from seedrl.programs.ending_signals import ending_signals
 from seedrl.programs.farewell import FAREWELL, FINISHED
 
 # How the reason of a run's end begins if its env servers are that reason.
@@ -112,7 +113,7 @@ class Supervisor:
         self._end_all()
 
     def signal(self, number: int) -> None:
-        """Reports a SIGTERM or SIGINT: the first asks the learner to save, a second kills.
+        """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
 
         What arrives within a second of the first is the same request; see `is_repeat`.
         """
@@ -281,12 +282,12 @@ class LateReceiver:
 
 @contextlib.contextmanager
 def forward_signals(receiver: Callable[[int], None]) -> Iterator[None]:
-    """Inside, SIGTERM and SIGINT of this process go to `receiver`. For the main thread only."""
+    """Inside, `ending_signals` of this process go to `receiver`. For the main thread only."""
 
     def forward(number: int, _: FrameType | None) -> None:
         receiver(number)
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = ending_signals()
     before = [signal.signal(number, forward) for number in numbers]
     try:
         yield

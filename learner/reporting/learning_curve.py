@@ -1,10 +1,39 @@
-"""The learning curve of a run as a picture."""
+"""The learning curve of a run as a picture; also a script, which draws in a process of its own."""
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
+
+
+def draw_apart(
+    metrics_jsonl: Path, png: Path, *, title: str, target: float | None, seconds: float
+) -> str:
+    """Draws in a process of its own, which may take `seconds`; for the rest see `draw`.
+
+    Returns why there is no picture, in words; "" if there is one. On a busy machine drawing takes a
+    minute, for which an end of a run must not wait.
+    """
+    # By its path: nothing else of this package is imported.
+    words = [str(metrics_jsonl), str(png), title, "" if target is None else repr(target)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", __file__, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it would take longer than {seconds:.0f} s"
+    except OSError as error:
+        return str(error)
+    lines = done.stderr.split("\n") if done.returncode else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:
@@ -71,3 +100,8 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+if __name__ == "__main__":
+    _metrics, _png, _title, _target = sys.argv[1:]
+    draw(Path(_metrics), Path(_png), title=_title, target=float(_target) if _target else None)

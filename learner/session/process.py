@@ -14,7 +14,12 @@ import jax
 from learner.launch.malloc_settings import keep_freed_memory
 from learner.launch.repeats import is_repeat
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.ending_signals import ending_signals
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
+
+# How long a picture may take, and all of an end that was asked for.
+_PATIENT_SECONDS = 60.0
+_ASKED_SECONDS = 10.0
 
 
 class StopRequest(threading.Event):
@@ -23,12 +28,24 @@ class StopRequest(threading.Event):
     Attributes:
       by: who asked for it first, in words.
       command: what starts the run again.
-      first_signal: when the first SIGTERM or SIGINT arrived, in seconds of a monotonic clock.
+      first_signal: when the first of `ending_signals` arrived, in seconds of a monotonic clock.
     """
 
     by = ""
     command = ""
     first_signal: float | None = None
+
+    def seconds_to_end(self, now: float | None = None) -> float:
+        """How long may be spent at the end, once all is saved, on what is merely nice to have.
+
+        Who has asked for the end has other plans for this machine: all in all it gets ten seconds.
+        """
+        if not self.is_set():
+            return _PATIENT_SECONDS
+        if self.first_signal is None:
+            return _ASKED_SECONDS
+        left = self.first_signal + _ASKED_SECONDS - (time.monotonic() if now is None else now)
+        return max(0.0, left)
 
 
 def stop_on_signals(
@@ -37,7 +54,7 @@ def stop_on_signals(
     command: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> StopRequest:
-    """A request that the first SIGTERM or SIGINT sets; the second ends the process, with 143.
+    """A request that the first of `ending_signals` sets; the second ends the process, with 143.
 
     What arrives within a second of the first is the same request; see `is_repeat`.
 
@@ -68,8 +85,8 @@ def stop_on_signals(
         stop.by = stop.by or "seedrl train has ended"
         stop.set()
 
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    for number in ending_signals():
+        signal.signal(number, handle)
     signal.signal(signal.SIGUSR1, orphan)
     return stop
 

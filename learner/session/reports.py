@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.reporting.events import Events
+from learner.reporting.learning_curve import draw_apart
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.reporting.status import ERROR
@@ -14,10 +15,13 @@ from learner.reporting.wording import duration
 from learner.reporting.writers.weights_and_biases import WeightsAndBiases
 from learner.saving.run_folder import RunFolder
 from learner.session.live_status import LiveStatus
+from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_return, holds_best
+
+_CLOSE_SECONDS = 60.0
 
 
 class Reports(NamedTuple):
@@ -85,13 +89,30 @@ class Reports(NamedTuple):
         shown = ENV_SERVERS_FAILED if is_known else reason
         self.events.say("ended", f"the run ends: {shown}{remark * (not is_known)}", reason=reason)
 
+    def draw_curve(self, config: Config, folder: RunFolder, seconds: float) -> None:
+        """Draws the learning curve, if the run shall; that may take `seconds`.
+
+        All is saved by then: a full disk or a busy machine costs the picture alone.
+        """
+        if not config.logging.learning_curve:
+            return
+        reason = draw_apart(
+            folder.metrics,
+            folder.path / "learning_curve.png",
+            title=f"{self.live.name}, seed {config.seed}",
+            target=config.evaluation.target_return,
+            seconds=seconds,
+        )
+        if reason:
+            self.progress.log(f"cannot draw the learning curve: {reason}")
+
 
 @contextlib.contextmanager
 def open_reports(
     config: Config, name: str, folder: RunFolder, checkpoint: Checkpoint | None
 ) -> Iterator[Reports]:
     """Begins to report on a run called `name`; a run that is resumed goes on where it was saved."""
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = stack.enter_context(contextlib.closing(_metrics(config, folder, checkpoint)))
         events = stack.enter_context(contextlib.closing(_events(folder, checkpoint, progress)))
@@ -104,6 +125,9 @@ def open_reports(
         except UserError as error:
             live.stopping(f"{ERROR}: {error}")
             raise
+        finally:
+            # What can be saved is saved: closing all this shall not keep the process alive.
+            ending.enter_context(ExitDeadline(_CLOSE_SECONDS, "all is saved; the rest did not end"))
 
 
 def _metrics(config: Config, folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from learner.reporting.env_servers.attendance import Attendance
 from learner.reporting.events import Events
-from learner.reporting.learning_curve import draw
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary, why_nothing_learned
 from learner.saving.recorder import open_recorder
@@ -28,10 +27,12 @@ from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
-from learner.session.supervision import Supervision, wait_for
+from learner.session.supervision import STOP_SECONDS, Supervision, wait_for
+from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_tree import fields_of
+from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 from seedrl.spec_json import saved_spec
 from seedrl.storage.checkpoints import Checkpoint
@@ -137,8 +138,8 @@ def _train(
             supervision.run()
         finally:
             folder.has_begun = not session.is_refused
-            supervision.end()
-        _draw_curve(folder, reports, config)
+            _end(supervision, config)
+        reports.draw_curve(config, folder, stop.seconds_to_end())
         return _summary(config, session, supervision, start, folder)
 
 
@@ -155,6 +156,12 @@ def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports
     _say_compiling(reports.events, session)
     session.start()
     folder.has_begun = True
+
+
+def _end(supervision: Supervision, config: Config) -> None:
+    seconds = STOP_SECONDS + config.logging.stuck_seconds
+    with ExitDeadline(seconds, "the run was not stopped and saved", code=ExitCode.STUCK):
+        supervision.end()
 
 
 def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
@@ -247,21 +254,6 @@ def _best(folder: RunFolder) -> Checkpoint | None:
 def _learned_from(folder: RunFolder, resumed: Checkpoint) -> Sequence[EvaluationStatus]:
     """The rounds of evaluation of those steps of a run that have not been lost."""
     return rounds_until(folder.metrics, resumed.meta["env_steps"])
-
-
-def _draw_curve(folder: RunFolder, reports: Reports, config: Config) -> None:
-    """Everything is saved by then: a full disk costs the picture, and not the run."""
-    if not config.logging.learning_curve:
-        return
-    try:
-        draw(
-            folder.metrics,
-            folder.path / "learning_curve.png",
-            title=f"{reports.live.name}, seed {config.seed}",
-            target=config.evaluation.target_return,
-        )
-    except OSError as error:
-        reports.progress.log(f"cannot draw the learning curve: {error}")
 
 
 def _summary(

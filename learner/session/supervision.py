@@ -21,7 +21,7 @@ from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
 
 _TICK_SECONDS = 0.1
-_STOP_SECONDS = 120.0
+STOP_SECONDS = 120.0
 
 Found = TypeVar("Found")
 
@@ -110,9 +110,9 @@ class Supervision:
             confirming=self._session.evaluator.confirmation,
         )
         self._reports.end(self.reason)
-        if not self._session.stop(_STOP_SECONDS):
+        if not self._session.stop(STOP_SECONDS):
             raise RuntimeError(
-                f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
+                f"a thread of the learner did not stop within {STOP_SECONDS:.0f} seconds"
             )
         has_failed = self._session.failed.is_set()
         try:

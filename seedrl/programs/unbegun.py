@@ -1,4 +1,4 @@
-"""A run that SIGTERM or Ctrl-C ends before it has begun: one line, and the exit code of an end."""
+"""A run that a signal ends before it has begun: one line, and the exit code of an end."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.ending_signals import ending_signals
 
 
 def remark(command: str) -> str:
@@ -21,7 +22,7 @@ def line(by: str, command: str) -> str:
 
 @contextlib.contextmanager
 def ending_unbegun(command: str, *, leave: Callable[[int], object] = os._exit) -> Iterator[None]:
-    """Inside, a first SIGTERM or SIGINT says so and ends the process with 0.
+    """Inside, a first SIGTERM, SIGINT or SIGHUP says so and ends the process with 0.
 
     It is entered before anything is imported that takes long, and left behind when a run takes the
     signals itself: until then there is no folder, no process and no thread to clean up after. An
@@ -40,7 +41,7 @@ def ending_unbegun(command: str, *, leave: Callable[[int], object] = os._exit) -
             os.write(2, f"{text}\n".encode(errors="replace"))
         leave(ExitCode.OK)
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = ending_signals()
     before = [signal.signal(number, end) for number in numbers]
     try:
         yield

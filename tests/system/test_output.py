@@ -110,7 +110,7 @@ def saved_updates(workdir: Path) -> int:
 
 @pytest.fixture(scope="module")
 def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nobody can hear, ended by SIGTERM when it has reported all."""
+    """The folder of a run that nobody can hear, whose terminal goes when it has reported all."""
     folder = tmp_path_factory.mktemp("unlogged")
     (folder / "apart.py").write_text(DICT)
     workdir = folder / "run"
@@ -130,12 +130,12 @@ def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wait_until(
             lambda: run.poll() is not None or (workdir / SEQUENCES).exists(), pause_seconds=0.05
         )
-        run.send_signal(signal.SIGTERM)
+        run.send_signal(signal.SIGHUP)
         assert run.wait(SECONDS) == 0
     return workdir
 
 
-def test_a_run_that_nobody_can_hear_is_saved_on_sigterm(unlogged: Path) -> None:
+def test_a_run_that_nobody_can_hear_is_saved_when_its_terminal_goes(unlogged: Path) -> None:
     assert saved_updates(unlogged) >= processes.records(unlogged)[-1]["updates"] > 0
 
 
@@ -159,7 +159,7 @@ def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
         assert event.keys() == {field.name for field in dataclasses.fields(Event)}
     status = json.loads((unlogged / "status.json").read_text())
     assert status.keys() == {field.name for field in dataclasses.fields(Status)}
-    assert (status["state"], status["reason"]) == ("finished", "a signal asked for it: SIGTERM")
+    assert (status["state"], status["reason"]) == ("finished", "a signal asked for it: SIGHUP")
     assert status["best_evaluation"]["mean_return"] >= status["last_evaluation"]["mean_return"]
     assert [server["environments"] > 0 for server in status["env_servers"]] == [True]
 

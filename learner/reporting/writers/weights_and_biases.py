@@ -10,7 +10,7 @@ from typing import Any
 
 from learner.reporting.writers.writer import Hyperparameter
 
-_CLOSE_SECONDS = 60.0
+_CLOSE_SECONDS = 10.0
 _STEP = "balance/env_steps"  # is among the scalars of every interval
 
 _logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class WeightsAndBiases:
         self._work.put(lambda run: run.config.update(values, allow_val_change=True))
 
     def close(self) -> None:
-        """Waits a minute at most for what is still to be sent."""
+        """Waits ten seconds at most for what is still to be sent."""
         self._work.put(None)
         self._thread.join(_CLOSE_SECONDS)
 

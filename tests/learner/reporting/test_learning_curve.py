@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from learner.reporting import learning_curve
-from learner.reporting.learning_curve import columns, draw
+from learner.reporting.learning_curve import columns, draw, draw_apart
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -93,3 +93,10 @@ def test_without_metrics_the_axes_are_empty(tmp_path: Path) -> None:
     png = tmp_path / "curve.png"
     draw(tmp_path / "missing.jsonl", png)
     assert png.read_bytes().startswith(PNG)
+
+
+def test_a_picture_that_would_take_too_long_is_not_drawn(tmp_path: Path) -> None:
+    png = tmp_path / "curve.png"
+    reason = draw_apart(tmp_path / "missing.jsonl", png, title="", target=475.0, seconds=0.0)
+    assert reason == "it would take longer than 0 s"
+    assert not png.exists()

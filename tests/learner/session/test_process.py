@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from learner.session.process import stop_on_signals
+from learner.session.process import StopRequest, stop_on_signals
 
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
     """Puts signal handlers back."""
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
     before = [signal.getsignal(number) for number in numbers]
     yield
     for number, handler in zip(numbers, before, strict=True):
@@ -29,6 +29,22 @@ def test_who_sends_a_signal_may_say_why(tmp_path: Path, reason: str | None, by: 
     stop = stop_on_signals(tmp_path / "reason")
     signal.raise_signal(signal.SIGTERM)
     assert stop.is_set() and stop.by == by
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_terminal_that_goes_asks_for_the_end() -> None:
+    stop = stop_on_signals()
+    signal.raise_signal(signal.SIGHUP)
+    assert stop.is_set() and stop.by == "SIGHUP"
+
+
+def test_an_end_that_was_asked_for_has_ten_seconds_for_what_is_nice_to_have() -> None:
+    stop = StopRequest()
+    assert stop.seconds_to_end() == 60.0
+    stop.set()
+    assert stop.seconds_to_end() == 10.0  # `seedrl train` was killed
+    stop.first_signal = 100.0
+    assert [stop.seconds_to_end(now) for now in (100.0, 104.0, 111.0)] == [10.0, 6.0, 0.0]
 
 
 @pytest.mark.usefixtures("handlers")

@@ -1,11 +1,18 @@
 """What a run says of where it begins."""
 
+import contextlib
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from learner.saving.run_folder import RunFolder
 from learner.session.reports import Reports
+from seedrl import config_file
 from seedrl.storage.checkpoints import Checkpoint
+from tests.patience import SECONDS
 
 
 def test_a_run_that_resumes_says_whether_replay_does(tmp_path: Path) -> None:
@@ -43,3 +50,21 @@ def test_a_run_names_the_checkpoint_whose_parameters_it_begins_with() -> None:
             "c/checkpoints/best/000000000003",
         ),
     ]
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_picture_that_cannot_be_drawn_costs_a_line_and_is_not_tried_unless_wanted(
+    tmp_path: Path, is_wanted: bool
+) -> None:
+    (tmp_path / "learning_curve.png").mkdir()
+    lines: list[str] = []
+    progress: Any = SimpleNamespace(log=lines.append)
+    live: Any = SimpleNamespace(name="some")
+    nobody: Any = None
+    config = config_file.load("cartpole_r2d2")
+    logging = dataclasses.replace(config.logging, learning_curve=is_wanted)
+    config = dataclasses.replace(config, logging=logging)
+    with contextlib.closing(RunFolder(tmp_path)) as folder:
+        Reports(progress, nobody, nobody, live).draw_curve(config, folder, SECONDS)
+    expected = "cannot draw the learning curve: IsADirectoryError"
+    assert [line[: len(expected)] for line in lines] == [expected] * is_wanted

@@ -16,7 +16,7 @@ import pytest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.process import StopRequest
 from learner.session.reports import Reports, _metrics
-from learner.session.run import _best, _draw_curve, _end_early, train
+from learner.session.run import _best, _end_early, train
 from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
@@ -91,27 +91,6 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
     assert values["frames"] == frames
     (events,) = (tmp_path / "tb").iterdir()
     assert first_steps(events) == [101 if resumed else 0]
-
-
-def test_a_picture_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
-    (tmp_path / "learning_curve.png").mkdir()
-    lines: list[str] = []
-    reports: Any = SimpleNamespace(
-        progress=SimpleNamespace(log=lines.append), live=SimpleNamespace(name="some")
-    )
-    folder = RunFolder(tmp_path)
-    _draw_curve(folder, reports, config_file.load("cartpole_r2d2"))
-    folder.close()
-    assert [line.partition(":")[0] for line in lines] == ["cannot draw the learning curve"]
-
-
-def test_a_run_draws_no_picture_if_it_shall_not(tmp_path: Path) -> None:
-    config = config_file.load("cartpole_r2d2")
-    logging = dataclasses.replace(config.logging, learning_curve=False)
-    with contextlib.closing(RunFolder(tmp_path)) as folder:
-        nobody: Any = None
-        _draw_curve(folder, nobody, dataclasses.replace(config, logging=logging))
-    assert not (tmp_path / "learning_curve.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def test_the_codes_are_those_that_are_documented() -> None:
         "INTERNAL": 70,
         "UNREADABLE_CHECKPOINT": 74,
         "STUCK": 75,
+        "EXIT_HUNG": 79,
         "ADDRESS_IN_USE": 98,
         "KILLED": 143,
     }

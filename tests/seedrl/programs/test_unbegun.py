@@ -4,10 +4,11 @@ import signal
 
 import pytest
 
+from seedrl.programs.ending_signals import ending_signals
 from seedrl.programs.unbegun import ending_unbegun
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_run_that_has_not_begun_ends_with_one_line(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -20,3 +21,14 @@ def test_a_run_that_has_not_begun_ends_with_one_line(
         f"the run ends: a signal asked for it: {number.name}, before it had begun: nothing was "
         "learned or saved; this starts it again: seedrl train 'my config.py'\n"
     )
+
+
+def test_what_outlives_its_terminal_by_wish_does() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert ending_signals() == [signal.SIGTERM, signal.SIGINT]
+        with ending_unbegun("seedrl train x", leave=lambda code: pytest.fail("it has ended")):
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in ending_signals()

@@ -7,8 +7,13 @@ import numpy as np
 
 from envs_server.vector import VectorEnvironment
 from seedrl.types import StepType, TimeStep
+from seedrl.wire.values import ValueFaultError, check_rewards
 
 _MID = np.uint8(StepType.MID)
+
+
+class NoStepError(ValueFaultError):
+    """An episode without a step."""
 
 
 class Adapter:
@@ -23,8 +28,17 @@ class Adapter:
         that were asked for; NaN where the environment gave none.
     """
 
-    def __init__(self, environment: VectorEnvironment, metrics: Sequence[str] = ()) -> None:
-        """`metrics` are the names of the numbers to take from `info` when an episode ends."""
+    def __init__(
+        self,
+        environment: VectorEnvironment,
+        metrics: Sequence[str] = (),
+        max_abs_reward: float = 0.0,
+    ) -> None:
+        """`metrics` are the names of the numbers to take from `info` when an episode ends.
+
+        `max_abs_reward` bounds rewards, 0 for no bound.
+        """
+        self._max_abs_reward = max_abs_reward
         self._environment = environment
         self._names = metrics
         self.metrics = self._no_metrics = np.zeros((0, len(metrics)), np.float32)
@@ -46,17 +60,21 @@ class Adapter:
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions of the environment's own; leaves are `[E, ...]`, valid until the next step.
 
-        An episode that terminates and is truncated at once has terminated. Raises ValueError if an
-        environment ends an episode with the very row that starts it.
+        An episode that terminates and is truncated at once has terminated. Raises ValueFaultError
+        for a reward that a learner cannot take, NoStepError if an environment ends an episode with
+        the very row that starts it.
         """
         observation, reward, terminated, truncated, info = self._environment.step(actions)
         is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
         step_type = self._is_last.view(np.uint8) + _MID
+        check_rewards(np.asarray(reward), self._max_abs_reward)  # before float32 cuts it
         reward = np.array(reward, np.float32)
         if 1 in is_first.tobytes():  # hardly ever, and a fraction of the time of `any`
             if (is_first & self._is_last).any():
                 row = int(np.argmax(is_first & self._is_last))
-                raise ValueError(f"environment {row} ended an episode with its first observation")
+                raise NoStepError(
+                    f"environment {row} ended an episode with its first observation", row
+                )
             step_type[is_first] = StepType.FIRST
             reward[is_first] = 0
         discount = np.logical_not(terminated).astype(np.float32)

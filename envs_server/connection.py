@@ -1,5 +1,6 @@
 """One stream to the learner: the handshake, then groups stepped, interleaved, until it ends."""
 
+import itertools
 import logging
 import os
 import socket
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from envs_server.building import build, build_filmed
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError, one_line
-from envs_server.group import EnvGroup
+from envs_server.group import EnvGroup, Place
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import Recipe, read_recipes
 from envs_server.sent_log import SentLog
@@ -208,15 +209,20 @@ class Lease:
             return
         allowed, metrics = self._offer.allowed, self._metrics(assign)
         recipes = read_recipes(assign.environments, allowed)
+        positions = itertools.count()
         for index, group in enumerate(assign.groups):
+            places = [Place(next(positions), slot) for slot in group.slots]
             seeds = [int(seed) for seed in group.seeds]
-            back_end = assign.environments[group.environment].vectorization
-            environment = self._build_group(recipes[group.environment], back_end, len(seeds))
-            asked = assign.environments[group.environment].metrics
+            asked = assign.environments[group.environment]
+            recipe = recipes[group.environment]
+            environment = self._build_group(recipe, asked.vectorization, len(seeds))
             # What this environment was not asked for is NaN: "" is no name of a number.
-            names = [name if name in asked else "" for name in metrics]
+            names = [name if name in asked.metrics else "" for name in metrics]
+            bound = asked.max_abs_reward
             try:
-                self._groups.append(EnvGroup(index, environment, seeds, names))
+                self._groups.append(
+                    EnvGroup(index, environment, seeds, names, places=places, max_abs_reward=bound)
+                )
                 _check_spec(self._groups[0].spec, self._groups[-1].spec)
             except BuildError:
                 environment.close()

@@ -8,7 +8,15 @@ class BuildError(UserError, ValueError):
 
 
 class EnvironmentFailedError(RuntimeError):
-    """An environment raised, or returned what it did not promise."""
+    """An environment raised, or returned what it did not promise.
+
+    Attributes:
+      position: its number among those of the env server; None if it is not known which it was.
+    """
+
+    def __init__(self, text: str, position: int | None = None) -> None:
+        super().__init__(text)
+        self.position = position
 
 
 class FilmError(RuntimeError):

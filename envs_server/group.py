@@ -1,11 +1,13 @@
 """A group of environments that are stepped together, between action and step payloads."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from envs_server.adapter import Adapter
 from envs_server.errors import EnvironmentFailedError, FilmError, one_line
+from envs_server.faults.culprit import row_of
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
@@ -13,6 +15,19 @@ from seedrl.types import TimeStep
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
 from seedrl.wire.payload import StepLayout
+from seedrl.wire.values import ValueFaultError
+
+
+class Place(NamedTuple):
+    """Where an environment stands.
+
+    Attributes:
+      position: its number among those of the env server.
+      slot: the learner's number of it.
+    """
+
+    position: int
+    slot: int
 
 
 def read_actions(
@@ -45,9 +60,22 @@ class EnvGroup:
         environment: VectorEnvironment,
         seeds: Sequence[int],
         metrics: Sequence[str] = (),
+        *,
+        places: Sequence[Place] = (),
+        max_abs_reward: float = 0.0,
     ) -> None:
-        """`metrics` are the names of the numbers that LAST rows carry, "" for always NaN."""
+        """Resets nothing yet.
+
+        Args:
+          index: the group's number.
+          environment: of one environment for each of `seeds`.
+          seeds: of their first episodes.
+          metrics: the names of the numbers that LAST rows carry, "" for always NaN.
+          places: where each environment stands; by default the first so many.
+          max_abs_reward: bounds rewards, 0 for no bound.
+        """
         self._index = index
+        self._places = places or [Place(row, row) for row in range(len(seeds))]
         self._environment = environment
         self._seeds = seeds
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
@@ -55,7 +83,7 @@ class EnvGroup:
         self._to_own_actions = to_own_actions(environment.action_space)
         self._layout = StepLayout(self.spec, len(seeds), len(metrics))
         self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
-        self._adapter = Adapter(environment, metrics)
+        self._adapter = Adapter(environment, metrics, max_abs_reward)
         self._sequence = -1
 
     def first(self) -> FramedStep:
@@ -63,9 +91,7 @@ class EnvGroup:
         try:
             return self._message(self._adapter.reset(self._seeds))
         except (Exception, SystemExit) as error:  # sys.exit would look like the end of training
-            raise EnvironmentFailedError(
-                f"reset of group {self._index}: {one_line(error)}"
-            ) from error
+            raise self._failure(f"reset of group {self._index}", error) from error
 
     def step(self, payload: ActionsPayload) -> FramedStep:
         """Takes the actions that answer the step in flight, and gives the next one.
@@ -79,15 +105,25 @@ class EnvGroup:
         except FilmError:
             raise
         except (Exception, SystemExit) as error:
-            raise EnvironmentFailedError(
-                f"step {self._sequence + 1} of group {self._index}: {one_line(error)}"
-            ) from error
+            where = f"step {self._sequence + 1} of group {self._index}"
+            raise self._failure(where, error) from error
 
     def close(self) -> None:
         """Closes the environments."""
         self._environment.close()
 
+    def _failure(self, where: str, error: BaseException) -> EnvironmentFailedError:
+        """Names the environment that has failed, if it can be known which it was."""
+        text = str(error) if isinstance(error, ValueFaultError) else one_line(error)
+        row = row_of(error)
+        if row is None:
+            return EnvironmentFailedError(f"{where}: {text}")
+        position, slot = self._places[row]
+        name = f"environment {position} (slot {slot}), {where}"
+        return EnvironmentFailedError(f"{name}: {text}", position)
+
     def _message(self, timestep: TimeStep) -> FramedStep:
+        self._layout.check_observation(timestep.observation)
         sequence, metrics = self._sequence + 1, self._adapter.metrics
         message = self._layout.pack_framed(self._index, sequence, timestep, metrics)
         self._sequence += 1

@@ -27,6 +27,8 @@ class EnvironmentConfig:
       frames_per_step: emulator frames of one step (the frame skip); only for reporting.
       metrics: numbers to report of every episode: keys of the `info` that its last step returns,
         with a dot between the keys of nested dicts; reported as `episode/NAME`. At most 64.
+      max_abs_reward: a reward beyond that, either way, is a failure of its environment, as one that
+        is not finite always is: its group is built again, and nothing of it is learned.
     """
 
     id: str
@@ -35,6 +37,7 @@ class EnvironmentConfig:
     vectorization: Vectorization = "auto"
     frames_per_step: int = 1
     metrics: tuple[str, ...] = ()
+    max_abs_reward: float = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "seed": (0, 2**31 - 1),
 }
 _POSITIVE = (
+    "environment.max_abs_reward",
     "checkpoint.interval_seconds",
     "logging.interval_seconds",
     "serving.ready_deadline_seconds",

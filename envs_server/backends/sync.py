@@ -10,9 +10,11 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs_server.errors import BuildError
+from envs_server.faults.culprit import misshapen_row, row_of
 from envs_server.recipe import Recipe
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 from seedrl.types import Tree
+from seedrl.wire.values import ValueFaultError
 
 
 def has_single(recipe: Recipe) -> bool:
@@ -24,7 +26,7 @@ def has_single(recipe: Recipe) -> bool:
 def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
     """`num_envs` environments of `recipe`, each with its wrappers and its own seed.
 
-    Observations are cast to what the space declares; `reset` and `step` raise ValueError for a
+    Observations are cast to what the space declares; `reset` and `step` raise ValueFaultError for a
     number that does not fit.
     """
     # No copies: observations are written into a message before the next step.
@@ -44,15 +46,30 @@ def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
     inner = from_gymnasium(env, reset)
 
     def step(actions: np.ndarray) -> VectorStep:
-        result = inner.step(actions)
+        try:
+            result = inner.step(actions)
+        except ValueError as error:
+            _blame(error, env)
+            raise
         check(env._env_obs)
         return result
 
     return inner._replace(step=step)
 
 
+def _blame(error: ValueError, env: SyncVectorEnv) -> None:
+    """Raises ValueFaultError for an observation that has no place among those of the others."""
+    if row_of(error) is None:
+        found: list[Any] = list(env._env_obs)
+        row = misshapen_row(env.single_observation_space, found)
+        if row is not None:
+            shape, expected = np.shape(found[row]), env.single_observation_space.shape
+            text = f"expected an observation of shape {expected}, got one of {shape}"
+            raise ValueFaultError(text, row) from error
+
+
 def _cast_check(space: Space[Any]) -> Callable[[Iterable[Any]], None]:
-    """Raises ValueError for observations that gymnasium's cast to the space's dtype has changed.
+    """Raises ValueFaultError for observations that gymnasium's cast to their dtype has changed.
 
     Only where an environment returns another dtype than its space declares; otherwise it costs a
     comparison. Looks at Box spaces and at dicts and tuples of them.
@@ -75,12 +92,12 @@ def _check_each(checks: Mapping[Any, Callable[[Iterable[Any]], None]], found: li
 
 
 def _check_leaves(dtype: np.dtype[Any], found: Iterable[Any]) -> None:
-    for value in found:
+    for row, value in enumerate(found):
         if getattr(value, "dtype", None) is not dtype:
-            _check_leaf(value, dtype)
+            _check_leaf(row, value, dtype)
 
 
-def _check_leaf(value: Any, dtype: np.dtype[Any]) -> None:
+def _check_leaf(row: int, value: Any, dtype: np.dtype[Any]) -> None:
     array = np.asarray(value)
     if np.can_cast(array.dtype, dtype):
         return
@@ -89,9 +106,10 @@ def _check_leaf(value: Any, dtype: np.dtype[Any]) -> None:
     both = np.isfinite(cast) == np.isfinite(array) if dtype.kind == "f" else cast == array
     if not np.all(both):
         position = tuple(np.argwhere(~np.asarray(both))[0].tolist())
-        raise ValueError(
+        raise ValueFaultError(
             f"expected an observation that fits into {dtype}, as its space declares, got "
-            f"{array[position]} of {array.dtype} at {list(position)}"
+            f"{array[position]} of {array.dtype} at {list(position)}",
+            row,
         )
 
 

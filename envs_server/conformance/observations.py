@@ -10,7 +10,7 @@ from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, show
 from seedrl.types import Tree
 from seedrl.wire.framing import WireError
-from seedrl.wire.payload import OBSERVATION_CHECKS
+from seedrl.wire.values import OBSERVATION_CHECKS
 
 
 def check_observation(

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from envs_server.adapter import Adapter, metric_names
+from envs_server.adapter import Adapter, NoStepError, metric_names
 from envs_server.conformance import rules
 from envs_server.conformance.findings import Findings, raised, show
 from envs_server.conformance.rows import Row, digest
@@ -17,6 +17,7 @@ from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import WireError
 from seedrl.wire.payload import StepLayout
+from seedrl.wire.values import ValueFaultError
 
 
 class BrokenError(Exception):
@@ -82,8 +83,9 @@ class VectorPlayer:
         start = time.perf_counter()
         try:
             step = self._adapter.step(own_actions)
-        except ValueError as error:  # BrokenError, if the environments raised it
-            raise self._end(rules.AUTORESET, f"step {self._number}: {error}") from error
+        except ValueFaultError as error:  # BrokenError, if the environments raised it
+            rule = rules.AUTORESET if isinstance(error, NoStepError) else rules.WIRE
+            raise self._end(rule, f"step {self._number}: {error}") from error
         payload = self._pack(step)
         self.seconds += time.perf_counter() - start
         rewards = self._reward[step.step_type == StepType.FIRST]

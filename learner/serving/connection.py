@@ -23,6 +23,7 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.payload import StepLayout, sequence_of, split
 from seedrl.wire.printable import printable
+from seedrl.wire.values import ValueFaultError
 
 _logger = logging.getLogger(__name__)
 
@@ -160,6 +161,7 @@ class Connection:
                     wrappers=config.wrappers,
                     vectorization=config.vectorization,
                     metrics=config.metrics,
+                    max_abs_reward=config.max_abs_reward,
                 )
             ],
             groups=[
@@ -182,7 +184,12 @@ class Connection:
         self._hub.take_spec(self._leased(), spec, has_stepped=False)
         self._unproved_spec = spec
         self._layouts = [
-            StepLayout(spec, len(group.slots), len(ready.metrics))
+            StepLayout(
+                spec,
+                len(group.slots),
+                len(ready.metrics),
+                self._hub.environment.max_abs_reward,
+            )
             for group in self._leased().groups
         ]
         self._expected = ("step",)
@@ -205,8 +212,11 @@ class Connection:
                 self._hub.reject(group, sequence)
                 if isinstance(error, EndError):
                     raise
-                name = self._hub.environment.id
-                raise WireError(f"{name}, group {group.number}: {error}") from error
+                where = f"{self._hub.environment.id}, group {group.number}: {error}"
+                if isinstance(error, ValueFaultError) and error.is_absurd:
+                    # No breach: what is too much only this run's configuration says.
+                    raise self._hub.fail(self._leased(), where) from error
+                raise WireError(where) from error
             now = self._hub.clock()
             self._hub.deliver(Pending(group, sequence, timestep, now, metrics))
 

@@ -8,14 +8,15 @@ to a multiple of 8 bytes. What the contract rules out in a step is refused as th
 import math
 import operator
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.types import StepType, TimeStep
+from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step, wrong_length
+from seedrl.wire.values import OBSERVATION_CHECKS, check_rewards
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -79,13 +80,16 @@ def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer
 class StepLayout:
     """Where everything lies in step payloads of `num_envs` environments of `spec`. Immutable."""
 
-    def __init__(self, spec: EnvSpec, num_envs: int, num_metrics: int = 0) -> None:
-        """`num_metrics` is M."""
+    def __init__(
+        self, spec: EnvSpec, num_envs: int, num_metrics: int = 0, max_abs_reward: float = 0.0
+    ) -> None:
+        """`num_metrics` is M; `max_abs_reward` bounds rewards, 0 for no bound."""
         if num_envs < 1:
             raise ValueError(f"expected at least one environment in a group, got {num_envs}")
         self._spec = spec
         self._num_envs = num_envs
         self._num_metrics = num_metrics
+        self._max_abs_reward = max_abs_reward
         self._sections = list(_sections(spec, num_envs))
         # Most observations are one array: then there is no tree to build.
         is_array = isinstance(spec.observation, ArraySpec)
@@ -115,7 +119,7 @@ class StepLayout:
 
         `metrics [L, M] float32` are those of the rows that are LAST, NaN where there is none.
 
-        Raises WireError if a leaf has another shape or dtype. Who receives it looks at values.
+        Raises WireError if a leaf has another shape or dtype; `check_observation` looks at values.
         """
         return b"".join(self._parts(group, sequence, timestep, metrics))
 
@@ -126,6 +130,17 @@ class StepLayout:
         parts = self._parts(group, sequence, timestep, metrics)
         num_metric_bytes = 0 if metrics is None else _padded(metrics.nbytes)
         return frame_step(self.num_bytes + num_metric_bytes, parts)
+
+    def check_observation(self, observation: Tree) -> None:
+        """Raises ValueFaultError for numbers that whoever gets this observation would refuse.
+
+        Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack` refuses.
+        """
+        if not self._checks:
+            return
+        leaves = self._spec.flatten(observation)
+        for index, path, check in self._checks:
+            check(path, leaves[index])
 
     def metrics(self, data: Buffer) -> np.ndarray:
         """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
@@ -145,8 +160,9 @@ class StepLayout:
 
         Raises WireError, naming the field, if the length or the number of environments differs, if
         padding is not zero, or if a value is ruled out: a step type other than 0, 1, 2; a reward
-        not finite, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an observation with NaN,
-        infinity, or a number that float32 (or int32, uint32) cannot hold; a bool not 0 or 1.
+        not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
+        observation with NaN, infinity, or a number that float32 (or int32, uint32) cannot hold; a
+        bool not 0 or 1.
         """
         if len(data) != (size := self.size(data)):
             sizes = [(each.path, _padded(each.stop - each.start)) for each in self._sections]
@@ -158,7 +174,7 @@ class StepLayout:
         view = memoryview(data).toreadonly()
         leaves = [read_section(view, section) for section in self._sections]
         step_type, reward, discount, *observation = leaves
-        _check_steps(step_type, reward, discount)
+        _check_steps(step_type, reward, discount, self._max_abs_reward)
         for index, path, check in self._checks:
             check(path, observation[index])
         return TimeStep(step_type, reward, discount, self._unflatten(observation))
@@ -239,12 +255,14 @@ def read_section(data: memoryview, section: Section) -> np.ndarray:
     return array
 
 
-def _check_steps(step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray) -> None:
+def _check_steps(
+    step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray, max_abs_reward: float
+) -> None:
     # Every message passes here, most of them small: work on bytes is cheaper than array operations.
     kinds = step_type.tobytes()
     if unknown := kinds.translate(None, _STEP_TYPES):
         raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
-    _check_finite("reward", reward)
+    check_rewards(reward, max_abs_reward)
     if _FIRST in kinds and reward[step_type == _FIRST].any():
         raise WireError("expected reward 0 on FIRST, got another")
     if discount.tobytes() == _ONE * len(discount):
@@ -252,49 +270,3 @@ def _check_steps(step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray
     is_terminated = (discount == 0) & (step_type == _LAST)
     if not ((discount == 1) | is_terminated).all():
         raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
-
-
-def _check_finite(path: str, leaf: np.ndarray) -> None:
-    is_finite = np.isfinite(leaf)
-    if 0 in is_finite.tobytes():
-        position = tuple(np.argwhere(~is_finite)[0].tolist())
-        raise WireError(
-            f"expected finite numbers in {path}, got {leaf[position]} at {list(position)}"
-        )
-
-
-def _check_float64(path: str, leaf: np.ndarray) -> None:
-    with np.errstate(over="ignore"):
-        fits = np.isfinite(leaf.astype(np.float32))
-    if not fits.all():
-        _check_finite(path, leaf)
-        _refuse_large(path, leaf, fits, "float32")
-
-
-def _check_int64(path: str, leaf: np.ndarray) -> None:
-    if leaf.min() < -(2**31) or leaf.max() >= 2**31:
-        _refuse_large(path, leaf, leaf == leaf.astype(np.int32), "int32")
-
-
-def _check_uint64(path: str, leaf: np.ndarray) -> None:
-    if leaf.max() >= 2**32:
-        _refuse_large(path, leaf, leaf == leaf.astype(np.uint32), "uint32")
-
-
-def _refuse_large(path: str, leaf: np.ndarray, fits: np.ndarray, dtype: str) -> None:
-    position = tuple(np.argwhere(~fits)[0].tolist())
-    raise WireError(
-        f"expected numbers that fit into {dtype}, which learners compute with, in {path}, got "
-        f"{leaf[position]} at {list(position)}"
-    )
-
-
-# By dtype; those that are missing need none. What a learner cannot take it must not get: its
-# accelerator knows no 64-bit numbers.
-OBSERVATION_CHECKS: dict[str, Callable[[str, np.ndarray], None]] = {
-    "float16": _check_finite,
-    "float32": _check_finite,
-    "float64": _check_float64,
-    "int64": _check_int64,
-    "uint64": _check_uint64,
-}

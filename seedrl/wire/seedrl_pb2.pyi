@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 de5f530868e0e90f0d8c587faa8c10b8b6c7e66e612368ef3fdf39f2c1cbe068
+# seedrl/wire/seedrl.proto sha256 9042c2d0df3f939b26d2db698480bdcfe3fc0b041788f88c0e8ff61af0d856ee
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -91,18 +91,20 @@ class Assign(_message.Message):
     def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ..., minor: _Optional[int] = ...) -> None: ...
 
 class Environment(_message.Message):
-    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics")
+    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics", "max_abs_reward")
     ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     WRAPPERS_FIELD_NUMBER: _ClassVar[int]
     VECTORIZATION_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
+    MAX_ABS_REWARD_FIELD_NUMBER: _ClassVar[int]
     id: str
     arguments: str
     wrappers: _containers.RepeatedScalarFieldContainer[str]
     vectorization: str
     metrics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ...) -> None: ...
+    max_abs_reward: float
+    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("slots", "seeds", "evaluation", "environment", "first_row")

@@ -3,7 +3,7 @@
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
 MAJOR = 2
 # Grows with additions that the other side may ignore.
-MINOR = 1
+MINOR = 2
 # The first minor of a learner that understands Failure.
 MINOR_OF_FAILURE = 1
 

@@ -119,18 +119,29 @@ def loses_it(env: Any) -> None:
 
 number = 3
 
+FIRST = "environment 0 (slot 0)"
+
 # What the learner asks for, and the line; that of one that fails at its first step is longer.
 CASES: dict[str, tuple[dict[str, Any], str]] = {
-    "old reset": ({"id": "OldReset"}, "cannot start {}:OldReset: reset of group 0: TypeError: "),
+    "old reset": (
+        {"id": "OldReset"},
+        "cannot start {}:OldReset: environment 0 (slot 0), reset of group 0: TypeError: ",
+    ),
     "reset without info": (
         {"id": "ResetWithoutInfo"},
-        "cannot start {}:ResetWithoutInfo: reset of group 0: ValueError: too many values to unpack",
+        "cannot start {}:ResetWithoutInfo: environment 0 (slot 0), reset of group 0: ValueError: ",
     ),
-    "old step": ({"id": "OldStep"}, "step 1 of group 0: ValueError: not enough values to unpack"),
-    "array reward": ({"id": "ArrayReward"}, "step 1 of group 0: "),
-    "another shape": ({"id": "OtherShape"}, "step 1 of group 0: ValueError: "),
-    "no info": ({"id": "NoInfo"}, "step 1 of group 0: AttributeError: "),
-    "sys.exit in step": ({"id": "EndsTheProcess"}, "step 1 of group 0: SystemExit: 0"),
+    "old step": (
+        {"id": "OldStep"},
+        FIRST + ", step 1 of group 0: ValueError: not enough values to unpack",
+    ),
+    "array reward": ({"id": "ArrayReward"}, FIRST + ", step 1 of group 0: "),
+    "another shape": (
+        {"id": "OtherShape"},
+        FIRST + ", step 1 of group 0: expected an observation of shape (4,), got one of (5,)",
+    ),
+    "no info": ({"id": "NoInfo"}, FIRST + ", step 1 of group 0: AttributeError: "),
+    "sys.exit in step": ({"id": "EndsTheProcess"}, FIRST + ", step 1 of group 0: SystemExit: 0"),
     "raises when built": (
         {"id": "Constructor"},
         "cannot build {}:Constructor: FileNotFoundError: [Errno 2] No such file or directory: ",

@@ -263,6 +263,22 @@ def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns()
     assert hub.num_free == 4
 
 
+def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    connection = _ready(hub, outbox, encode_spec(SPEC))
+    assert outbox.get_nowait().assign.environments[0].max_abs_reward == 1e6
+    zeros = np.zeros(2, np.float32)
+    reward = np.array([0, 1e38], np.float32)
+    step = TimeStep(np.ones(2, np.uint8), reward, zeros + 1, zeros)
+    rows = np.zeros((0, 2), np.float32)
+    data = StepLayout(SPEC, 2, num_metrics=2).pack(0, 0, step, rows)
+    assert not connection.receive(StepPayload(data))
+    end = outbox.get_nowait()
+    assert end.code is grpc.StatusCode.UNAVAILABLE
+    assert "expected a reward of -1e+06 to 1e+06 (environment.max_abs_reward)" in end.details
+    assert (hub.ledger()["rejected"], hub.env_servers().failures, hub.num_free) == (2, 1, 4)
+
+
 class _Link:
     """Says whether it was ended."""
 

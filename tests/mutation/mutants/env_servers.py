@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "nan_reward_accepted",
         "seedrl/wire/payload.py",
-        '    _check_finite("reward", reward)\n',
+        "    check_rewards(reward, max_abs_reward)\n",
         "",
         "A reward that is not a number reaches the learner.",
         "nothing non-finite reaches replay (DESIGN 9.7)",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "large_integers_accepted",
-        "seedrl/wire/payload.py",
+        "seedrl/wire/values.py",
         "    if leaf.min() < -(2**31) or leaf.max() >= 2**31:\n",
         "    if leaf.min() < -(2**63) or leaf.max() >= 2**63:\n",
         "An integer of 64 bits is cut to 32 in silence.",

@@ -1,0 +1,1 @@
+"""What an env server does about environments that fail, hang or grow."""

@@ -36,6 +36,7 @@ from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
+from tests import started
 from tests.patience import SECONDS
 from tests.system.processes import PLUGIN
 from tests.system.sequences import sequence_reader
@@ -146,7 +147,7 @@ class LearnerRun:
 
     def add_env_server(self, num_envs: int, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts an env server with two groups; every other one sends over gRPC alone."""
-        command = [sys.executable, "-m", "envs_server", "--learner", self.service.address]
+        command = ["envs_server", "--learner", self.service.address]
         command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
         command += ["--allow-env", "seedrl_plugin.*"]
         self._num_env_servers += 1
@@ -155,10 +156,15 @@ class LearnerRun:
         name = f"env_server_{self._num_env_servers}"
         if "--sent-log" not in arguments:
             command += ["--sent-log", str(self.sent_log(self._num_env_servers))]
-        log = (self._folder / f"{name}.log").open("wb")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), str(PLUGIN)])}
-        with log:
-            process = subprocess.Popen(command, stderr=log, env=environment)
+        python_path = os.pathsep.join([str(_ROOT), str(PLUGIN)])
+        with (self._folder / f"{name}.log").open("wb") as log:
+            process = started.start(
+                command,
+                cwd=Path.cwd(),
+                variables={**os.environ, "PYTHONPATH": python_path},
+                stdout=log,
+                stderr=log,
+            )
         self.env_servers.append(process)
         return process
 

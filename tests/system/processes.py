@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any, Self, TypeVar
 import pytest
 
 from learner.cli.learner import main as run_learner
-from tests import own_process
+from tests import own_process, started
 from tests.patience import SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -65,13 +63,12 @@ class Program:
         # The threads are those that the tests' four devices need; these programs have one.
         inherited = {name: value for name, value in os.environ.items() if name != "PJRT_NPROC"}
         with self.stdout_path.open("wb") as stdout, self.stderr_path.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
-                stdin=subprocess.DEVNULL,
+            self.process = started.start(
+                arguments,
+                cwd=output.parent,
+                variables={**inherited, "PYTHONPATH": python_path, **variables},
                 stdout=stdout,
                 stderr=stderr,
-                cwd=output.parent,
-                env={**inherited, "PYTHONPATH": python_path, **variables},
             )
 
     @property

@@ -30,6 +30,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "learning.publish_every_updates": (1, math.inf),
     "learning.total_steps": (1, math.inf),
     "learning.num_devices": (0, math.inf),
+    "learning.max_skipped_updates": (1, math.inf),
     "evaluation.interval_seconds": (0, math.inf),
     "evaluation.episodes": (1, math.inf),
     "evaluation.confirm_episodes": (1, math.inf),

@@ -22,6 +22,12 @@ class CheckpointError(UserError, OSError):
     exit_code = ExitCode.UNREADABLE_CHECKPOINT
 
 
+class NotFiniteError(UserError, ArithmeticError):
+    """Learning that does not become finite again."""
+
+    exit_code = ExitCode.NOT_FINITE
+
+
 class AddressInUseError(UserError, OSError):
     """The address to serve on is taken, or cannot be bound."""
 

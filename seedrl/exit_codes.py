@@ -20,6 +20,8 @@ class ExitCode(enum.IntEnum):
       FAILED_RUNS: `seedrl experiment`: some of its runs have failed; the others are done.
       FAILED_FILMS: `seedrl record`, or an env server that films: fewer films than asked for were
         written.
+      NOT_FINITE: a learner: `learning.max_skipped_updates` updates in a row were not finite; what
+        was learned before is saved.
       INTERNAL: a defect of ours; the traceback is printed.
       UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config.
       STUCK: a thread made no progress; all stacks are printed.
@@ -37,6 +39,7 @@ class ExitCode(enum.IntEnum):
     FAILING_ENVIRONMENT = 4
     FAILED_RUNS = 5
     FAILED_FILMS = 6
+    NOT_FINITE = 7
     INTERNAL = 70
     UNREADABLE_CHECKPOINT = 74
     STUCK = 75

@@ -143,10 +143,10 @@ class Learning:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
         jax.eval_shape(self._programs.learn, *self._shapes, self._example_draw, np.bool_(True))
 
-    def compile_update(self) -> None:
-        """Compiles the update without running it, on any thread."""
+    def compile_update(self) -> Any:
+        """Compiles the update without running it, on any thread; what is compiled."""
         learn: Any = self._programs.learn
-        learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
+        return learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
 
     def compile_look(self, num_sequences: int) -> Any:
         """What `looks` is asked with, see `learner.learning.look`; for any thread."""

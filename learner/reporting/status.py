@@ -27,7 +27,8 @@ State = Literal[
 # Why a run has ended without having got where it was to get: by a signal, or by an error.
 STOPPED = "a signal asked for it"
 THREAD_DIED, ERROR = "a thread of the learner died", "an error"
-FAILED = frozenset({THREAD_DIED, ERROR, ""})
+NOT_FINITE = "no update was finite any more"
+FAILED = frozenset({THREAD_DIED, ERROR, NOT_FINITE, ""})
 
 EnvServerState = Literal["building", "live", "hung", "left"]
 

@@ -96,6 +96,7 @@ class Service:
         self._handshakes = Handshakes(self._loop.call_later, ready=config.ready_deadline_seconds)
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
         self._server: grpc.aio.Server | None = None
+        self._is_stopped = False
 
     def start(self) -> str:
         """Binds and serves; returns the address with its real port. Raises AddressInUseError."""
@@ -116,7 +117,9 @@ class Service:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the thread that reads links has died of."""
+        """What one of its two threads has died of; for as long as it serves."""
+        if self._server is not None and not self._is_stopped and not self._thread.is_alive():
+            return RuntimeError("the event loop of all connections has ended")
         return self._links.failure
 
     def finish(self, reason: str, *, grace_seconds: float = 2.0) -> None:
@@ -131,6 +134,7 @@ class Service:
         self._stop(error, grace_seconds)
 
     def _stop(self, end: EndError | None, grace_seconds: float) -> None:
+        self._is_stopped = True
         self.hub.close(end)
         if self._thread.is_alive():
             with contextlib.suppress(TimeoutError):

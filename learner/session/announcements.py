@@ -27,6 +27,7 @@ class Announcements:
 
     Attributes:
       last, best: rounds of evaluation of the run.
+      skipped_in_a_row: updates since the last one that was finite.
     """
 
     def __init__(
@@ -47,6 +48,10 @@ class Announcements:
         self._has_updated = self._has_warned_of_first = False
         self._num_skipped, self._next_warning = 0, -math.inf
         self._num_stale, self._next_stale = 0, -math.inf
+        self._max_skipped = config.learning.max_skipped_updates
+        # Counts of updates as they were when the last finite one was seen.
+        self._finite = (0, 0)
+        self.skipped_in_a_row, self._has_warned_of_row = 0, False
         self._looks_for_metrics = True
         self._progress = ConfirmationProgress(listener)
         self.last: EvaluationStatus | None = None
@@ -58,9 +63,26 @@ class Announcements:
         """Says what has happened since the last look."""
         self._look_at_programs()
         self._look_at_metrics()
+        self._look_at_row()
         while self._session.acting.rounds:
             self._take(self._session.acting.rounds.popleft())
         self._progress.look(self._session.evaluator.confirmation, self._clock())
+
+    def _look_at_row(self) -> None:
+        # Applied first: one that is finite may come between the two.
+        applied, skipped = self._session.learning.num_applied, self._session.learning.num_skipped
+        if applied != self._finite[0]:
+            self._finite, self._has_warned_of_row = (applied, skipped), False
+        self.skipped_in_a_row = number = skipped - self._finite[1]
+        if number * 10 < self._max_skipped or not number or self._has_warned_of_row:
+            return
+        self._has_warned_of_row = True
+        self._listener.say(
+            "updates_skipped",
+            f"{number:,} updates in a row were skipped, for their loss or gradient was not finite; "
+            f"the run ends with {self._max_skipped:,} (learning.max_skipped_updates)",
+            updates=number,
+        )
 
     def reported(self) -> None:
         """An interval of metrics has ended."""

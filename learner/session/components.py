@@ -11,6 +11,7 @@ from learner.acting.act_step import ActPrograms, build_act_programs, example_pag
 from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
+from learner.learning.allocation import require_update_memory
 from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning, published
@@ -32,7 +33,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
-from seedrl.replay.experience import Experience
+from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Array, Page, Tree
@@ -47,6 +48,7 @@ class Parts(NamedTuple):
       page: a page's shapes and dtypes.
       replay_bytes: size of one device's replay.
       behaviour: see `Agent`.
+      scale: of the devices.
     """
 
     acting: Acting
@@ -55,6 +57,7 @@ class Parts(NamedTuple):
     page: Page
     replay_bytes: int
     behaviour: Callable[[Tree], Tree]
+    scale: Scale
 
 
 class _Given(NamedTuple):
@@ -92,11 +95,12 @@ def assemble(
     agent = build_agent(config.agent, spec)
     page = example_page(agent, spec, geometry.page_steps)
     given = _Given(config, geometry, hub, spec, metrics, checkpoint, initial, agent, page)
+    of_devices = scale(config, geometry)
     experience: Experience = config.replay.build(
         agent.window,
         page=page,
         initial_priorities=agent.initial_priorities,
-        scale=scale(config, geometry),
+        scale=of_devices,
     )
     shards = _sharded_replay(config, geometry, experience, page, checkpoint)
     learn_programs = build_learn_programs(
@@ -119,7 +123,7 @@ def assemble(
     _gauge_constants(given)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     per_device = replay_bytes // len(geometry.devices)
-    return Parts(acting, learning, exchange, page, per_device, agent.behaviour)
+    return Parts(acting, learning, exchange, page, per_device, agent.behaviour, of_devices)
 
 
 def _gauge_constants(given: _Given) -> None:
@@ -132,13 +136,21 @@ def _gauge_constants(given: _Given) -> None:
 
 
 def compile_all(parts: Parts) -> None:
-    """Compiles what acting and learning run, at the same time."""
+    """Compiles what acting and learning run, at the same time.
+
+    Raises ConfigError if a device has too little memory for an update, before the first one runs.
+    """
     with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
         for compiled in (
             pool.submit(parts.acting.warm_up),
-            pool.submit(parts.learning.warm_up, parts.page, parts.acting.page_rows),
+            pool.submit(_warm_up_learning, parts),
         ):
             compiled.result()
+
+
+def _warm_up_learning(parts: Parts) -> None:
+    require_update_memory(parts.learning.compile_update(), parts.scale)
+    parts.learning.warm_up(parts.page, parts.acting.page_rows)
 
 
 def _learner_state(given: _Given, programs: LearnPrograms, key: Array) -> LearnerState:

@@ -9,11 +9,18 @@ import numpy as np
 
 from learner.acting.evaluator import Confirmation, Score
 from learner.launch.supervisor import ENV_SERVERS_FAILED
-from learner.reporting.status import ERROR, STOPPED, THREAD_DIED, EvaluationStatus
+from learner.reporting.status import (
+    ERROR,
+    NOT_FINITE,
+    STOPPED,
+    THREAD_DIED,
+    EvaluationStatus,
+)
 from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.session import Session
-from seedrl.config import Config
+from learner.threads.deaths import Death
+from seedrl.config import Config, LearningConfig
 from seedrl.config_json import from_json
 from seedrl.errors import UserError
 from seedrl.storage.checkpoints import Checkpoint
@@ -26,6 +33,7 @@ class EndOfRun(enum.Enum):
       MISTAKE: what the user has brought cannot be learned with; it is said in one line.
       FAILED: a thread of the session or of the service has raised an error.
       STOPPED: SIGTERM or SIGINT asked for it.
+      NOT_FINITE: too many updates in a row were not finite.
       CONFIRMED: a second evaluation has confirmed `evaluation.target_return`.
       ALL_STEPS: `learning.total_steps` environment steps were taken.
     """
@@ -33,28 +41,39 @@ class EndOfRun(enum.Enum):
     MISTAKE = enum.auto()
     FAILED = enum.auto()
     STOPPED = enum.auto()
+    NOT_FINITE = enum.auto()
     CONFIRMED = enum.auto()
     ALL_STEPS = enum.auto()
 
 
 def end_of_run(
-    session: Session, service: Service, stop: threading.Event, total_steps: int
+    session: Session,
+    service: Service,
+    stop: threading.Event,
+    learning: LearningConfig,
+    *,
+    skipped_in_a_row: int = 0,
+    death: Death | None = None,
 ) -> EndOfRun | None:
     """Why the run is over; None as long as it is not.
 
     Args:
       stop: what SIGTERM and SIGINT set.
-      total_steps: environment steps for training.
+      learning: what bounds the run.
+      skipped_in_a_row: updates since the last finite one.
+      death: of a thread that neither session nor service watches.
     """
     if session.failed.is_set() and isinstance(session.failure, UserError):
         return EndOfRun.MISTAKE
-    if session.failed.is_set() or service.failure is not None:
+    if session.failed.is_set() or service.failure is not None or death is not None:
         return EndOfRun.FAILED
     if stop.is_set():
         return EndOfRun.STOPPED
+    if skipped_in_a_row >= learning.max_skipped_updates:
+        return EndOfRun.NOT_FINITE
     if session.evaluator.confirmed is not None:
         return EndOfRun.CONFIRMED
-    if session.acting.training_steps >= total_steps:
+    if session.acting.training_steps >= learning.total_steps:
         return EndOfRun.ALL_STEPS
     return None
 
@@ -110,6 +129,8 @@ def why(
         return f"target {target:g} confirmed: {text}{remark}"
     if end is EndOfRun.ALL_STEPS:
         return f"all {total_steps:,} steps taken{_missed(target, confirming)}"
+    if end is EndOfRun.NOT_FINITE:
+        return NOT_FINITE
     return THREAD_DIED if end is EndOfRun.FAILED else ERROR
 
 

@@ -9,6 +9,7 @@ ready.
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from learner.learning.allocation import require_update_memory
 from learner.learning.loop import POLL_SECONDS
 from learner.session.components import Parts
 
@@ -51,7 +52,7 @@ class FreeRunning:
     def _compile_update(self) -> None:
         # The process would only end after it.
         if self._insertion.exception() is None:
-            self._learning.compile_update()
+            require_update_memory(self._learning.compile_update(), self._parts.scale)
 
     def end_waits(self) -> None:
         """Wakes both threads for the last time; what has not begun to compile is not needed."""

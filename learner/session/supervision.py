@@ -17,7 +17,9 @@ from learner.session.end_of_run import EndOfRun, end_of_run, why
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
+from learner.threads.deaths import Deaths
 from seedrl.config import Config
+from seedrl.errors import NotFiniteError
 from seedrl.exit_codes import ExitCode
 
 _TICK_SECONDS = 0.1
@@ -76,9 +78,14 @@ class Supervision:
         self.reason = ""
         # Updates and environment steps of the run when it was saved last in this session.
         self._saved: tuple[int, int] | None = None
+        self._deaths = Deaths()
 
     def run(self) -> None:
         """Reports and saves at their intervals until the run is over."""
+        with self._deaths:
+            self._run()
+
+    def _run(self) -> None:
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
             self._end_if_stuck(self._config.logging.stuck_seconds)
@@ -100,8 +107,9 @@ class Supervision:
         prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
         self.announcements.look()
+        ended = self._end_of_run()
         self.reason = why(
-            self._end_of_run(),
+            ended,
             self._config.evaluation.target_return,
             self._session.evaluator.confirmed,
             self._config.learning.total_steps,
@@ -123,19 +131,25 @@ class Supervision:
                 self._start_save(snapshot)
             self.last |= self._report()
         finally:
-            if self._stop.is_set() or has_failed:
+            if self._stop.is_set() or has_failed or ended is EndOfRun.NOT_FINITE:
                 self._service.stop()
             else:
                 self._service.finish("training is over")
             self._saver.wait()
-        self._raise_failure()
+        self._raise_failure(ended)
 
     def _is_over(self) -> bool:
         return self._end_of_run() is not None
 
     def _end_of_run(self) -> EndOfRun | None:
-        total_steps = self._config.learning.total_steps
-        return end_of_run(self._session, self._service, self._stop, total_steps)
+        return end_of_run(
+            self._session,
+            self._service,
+            self._stop,
+            self._config.learning,
+            skipped_in_a_row=self.announcements.skipped_in_a_row,
+            death=self._deaths.first,
+        )
 
     def _end_if_stuck(self, seconds: float) -> None:
         """Ends the process at once: nothing can be saved or joined while a thread hangs."""
@@ -194,13 +208,21 @@ class Supervision:
         session = self._session
         self._saver.start(snapshot, session.meta(snapshot), session.best(snapshot))
 
-    def _raise_failure(self) -> None:
+    def _raise_failure(self, ended: EndOfRun | None) -> None:
         """Raises what has gone wrong in a run that has ended; writes its last accounts."""
         self._session.raise_failure()
         if (failure := self._service.failure) is not None:
-            raise RuntimeError(f"the thread that reads links died: {failure}") from failure
+            raise RuntimeError(f"a thread of the service died: {failure}") from failure
+        if (death := self._deaths.first) is not None:
+            raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
         self._metrics.record("ledger", **self._session.accounts())
         if broken := self._session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))
         if self._saver.failure is not None:
             raise self._saver.failure
+        if ended is EndOfRun.NOT_FINITE:
+            raise NotFiniteError(
+                f"expected finite updates, got {self.announcements.skipped_in_a_row:,} in a row "
+                "whose loss or gradient was not (learning.max_skipped_updates); look at rewards, "
+                "observations and the learning rate; what was learned before is saved"
+            )

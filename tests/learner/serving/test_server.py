@@ -203,3 +203,12 @@ def test_an_env_server_that_vanishes_before_its_answer_costs_no_traceback(
     logger.error("without one", exc_info=False)
     shown = [record.exc_info and record.exc_info[1] for record in caplog.records]
     assert shown == [*defects, False]
+
+
+def test_an_event_loop_that_has_ended_can_be_seen(unix_service: Service) -> None:
+    assert unix_service.failure is None
+    unix_service._loop.call_soon_threadsafe(unix_service._loop.stop)
+    unix_service._thread.join(SECONDS)
+    assert str(unix_service.failure) == "the event loop of all connections has ended"
+    unix_service.stop(grace_seconds=0.0)
+    assert unix_service.failure is None

@@ -175,6 +175,29 @@ def test_sequences_that_were_too_old_are_told_once_a_minute(watched: Watched) ->
     assert "replay.max_lag_updates" in watched.said[0][1]
 
 
+def test_many_skipped_updates_in_a_row_are_told_once_until_one_is_finite(watched: Watched) -> None:
+    learning = watched.session.learning
+    watched.session.is_compiling = False
+    learning.num_applied = 1
+    watched.look(1.0)
+    learning.num_skipped = 99
+    assert watched.look(2.0) == []
+    learning.num_skipped = 100
+    expected = (
+        "updates_skipped",
+        "100 updates in a row were skipped, for their loss or gradient was not finite; the run "
+        "ends with 1,000 (learning.max_skipped_updates)",
+    )
+    assert watched.look(3.0) == [expected]
+    learning.num_skipped = 500
+    assert watched.look(4.0) == []
+    assert watched.announcements.skipped_in_a_row == 500
+    learning.num_applied, learning.num_skipped = 2, 540
+    assert watched.look(5.0) == [] and watched.announcements.skipped_in_a_row == 0
+    learning.num_skipped = 640
+    assert watched.look(6.0) == [expected]
+
+
 def test_a_session_that_skips_all_of_its_updates_says_at_once_that_it_learns_nothing(
     watched: Watched,
 ) -> None:

@@ -10,28 +10,32 @@ import pytest
 from learner.acting.evaluator import Confirmation
 from learner.reporting.status import EvaluationStatus
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, why
+from learner.threads.deaths import Death
 from seedrl import config_file
-from seedrl.config import Config
+from seedrl.config import Config, LearningConfig
 from seedrl.config_json import to_json
 from seedrl.errors import ConfigError
 
 _TOTAL_STEPS = 100
+_LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_skipped_updates=10)
 
 
 @pytest.mark.parametrize(
-    ("failure", "stops", "confirmed", "steps", "expected"),
+    ("failure", "stops", "skipped", "confirmed", "steps", "expected"),
     [
-        (None, False, None, 99, None),
-        (None, False, None, 100, EndOfRun.ALL_STEPS),
-        (None, False, 475.0, 100, EndOfRun.CONFIRMED),
-        (None, True, 475.0, 100, EndOfRun.STOPPED),
-        (MemoryError(), True, 475.0, 100, EndOfRun.FAILED),
-        (ConfigError("a loss that is a vector"), True, 475.0, 100, EndOfRun.MISTAKE),
+        (None, False, 9, None, 99, None),
+        (None, False, 9, None, 100, EndOfRun.ALL_STEPS),
+        (None, False, 9, 475.0, 100, EndOfRun.CONFIRMED),
+        (None, False, 10, 475.0, 100, EndOfRun.NOT_FINITE),
+        (None, True, 10, 475.0, 100, EndOfRun.STOPPED),
+        (MemoryError(), True, 10, 475.0, 100, EndOfRun.FAILED),
+        (ConfigError("a loss that is a vector"), True, 10, 475.0, 100, EndOfRun.MISTAKE),
     ],
 )
 def test_the_first_reason_that_holds_ends_a_run(
     failure: Exception | None,
     stops: bool,
+    skipped: int,
     confirmed: float | None,
     steps: int,
     expected: EndOfRun | None,
@@ -43,13 +47,22 @@ def test_the_first_reason_that_holds_ends_a_run(
         acting=SimpleNamespace(training_steps=steps),
     )
     service: Any = SimpleNamespace(failure=None)
-    assert end_of_run(session, service, _event(stops), _TOTAL_STEPS) is expected
+    found = end_of_run(session, service, _event(stops), _LEARNING, skipped_in_a_row=skipped)
+    assert found is expected
 
 
 def test_a_service_that_died_ends_a_run() -> None:
     session: Any = SimpleNamespace(failed=_event(False))
     service: Any = SimpleNamespace(failure=OSError("gone"))
-    assert end_of_run(session, service, _event(False), _TOTAL_STEPS) is EndOfRun.FAILED
+    assert end_of_run(session, service, _event(False), _LEARNING) is EndOfRun.FAILED
+
+
+def test_a_thread_that_nobody_watches_ends_a_run() -> None:
+    session: Any = SimpleNamespace(failed=_event(False))
+    service: Any = SimpleNamespace(failure=None)
+    death = Death("status", OSError("gone"))
+    found = end_of_run(session, service, _event(False), _LEARNING, death=death)
+    assert found is EndOfRun.FAILED
 
 
 @pytest.mark.parametrize(
@@ -60,6 +73,7 @@ def test_a_service_that_died_ends_a_run() -> None:
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
         (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
+        (EndOfRun.NOT_FINITE, None, "no update was finite any more"),
         (EndOfRun.MISTAKE, None, "an error"),
         (None, None, "an error"),
     ],

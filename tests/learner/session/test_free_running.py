@@ -42,8 +42,9 @@ class Learning:
     def compile_insertion(self, page: Any, page_rows: tuple[int, ...]) -> None:
         self._compile("insertion")
 
-    def compile_update(self) -> None:
+    def compile_update(self) -> Any:
         self._compile("update")
+        return SimpleNamespace(memory_analysis=lambda: None)
 
     def num_sequences_per_shard(self, steps_to_insert: int) -> int:
         return steps_to_insert
@@ -81,7 +82,9 @@ def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None
         limiter=limiter or _limiter(),
         wake_acting=lambda: None,
     )
-    parts: Any = SimpleNamespace(acting=acting, learning=learning, exchange=exchange, page=())
+    parts: Any = SimpleNamespace(
+        acting=acting, learning=learning, exchange=exchange, page=(), scale=None
+    )
     return FreeRunning(parts)
 
 

@@ -79,7 +79,9 @@ def compiled() -> Iterator[list[str]]:
 def compiling(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """An update whose compilation ends once the event is set."""
     end = threading.Event()
-    monkeypatch.setattr(session.learning, "compile_update", lambda: end.wait(SECONDS))
+    compile_update = session.learning.compile_update
+    late = lambda: end.wait(SECONDS) and compile_update()  # noqa: E731
+    monkeypatch.setattr(session.learning, "compile_update", late)
     yield end
     end.set()
 
@@ -106,6 +108,18 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(
     assert set(session.stuck(-1.0)) == {"acting", "learning"}
     assert session.stop(SECONDS)
     session.raise_failure()
+
+
+def test_an_update_that_the_device_has_no_memory_for_refuses_the_run(session: Session) -> None:
+    parts = session._regime._parts  # type: ignore[attr-defined]
+    tiny = parts._replace(scale=parts.scale._replace(device_bytes=1000))
+    session._regime._parts = tiny  # type: ignore[attr-defined]
+    session.start()
+    assert session.failed.wait(SECONDS)
+    assert session.stop(SECONDS)
+    assert session.is_refused
+    with pytest.raises(ConfigError, match="learning.batch_sequences: an update of"):
+        session.raise_failure()
 
 
 def test_what_compiling_dies_of_ends_the_session(

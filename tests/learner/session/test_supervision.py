@@ -15,6 +15,7 @@ from learner.session.reports import Reports
 from learner.session.supervision import Supervision, wait_for
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
+from seedrl.errors import NotFiniteError
 from seedrl.exit_codes import ExitCode
 
 TOTAL_STEPS = 5
@@ -269,8 +270,47 @@ def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
     run.at_step[1] = lambda: setattr(run.service, "failure", OSError("no more sockets"))
     run.supervision.run()
     assert run.acting.training_steps == 1
-    with pytest.raises(RuntimeError, match="reads links died: no more sockets"):
+    with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
         run.supervision.end()
+    assert "save at the end" in run.calls
+
+
+def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = Run(_config())
+
+    def die() -> None:
+        raise OSError("a defect")
+
+    def start() -> None:
+        thread = threading.Thread(target=die, name="status")
+        thread.start()
+        thread.join()
+
+    before = threading.excepthook
+    run.at_step[1] = start
+    run.supervision.run()
+    assert run.acting.training_steps == 1 and threading.excepthook is before
+    with pytest.raises(RuntimeError, match="the thread status died: a defect"):
+        run.supervision.end()
+    assert "save at the end" in run.calls
+    assert "OSError: a defect" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own() -> None:
+    run = Run(_config())
+    run.learning.num_applied, run.learning.num_skipped = 3, 999
+    run.at_step[2] = lambda: setattr(run.learning, "num_applied", 4)
+    run.at_step[3] = lambda: setattr(run.learning, "num_skipped", 1998)
+    run.at_step[4] = lambda: setattr(run.learning, "num_skipped", 1999)
+    run.supervision.run()
+    assert run.acting.training_steps == 4
+    with pytest.raises(NotFiniteError, match="got 1,000 in a row") as caught:
+        run.supervision.end()
+    assert caught.value.exit_code == ExitCode.NOT_FINITE == 7
+    assert run.ends == ["no update was finite any more"]
+    assert run.calls[-3:] == ["stop serving", "saved", "record ledger"]
     assert "save at the end" in run.calls
 
 

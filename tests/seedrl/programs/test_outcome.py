@@ -34,6 +34,7 @@ def test_the_codes_are_those_that_are_documented() -> None:
         "FAILING_ENVIRONMENT": 4,
         "FAILED_RUNS": 5,
         "FAILED_FILMS": 6,
+        "NOT_FINITE": 7,
         "INTERNAL": 70,
         "UNREADABLE_CHECKPOINT": 74,
         "STUCK": 75,

@@ -1,0 +1,57 @@
+"""Whether an update fits a device, by what its compiled program says."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from learner.learning.allocation import require_update_memory, update_bytes
+from seedrl.errors import ConfigError
+from seedrl.replay.experience import Scale
+
+
+def scale(device_bytes: int) -> Scale:
+    return Scale(
+        num_devices=2,
+        batch_per_device=16,
+        training_slots=4,
+        device_bytes=device_bytes,
+        device_name="some device",
+        publish_every_updates=1,
+    )
+
+
+def test_what_is_donated_counts_once_and_on_each_device() -> None:
+    program: Any = jax.pmap(
+        lambda state, stored: (state + 1, stored * 2),
+        in_axes=(None, 0),
+        out_axes=(None, 0),
+        donate_argnums=(0, 1),
+        devices=jax.devices()[:2],
+    )
+    state, stored = jnp.zeros(100, jnp.float32), jnp.zeros((2, 50), jnp.float32)
+    needed = update_bytes(program.lower(state, stored).compile())
+    assert needed is not None and 4 * 150 <= needed < 4 * 200
+
+
+def test_an_update_that_no_device_has_memory_for_is_refused_by_field() -> None:
+    needs = SimpleNamespace(
+        argument_size_in_bytes=5 * 2**30,
+        output_size_in_bytes=3 * 2**30,
+        alias_size_in_bytes=2 * 2**30,
+        temp_size_in_bytes=4 * 2**30,
+    )
+    compiled = SimpleNamespace(memory_analysis=lambda: needs)
+    require_update_memory(compiled, scale(10 * 2**30))
+    with pytest.raises(ConfigError) as caught:
+        require_update_memory(compiled, scale(10 * 2**30 - 1))
+    assert str(caught.value).startswith(
+        "learning.batch_sequences: an update of 16 sequences needs 10.0 GiB on each device with "
+        "the replay, but some device has 10.0 GiB; "
+    )
+
+
+def test_a_device_that_does_not_know_is_believed() -> None:
+    require_update_memory(SimpleNamespace(memory_analysis=lambda: None), scale(0))

@@ -72,7 +72,7 @@ docs: $(STAMP) ## Write docs/metrics.md and docs/config.md again, from the code
 
 # No index address and no path enters the lock: it must install from wherever pip is told to look.
 lock: ## Pin all versions again (needs uv)
-	$(LOCKING) --extra learner --extra atari --extra watch --extra video --extra dev --output-file $(LOCK) pyproject.toml
+	$(LOCKING) --extra learner --extra atari --extra certificates --extra watch --extra video --extra dev --output-file $(LOCK) pyproject.toml
 	echo 'grpcio-tools==1.76.0' | $(LOCKING) --output-file $(PROTO_LOCK) -
 
 proto: $(PROTO_STAMP) ## Generate the wire's stubs again from proto/

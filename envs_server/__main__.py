@@ -37,6 +37,7 @@ def _serve(words: Sequence[str]) -> int:
     from envs_server.reconnecting_client import ReconnectingClient
     from envs_server.sent_log import SentLog
     from envs_server.stop import Stop
+    from seedrl.wire.credentials import Certificates, read_token
     from seedrl.wire.recording import Recording
 
     logging.basicConfig(
@@ -50,6 +51,9 @@ def _serve(words: Sequence[str]) -> int:
         recording = None if options.play is None else Recording(options.play)
     with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
+    with _naming("--token-file"):
+        token = "" if options.token_file is None else read_token(options.token_file)
+    own = Certificates(options.certificate, options.private_key, options.authority)
     offer = Offer(options.num_envs, options.num_groups, options.allowed, recording, options.films)
     client = ReconnectingClient(
         options.learner,
@@ -58,7 +62,8 @@ def _serve(words: Sequence[str]) -> int:
         options.max_message_bytes,
         sent_log,
         local_link=options.local_link,
-        token=os.environ.get("SEEDRL_TOKEN", ""),
+        token=token,
+        credentials=own.of_client(),
     )
     return client.run()
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from seedrl.programs.command_line import read
-from seedrl.wire.address import address_fault
+from seedrl.wire.address import address_fault, is_local
 
 PROG = "python -m envs_server"
 
@@ -21,8 +21,7 @@ class Options:
 
     Which environment, and with which seeds, the learner says; this side only decides which
     factories may be built. It returns for ever if the learner goes away, and ends when training
-    is over. Nothing encrypts or authenticates yet, either way (a token in the environment variable
-    SEEDRL_TOKEN is sent, and no learner asks for it): trusted networks only.
+    is over.
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
     this env server, or the environment cannot be built here; 4 the environment failed too often;
@@ -59,6 +58,22 @@ class Options:
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent or received; the learner has its own limit."""
 
+    token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """File with the token that the learner asks for (its serving.token_file)."""
+
+    authority: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """PEM file of the authority of the learner's certificate (ca.pem of `seedrl certificates`): with
+    it the connection is TLS."""
+
+    certificate: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """PEM file of this env server's own certificate, if the learner asks for one."""
+
+    private_key: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """PEM file of its key."""
+
+    insecure: bool = False
+    """Send a token to another machine without TLS, where others may read it."""
+
     local_link: bool = True
     """To a learner of this host (and network namespace), send steps through a socket of the kernel,
     and leave only the lease to gRPC."""
@@ -73,6 +88,16 @@ class Options:
             raise ValueError(
                 "expected at least one environment and one group, "
                 f"got --num-envs {self.num_envs} --groups {self.groups}"
+            )
+
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("--certificate and --private-key: expected both or none")
+        if self.certificate is not None and self.authority is None:
+            raise ValueError("--certificate: expected --authority with it")
+        if self.token_file and not (self.authority or self.insecure or is_local(self.learner)):
+            raise ValueError(
+                f"--token-file: others may read on the way to {self.learner}; expected --authority "
+                "(TLS), or --insecure on a network that you trust"
             )
 
     @property

@@ -15,6 +15,7 @@ from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.farewell import FAREWELL, FINISHED
+from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import WireError
 from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
@@ -47,10 +48,14 @@ _REMINDER_PAUSES = 60
 
 
 class _Return(NamedTuple):
-    """The stream is over, but there should be another; and the longest pause before it."""
+    """The stream is over, but there should be another; and the longest pause before it.
+
+    `advice` is what the user has to do, if something.
+    """
 
     reason: str
     longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
+    advice: str = ""
 
 
 class _End(NamedTuple):
@@ -79,12 +84,14 @@ class ReconnectingClient:
         *,
         local_link: bool = True,
         token: str = "",
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         """Args are the command line's; see `envs_server.options`.
 
         Args:
           local_link: whether to offer a link to a learner of this host.
           token: what a learner may ask for; "" for none.
+          credentials: of TLS; None for a connection without.
         """
         self._address = address
         self._offer = offer
@@ -93,6 +100,7 @@ class ReconnectingClient:
         self._sent_log = sent_log or SentLog()
         self._local_link = local_link
         self._token = token
+        self._credentials = credentials
         self._failures = 0
         self._has_worked = False  # an environment has taken a step
         self._broken_off = ""  # how the stream ended that was being filmed
@@ -108,6 +116,7 @@ class ReconnectingClient:
                     max_message_bytes=self._max_message_bytes,
                     local_link=self._local_link,
                     token=self._token,
+                    credentials=self._credentials,
                 )
                 lease = Lease(
                     self._offer,
@@ -175,7 +184,8 @@ class ReconnectingClient:
             return _End(ExitCode.USAGE, f"the learner at {self._address} refused: {details}")
         is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED
         longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS
-        return _Return(f"{code.name}: {details}", longest_pause)
+        advice = tls_advice(details)
+        return _Return(f"{code.name}: {details}{advice and '; ' + advice}", longest_pause, advice)
 
     def _after_failure(self, error: EnvironmentFailedError) -> _End | _Return:
         if self._offer.films is not None:
@@ -193,14 +203,15 @@ class ReconnectingClient:
         if was_serving:
             self._attempts = 0
         if was_serving or self._attempts % _REMINDER_PAUSES == 0:
-            _log.warning("%s", self._state(outcome.reason, was_serving))
+            _log.warning("%s", self._state(outcome, was_serving))
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
         self._wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))
 
-    def _state(self, reason: str, was_serving: bool) -> str:
+    def _state(self, outcome: _Return, was_serving: bool) -> str:
+        reason = outcome.reason
         # Most learners are only starting; why one cannot be reached is for those that do not come.
-        if self._attempts == 0 and not was_serving and _NOBODY in reason:
+        if self._attempts == 0 and not was_serving and _NOBODY in reason and not outcome.advice:
             return f"waiting for the learner at {self._address}: nobody listens there yet"
         state = "disconnected from" if was_serving else "waiting for"
         return f"{state} the learner at {self._address} ({reason}); coming back"

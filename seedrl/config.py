@@ -49,7 +49,9 @@ class ServingConfig:
       evaluation_slots: environments that only measure; never learned from. Training slots are
         leased first, but each env server of two environments or more has one that measures while
         such a slot is free; of a fleet of known size (`--env-servers`) each has its part of both.
-      bind: address to serve on: `host:port` or `unix:/path`. Port 0 takes a free one.
+      bind: address to serve on: `host:port` or `unix:/path`; port 0 takes a free one. Empty for a
+        socket that only this user can reach; the learner says where. `seedrl train` has one of its
+        own.
       batch_deadline_seconds: the longest that a step waits for others to share its batch. With 128
         env servers of 50 ms a step 2 ms carried 0.89 of linear, 1 ms 0.92 and none 0.91; CartPole
         and Pong with large groups are as fast with 0.5 as with 2 (two cores).
@@ -59,17 +61,27 @@ class ServingConfig:
         are reserved meanwhile.
       step_deadline_seconds: an env server whose group has owed a step for so long is reported as
         hung; 0 never reports one.
-      insecure: serve beyond this machine without encryption or authentication: anybody who reaches
-        the port can then feed the run. Needed for any `bind` but a unix socket or loopback.
+      token_file: file with the token that env servers must show (`--token-file` there). Needed for
+        any `host:port`, but where `seedrl train` makes one.
+      certificate: PEM file: with it and its key the port speaks TLS. Needed for a `host:port` that
+        other machines reach; `seedrl certificates` makes one.
+      private_key: PEM file of the certificate's key.
+      authority: PEM file: env servers must show a certificate of this authority too.
+      insecure: serve on a `host:port` without these: anybody who reaches it can then feed the run.
+        A warning is repeated.
     """
 
     training_slots: int = 32
     evaluation_slots: int = 20
-    bind: str = "127.0.0.1:8686"
+    bind: str = ""
     batch_deadline_seconds: float = 0.001
     max_message_bytes: int = 0
     ready_deadline_seconds: float = 120.0
     step_deadline_seconds: float = 60.0
+    token_file: str = ""
+    certificate: str = ""
+    private_key: str = ""
+    authority: str = ""
     insecure: bool = False
 
 

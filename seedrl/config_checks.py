@@ -9,13 +9,11 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from seedrl.agents.window import WindowSpec
-from seedrl.config import Config, Regime
+from seedrl.config import Config, Regime, ServingConfig
 from seedrl.contracts.calls import call
 from seedrl.errors import ConfigError
-from seedrl.wire.address import address_fault
+from seedrl.wire.address import address_fault, is_local
 from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
-
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 # Lowest and highest value of a field, both allowed.
 _RANGES: dict[str, tuple[float, float]] = {
@@ -57,7 +55,7 @@ def check(config: Config) -> None:
     """
     _check_numbers(config)
     _check_environment(config)
-    check_bind(config.serving.bind, insecure=config.serving.insecure)
+    check_bind(config.serving)
     _check_message_limit(config.serving.max_message_bytes)
     window = _check_agent(config)
     _check_replay(config, window)
@@ -73,20 +71,31 @@ def page_steps(config: Config) -> int:
     return steps
 
 
-def check_bind(bind: str, *, insecure: bool) -> None:
-    """Refuses an address of the wrong form, or one that others can reach, unless `insecure`.
+def check_bind(serving: ServingConfig) -> None:
+    """Refuses an address of the wrong form, or one that others reach who need not show a token.
 
     Raises:
-      ConfigError: `bind` is neither `host:port` nor `unix:/path`, or not on this machine.
+      ConfigError: `bind` is neither `host:port` nor `unix:/path`, or what it needs is not given.
     """
-    if fault := address_fault(bind):
+    bind = serving.bind
+    if bool(serving.certificate) != bool(serving.private_key):
+        raise ConfigError("serving.certificate: expected serving.private_key with it, and no less")
+    if serving.authority and not serving.certificate:
+        raise ConfigError("serving.authority: expected serving.certificate with it")
+    if bind and (fault := address_fault(bind)):
         raise ConfigError(f"serving.bind: {fault}")
-    host = bind.rpartition(":")[0]
-    if not (insecure or bind.startswith("unix:") or host in _LOOPBACK):
+    if not bind or bind.startswith("unix:") or serving.insecure:
+        return
+    if is_local(bind) and not serving.token_file:
         raise ConfigError(
-            f"serving.bind: {bind!r} can be reached from other machines, and nothing encrypts or "
-            "authenticates what arrives there; bind to 127.0.0.1 or unix:/path, or set "
-            "serving.insecure on a network that you trust"
+            f"serving.bind: every user of this machine reaches {bind!r}; set serving.token_file, "
+            "leave serving.bind out for a private socket, or set serving.insecure"
+        )
+    if not is_local(bind) and not (serving.certificate and serving.token_file):
+        raise ConfigError(
+            f"serving.bind: {bind!r} can be reached from other machines; expected "
+            "serving.certificate, serving.private_key and serving.token_file, which `seedrl "
+            "certificates` makes, or serving.insecure on a network that you trust"
         )
 
 

@@ -16,6 +16,7 @@ from envs_server.server_conformance import cartpole, dialogues, endings
 from envs_server.server_conformance.check import check
 from envs_server.server_conformance.session import Plan
 from envs_server.server_conformance.subject import Process
+from learner.cli.main import main as seedrl
 from seedrl import config_file
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -57,7 +58,12 @@ def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
 def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> None:
     text = (EXAMPLES / "two_machines" / "README.md").read_text()
     learner_command, env_server_command = re.findall(r"```sh\n(python -m .*)\n```", text)
-    run = tmp_path / "recall"
+    run, folder = tmp_path / "recall", tmp_path / "certificates"
+    assert seedrl(["certificates", str(folder)]) == 0
+    learner_command, env_server_command = (
+        command.replace("certificates/", f"{folder}/")
+        for command in (learner_command, env_server_command)
+    )
     learner_command = learner_command.replace("runs/recall", str(run))
     learner_command = f"{learner_command.replace('0.0.0.0:8686', '127.0.0.1:0')} {_SHORT}"
     log = tmp_path / "learner.log"

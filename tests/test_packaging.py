@@ -98,8 +98,18 @@ def test_the_metadata_names_the_pythons_and_extras(wheel: zipfile.ZipFile) -> No
     headers = metadata(wheel)
     assert SpecifierSet(headers["Requires-Python"]) == SpecifierSet(">=3.11,<3.14")
     assert set(headers.get_all("Provides-Extra")) == {
-        *("learner", "cuda12", "cuda13", "tpu", "atari", "box2d", "mujoco", "watch"),
-        *("minatar", "minigrid", "popgym", "video", "tensorboard", "wandb", "dev"),
+        *(
+            "learner",
+            "cuda12",
+            "cuda13",
+            "tpu",
+            "atari",
+            "box2d",
+            "mujoco",
+            "watch",
+            "certificates",
+        ),
+        *("minatar", "minigrid", "popgym", "video", "tensorboard", "wandb", "dev", "certificates"),
     }
 
 
@@ -164,7 +174,7 @@ def locked(python: str) -> dict[str, Version]:
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_the_lock_satisfies_every_requirement_on_each_python(python: str) -> None:
     pins = locked(python)
-    for extra in ("", "learner", "atari", "watch", "video", "dev"):
+    for extra in ("", "learner", "atari", "certificates", "watch", "video", "dev"):
         for name, requirement in requirements(extra).items():
             key = re.sub(r"[-_.]+", "-", name).lower()
             assert key in pins, f"{name} is not locked; run `make lock`"

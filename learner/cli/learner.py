@@ -36,12 +36,14 @@ class RunOptions:
         from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
+      token_file: file with the token that env servers must show, same as `--serving.token-file`.
     """
 
     resume: Literal["auto", "never", "must"] = "auto"
     init_from: Path | None = None
     checkpoint_replay: bool = False
     bind: str | None = None
+    token_file: str | None = None
 
     def apply(self, config: Config) -> Config:
         """The configuration with those options that stand for fields of it.
@@ -55,6 +57,8 @@ class RunOptions:
             checkpoint = dataclasses.replace(checkpoint, replay=True)
         if self.bind is not None:
             serving = dataclasses.replace(serving, bind=self.bind)
+        if self.token_file is not None:
+            serving = dataclasses.replace(serving, token_file=self.token_file)
         return dataclasses.replace(config, checkpoint=checkpoint, serving=serving)
 
 
@@ -71,6 +75,7 @@ class LearnerOptions(RunOptions):
         from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
+      token_file: file with the token that env servers must show, same as `--serving.token-file`.
       env_servers: how many env servers of one size share the slots, each with its part of training
         and evaluation; by default each takes what is free, training slots first, but half of that
         at most until its environments are built.

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import secrets
 import shlex
 import signal
 import sys
@@ -20,7 +21,7 @@ from learner.reporting.output import tolerating_lost_output
 from learner.reporting.summary import resuming
 from learner.saving.folder_lock import check_free, remove_refused
 from seedrl import config_json, config_modules
-from seedrl.config import Config
+from seedrl.config import Config, ServingConfig
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
@@ -46,6 +47,8 @@ class TrainOptions(RunOptions):
         from, they are not looked at.
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
+      token_file: file with the token that env servers must show, same as `--serving.token-file`; by
+        default its own env servers are given one, if there is a port.
       env_servers: number of env-server processes; by default `--launch.env-servers`.
       envs_per_server: environments of each; all but the evaluation slots then train; by default as
         `--launch.envs-per-server`.
@@ -85,7 +88,12 @@ def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fle
         envs_per_server=options.envs_per_server,
         groups=options.groups,
     )
-    check(config)
+    if config.serving.certificate:
+        raise ConfigError(
+            "serving.certificate: the env servers of `seedrl train` are of this machine, and speak "
+            "no TLS; start the learner with `python -m learner`"
+        )
+    check(dataclasses.replace(config, serving=_with_token(config.serving, Path("token"))))
     return config, planned
 
 
@@ -101,14 +109,16 @@ def _supervised(
     command = shlex.join([*PROG.split(), *argv])
     with contextlib.ExitStack() as stack:
         own_folder = stack.enter_context(env_servers.private_folder())
-        if _chooses_address(argv):
-            address = _reachable(config.serving.bind)
-        else:
-            address = f"unix:{own_folder}/learner"
-        serving = dataclasses.replace(config.serving, bind=address)
+        serving = _serving(config.serving, own_folder, chooses_address=_chooses_address(argv))
         stop_reason = own_folder / "stop_reason"
         supervisor = Supervisor(
-            env_servers.commands(planned, config.environment, address=address, logs=workdir / LOGS),
+            env_servers.commands(
+                planned,
+                config.environment,
+                address=serving.bind,
+                logs=workdir / LOGS,
+                token_file=serving.token_file,
+            ),
             learner=_learner(
                 dataclasses.replace(config, serving=serving),
                 own_folder / "config.json",
@@ -152,8 +162,28 @@ def _chooses_address(argv: Sequence[str]) -> bool:
     return any(word.split("=")[0] in ("--bind", "--serving.bind") for word in argv)
 
 
+def _serving(serving: ServingConfig, own_folder: Path, *, chooses_address: bool) -> ServingConfig:
+    """Where the learner serves, and the token that its env servers are given, if they need one."""
+    if not chooses_address:
+        return env_servers.on_private_socket(serving, f"unix:{own_folder}/learner")
+    own = own_folder / "token"
+    serving = dataclasses.replace(serving, bind=_reachable(serving.bind))
+    if (given := _with_token(serving, own)) is not serving:
+        own.touch(mode=0o600)
+        own.write_text(secrets.token_hex(32))
+    return given
+
+
+def _with_token(serving: ServingConfig, path: Path) -> ServingConfig:
+    """With the token in `path` if a port is served that needs one, and none is given."""
+    is_port = bool(serving.bind) and not serving.bind.startswith("unix:")
+    if not is_port or serving.insecure or serving.token_file:
+        return serving
+    return dataclasses.replace(serving, token_file=str(path))
+
+
 def _reachable(bind: str) -> str:
-    if bind.endswith(":0"):
+    if bind.endswith(":0") or not bind:
         raise ConfigError(
             f"serving.bind: expected a port other than 0, which the env servers know, got {bind!r}"
         )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from learner.launch.abandoned import holding, remove_abandoned
 from learner.launch.child import Command
-from seedrl.config import Config, EnvironmentConfig
+from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_modules import path_for_children
 from seedrl.errors import ConfigError
 
@@ -90,12 +90,30 @@ def _check_least(flag: str, number: int, least: int) -> None:
         raise ConfigError(f"--{flag}: expected at least {least}, got {number}")
 
 
+def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:
+    """Serves this process's own env servers there, which need no token nor certificates."""
+    return dataclasses.replace(
+        serving,
+        bind=address,
+        token_file="",
+        certificate="",
+        private_key="",
+        authority="",
+        insecure=False,
+    )
+
+
 def commands(
-    fleet: Fleet, environment: EnvironmentConfig, *, address: str, logs: Path
+    fleet: Fleet,
+    environment: EnvironmentConfig,
+    *,
+    address: str,
+    logs: Path,
+    token_file: str = "",
 ) -> list[Command]:
     """The env servers' command lines; their output goes to `logs`, which is made.
 
-    Raises ConfigError if it cannot be made.
+    `token_file` holds what the learner asks for. Raises ConfigError if it cannot be made.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -106,6 +124,8 @@ def commands(
     factories = [name for name in (environment.id, *environment.wrappers) if ":" in name]
     arguments = [sys.executable, "-P", "-m", "envs_server", "--learner", address]
     arguments += ["--num-envs", str(fleet.num_envs), "--groups", str(fleet.num_groups)]
+    if token_file:
+        arguments += ["--token-file", token_file]
     if not fleet.local_link:
         arguments += ["--no-local-link"]
     for name in dict.fromkeys(factories):

@@ -7,10 +7,12 @@ import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import grpc
 
+from learner.serving.access.token_check import TokenCheck
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
 from learner.serving.handshake.deadlines import MOST_SILENT, Handshakes
@@ -21,17 +23,26 @@ from learner.serving.peer import EndError
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
+from seedrl.wire.credentials import Certificates
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.local_link import connect_link
 
 # For connections to end on request.
 _END_SECONDS = 1.0
+# Between two warnings of an address that anybody may use.
+_WARNING_SECONDS = 60.0
+
+_logger = logging.getLogger(__name__)
 
 _Item = channel.Answer | Exception | None
 
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def _certificates(config: ServingConfig) -> tuple[str, str, str]:
+    return config.certificate, config.private_key, config.authority
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -84,11 +95,16 @@ class Service:
         hub: Hub,
         config: ServingConfig,
     ):
+        """Raises ConfigError if the files of token or certificates cannot be used."""
         self.address = config.bind
         self.hub = hub
         self._config = config
         self._finish_reason: str | None = None
         self._lock: AddressLock | None = None
+        self._token = TokenCheck(config.token_file)
+        self._credentials = Certificates(
+            *(Path(path) if path else None for path in _certificates(config))
+        ).of_server()
         self._links = LinkReader()
         self._longest = message_limit(config, hub.environment, hub.spec)
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
@@ -161,9 +177,20 @@ class Service:
         )
         handler = channel.learner_handler(self._connect, self._longest)
         self._server.add_generic_rpc_handlers((handler,))
-        port = self._server.add_insecure_port(self.address)
+        if self._credentials is None:
+            port = self._server.add_insecure_port(self.address)
+        else:
+            port = self._server.add_secure_port(self.address, self._credentials)
         await self._server.start()
+        if config.insecure and not self.address.startswith("unix:"):
+            self._warn()
         return port
+
+    def _warn(self) -> None:
+        _logger.warning(
+            "warning: serving.insecure: whoever reaches %s can feed this run", self.address
+        )
+        self._loop.call_later(_WARNING_SECONDS, self._warn)
 
     async def _end(self, grace_seconds: float) -> None:
         if self._server is not None:
@@ -178,6 +205,14 @@ class Service:
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
         """One connection."""
+        if not self._token.admits(context.invocation_metadata()):
+            unknown = EndError(
+                grpc.StatusCode.UNAUTHENTICATED,
+                "expected the learner's token; start the env server with --token-file",
+            )
+            self.hub.turn_away(context.peer(), unknown)
+            # Before anything of the call was read.
+            await context.abort(unknown.code, unknown.details)
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
         transport = EnvServerConnection(outbox, self._connect_link)
         connection = Connection(

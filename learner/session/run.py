@@ -16,6 +16,7 @@ from learner.saving.restoring import fitting, restore_streams, same_agent
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import played_rounds, rounds_until
 from learner.saving.saver import Saver, open_saver
+from learner.serving.access.private_socket import with_address
 from learner.serving.batch_rules import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.environment_seeds import session_seed
@@ -62,7 +63,7 @@ def train(
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
     a UserError for what the user can put right, RuntimeError if a thread died.
     """
-    check(config)
+    check(config := with_address(config, workdir))
     start = time.monotonic()
     stop = stop_on_signals(stop_reason, command=command or shlex.join(sys.argv))
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)

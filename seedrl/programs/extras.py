@@ -14,6 +14,7 @@ EXTRA_OF = {
         "learner",
     ),
     "ale_py": "atari",
+    "cryptography": "certificates",
     "wandb": "wandb",
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),

@@ -3,6 +3,14 @@
 _SOCKET_PATH_BYTES = 107  # sun_path of Linux, without its final zero
 
 
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def is_local(address: str) -> bool:
+    """Whether only processes of this machine reach the address, or are reached by it."""
+    return address.startswith("unix:") or address.rpartition(":")[0] in LOOPBACK
+
+
 def address_fault(address: str, *, lowest_port: int = 0) -> str | None:
     """What is wrong with the form of an address, in one line; None if nothing is."""
     if address.startswith("unix:"):

@@ -44,7 +44,7 @@ _PING_MILLISECONDS = 2_000
 _ACKNOWLEDGEMENT_MILLISECONDS = 5_000
 # Its process may be busy: one with a single thread answers only between two steps of environments.
 _PING_TIMEOUT_MILLISECONDS = 20_000
-# Where a call's metadata may carry `Bearer <token>`; learners ignore it today.
+# Where a call's metadata may carry `Bearer <token>`.
 TOKEN_KEY = "authorization"
 
 

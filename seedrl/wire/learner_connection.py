@@ -36,7 +36,13 @@ class LearnerConnection:
     """
 
     def __init__(
-        self, address: str, *, max_message_bytes: int, local_link: bool = True, token: str = ""
+        self,
+        address: str,
+        *,
+        max_message_bytes: int,
+        local_link: bool = True,
+        token: str = "",
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         """Does not wait for the learner.
 
@@ -45,6 +51,7 @@ class LearnerConnection:
           max_message_bytes: the longest message that is sent.
           local_link: whether to offer a link.
           token: goes with the call as `Bearer <token>`; "" for none.
+          credentials: of TLS; None for a connection without.
         """
         self._max_message_bytes = max_message_bytes
         self._resources = contextlib.ExitStack()
@@ -55,7 +62,7 @@ class LearnerConnection:
         # gRPC reads it in a thread of its own; None ends what is sent.
         self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
         channel = self._resources.enter_context(
-            connect(address, max_message_bytes=max_message_bytes)
+            connect(address, max_message_bytes=max_message_bytes, credentials=credentials)
         )
         metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
         outgoing = iter(self._outgoing.get, None)

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 9042c2d0df3f939b26d2db698480bdcfe3fc0b041788f88c0e8ff61af0d856ee
+# seedrl/wire/seedrl.proto sha256 fb2468689ef566cb09142d89c7e957602b1e8e57d533ce61cdb4b2d538710634
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -135,10 +135,21 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
     assert [port["port"] for port in rule["ports"]] == [
         port["containerPort"] for port in pod["containers"][0]["ports"]
     ]
-    (volume,) = pod["volumes"]
     claim = kind(files, "PersistentVolumeClaim")["metadata"]["name"]
-    assert volume["persistentVolumeClaim"]["claimName"] == claim
-    assert [mount["name"] for mount in pod["containers"][0]["volumeMounts"]] == [volume["name"]]
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim
+    for job in jobs.values():
+        pod = job["template"]["spec"]
+        (container,) = pod["containers"]
+        mounts = container["volumeMounts"]
+        assert [mount["name"] for mount in mounts] == [volume["name"] for volume in pod["volumes"]]
+        # Each side has its own secrets, and reads them by the names that the comment gives them.
+        secret = pod["volumes"][-1]["secret"]["secretName"]
+        text = (JOBS / name).read_text().replace("\\\n#", "")
+        (command,) = re.findall(rf"create secret generic {secret} (.*)", text)
+        files_of_secret = set(re.findall(r"--from-file=(\S+)", command))
+        assert mounts[-1]["mountPath"] == "/secrets"
+        used = {word[9:] for word in container["args"] if word.startswith("/secrets/")}
+        assert used == files_of_secret
 
 
 @pytest.mark.parametrize("name", JOBSETS)

@@ -244,39 +244,66 @@ def test_a_window_has_no_negative_part(name: str) -> None:
         check(changed("agent", OwnAgent(window=window)))
 
 
+def _served(bind: str, **fields: Any) -> ServingConfig:
+    return ServingConfig(bind=bind, **fields)
+
+
+@pytest.mark.parametrize("bind", ["", "unix:/run/seedrl/learner", "unix:learner"])
+def test_sockets_of_this_machine_need_nothing(bind: str) -> None:
+    check_bind(_served(bind))
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "localhost:8686", "[::1]:65535"])
+def test_a_port_of_this_machine_needs_a_token(bind: str) -> None:
+    check_bind(_served(bind, token_file="token"))
+    check_bind(_served(bind, insecure=True))
+    with pytest.raises(
+        ConfigError, match="every user of this machine reaches .* serving.token_file"
+    ):
+        check_bind(_served(bind))
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:8686", "[::]:8686", "10.0.0.1:8686", "example.org:80"])
+def test_a_port_that_other_machines_reach_needs_a_token_and_certificates(bind: str) -> None:
+    both = {"certificate": "learner.pem", "private_key": "learner.key"}
+    check_bind(_served(bind, token_file="token", **both))
+    check_bind(_served(bind, insecure=True))
+    for fields in ({}, {"token_file": "token"}, both):
+        with pytest.raises(ConfigError, match=r"serving\.bind: .* reached from other machines"):
+            check_bind(_served(bind, **fields))
+    with pytest.raises(ConfigError, match="`seedrl certificates` makes, or serving.insecure"):
+        check(changed("serving.bind", bind))
+
+
 @pytest.mark.parametrize(
-    "bind",
-    ["127.0.0.1:0", "localhost:8686", "[::1]:65535", "unix:/run/seedrl/learner", "unix:learner"],
+    ("fields", "message"),
+    [
+        ({"certificate": "a"}, "serving.certificate: expected serving.private_key with it"),
+        ({"private_key": "a"}, "serving.certificate: expected serving.private_key with it"),
+        ({"authority": "a"}, "serving.authority: expected serving.certificate with it"),
+    ],
 )
-def test_addresses_of_this_machine_are_allowed(bind: str) -> None:
-    check_bind(bind, insecure=False)
+def test_half_of_what_tls_needs_is_refused(fields: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_bind(_served("127.0.0.1:1", insecure=True, **fields))
 
 
 @pytest.mark.parametrize(
     "bind",
     [
-        *("", "8686", ":8686", "localhost", "localhost:", "localhost:x", "localhost:65536"),
+        *("8686", ":8686", "localhost", "localhost:", "localhost:x", "localhost:65536"),
         *("localhost:-1", "::1:80", "unix:", "unix:/run/", "127.0.0.1:²"),
     ],
 )
 def test_an_address_of_the_wrong_form_is_refused(bind: str) -> None:
     with pytest.raises(ConfigError, match=r"serving\.bind: expected"):
-        check_bind(bind, insecure=True)
+        check_bind(_served(bind, insecure=True))
 
 
 def test_a_socket_path_longer_than_the_kernel_allows_is_refused() -> None:
-    check_bind("unix:/" + "a" * 106, insecure=False)
+    check_bind(_served("unix:/" + "a" * 106))
     with pytest.raises(ConfigError, match="at most 107 bytes, got 108"):
-        check_bind("unix:/" + "a" * 107, insecure=False)
-
-
-@pytest.mark.parametrize("bind", ["0.0.0.0:8686", "[::]:8686", "10.0.0.1:8686", "example.org:80"])
-def test_addresses_that_others_reach_must_be_asked_for(bind: str) -> None:
-    with pytest.raises(ConfigError, match=r"serving\.bind: .* can be reached from other machines"):
-        check(changed("serving.bind", bind))
-    config = changed("serving.bind", bind)
-    serving = dataclasses.replace(config.serving, insecure=True)
-    check(dataclasses.replace(config, serving=serving))
+        check_bind(_served("unix:/" + "a" * 107))
 
 
 def test_lock_step_with_all_that_it_needs_passes() -> None:

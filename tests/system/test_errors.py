@@ -208,7 +208,8 @@ def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
         code, line = processes.told(
-            capsys, *LEARNER[1:], "--workdir", tmp_path / "run", "--bind", bind
+            *(capsys, *LEARNER[1:], "--workdir", tmp_path / "run"),
+            *("--bind", bind, "--serving.insecure"),
         )
     assert code == ADDRESS_IN_USE
     assert line.startswith(f"python -m learner: error: cannot serve on {bind}: the address is in")

@@ -60,7 +60,7 @@ class ServedFleet:
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
             )
             address = stack.enter_context(env_servers.socket_address())
-            serving = dataclasses.replace(self.config.serving, bind=address)
+            serving = env_servers.on_private_socket(self.config.serving, address)
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)
             self.hub = _hub(self.config)

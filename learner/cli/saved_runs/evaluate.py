@@ -63,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     extras.require("learner")
     config = each_seeded(of_run(options.workdir))
     with env_servers.socket_address() as address:
-        serving = dataclasses.replace(config.serving, bind=address)
+        serving = env_servers.on_private_socket(config.serving, address)
         # Whatever the number of env servers, the slots are those of the run.
         launch = dataclasses.replace(config.launch, envs_per_server=0)
         config, planned = env_servers.plan(

@@ -58,7 +58,9 @@ def run(argv: Sequence[str]) -> int:
         logs = make_logs(options.workdir, "record")
         command = _command(config, address, logs=logs, films=folder)
         serving = dataclasses.replace(
-            config.serving, bind=address, training_slots=1, evaluation_slots=0
+            env_servers.on_private_socket(config.serving, address),
+            training_slots=1,
+            evaluation_slots=0,
         )
         supervisor = Supervisor([command], restarts=0)
         config = dataclasses.replace(config, serving=serving)

@@ -191,8 +191,11 @@ def test_options_of_the_learner_stand_for_fields() -> None:
     config = config_file.load("cartpole_r2d2")
     options = LearnerOptions(workdir=Path("x"))
     assert options.apply(config) == config
-    changed = dataclasses.replace(options, checkpoint_replay=True, bind="unix:/x").apply(config)
+    changed = dataclasses.replace(
+        options, checkpoint_replay=True, bind="unix:/x", token_file="token"
+    ).apply(config)
     assert difference(config, changed) == [
-        "serving.bind: expected '127.0.0.1:8686', got 'unix:/x'",
+        "serving.bind: expected '', got 'unix:/x'",
+        "serving.token_file: expected '', got 'token'",
         "checkpoint.replay: expected False, got True",
     ]

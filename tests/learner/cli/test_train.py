@@ -228,3 +228,14 @@ def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
     )
     assert calls(stage, "envs_server") == calls(stage, "learner") == []
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing
+
+
+def test_its_env_servers_are_given_a_token_for_a_port_and_nobody_can_read_it_elsewhere(
+    stage: Path,
+) -> None:
+    assert main(["train", "cartpole_r2d2", "--bind", "127.0.0.1:8686", "--env-servers", "1"]) == 0
+    serving = learner(stage)[1].serving
+    (argv,) = calls(stage, "envs_server")
+    # Both have the name of a file, which is gone with the run.
+    assert argv[argv.index("--token-file") + 1] == serving.token_file
+    assert not Path(serving.token_file).exists()

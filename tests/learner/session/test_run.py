@@ -117,7 +117,7 @@ def test_a_run_that_is_refused_says_why_unless_there_was_one_before(tmp_path: Pa
     config = config_file.load("cartpole_r2d2")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        serving = dataclasses.replace(config.serving, bind=bind)
+        serving = dataclasses.replace(config.serving, bind=bind, insecure=True)
         config = dataclasses.replace(config, serving=serving)
         for status in (None, '{"state": "finished", "reason": "all 100 steps taken"}'):
             if status is not None:

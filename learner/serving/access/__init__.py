@@ -1,0 +1,1 @@
+"""Who reaches a learner, and what admits them."""

@@ -1,0 +1,119 @@
+"""What a learner and its env servers know each other by: a token, and certificates.
+
+Files only: what is in a command line or in an environment variable, other processes can read.
+"""
+
+import ssl
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+
+from seedrl.errors import ConfigError
+
+# `openssl rand -hex 32` and `seedrl certificates` make longer ones.
+LEAST_TOKEN_CHARACTERS = 16
+_MOST_TOKEN_CHARACTERS = 1024
+# What a server does to whom it does not understand.
+_CLOSED = "Socket closed"
+
+
+def read_token(path: Path) -> str:
+    """The token in a file. Raises ConfigError, which never quotes it."""
+    text = _read(path).decode("latin-1").strip()
+    is_plain = text.isascii() and text.isprintable() and " " not in text
+    if not is_plain or not LEAST_TOKEN_CHARACTERS <= len(text) <= _MOST_TOKEN_CHARACTERS:
+        raise ConfigError(
+            f"expected a token of {LEAST_TOKEN_CHARACTERS} to {_MOST_TOKEN_CHARACTERS} visible "
+            f"characters in {path}; `openssl rand -hex 32` makes one"
+        )
+    return text
+
+
+def is_open_to_others(path: Path) -> bool:
+    """Whether users can read the file who are neither its owner's nor of its group."""
+    return bool(path.stat().st_mode & stat.S_IROTH)
+
+
+def tls_advice(details: str) -> str:
+    """What to look at if a connection could not be made because of TLS; "" if that is not why.
+
+    `details` are those of gRPC's status.
+    """
+    if "CERTIFICATE_VERIFY_FAILED" in details or "Verification Check" in details:
+        return (
+            "check TLS: is the learner's certificate of the authority in --authority, for this "
+            "address, and not expired?"
+        )
+    if "WRONG_VERSION_NUMBER" in details:
+        return "check TLS: does the learner speak it (serving.certificate)? if not, no --authority"
+    if "andshake failed" in details or ("failed to connect" in details and _CLOSED in details):
+        return (
+            "check TLS: does the learner speak it (--authority), and ask for a certificate that is "
+            "valid (--certificate)?"
+        )
+    return ""
+
+
+class Certificates(NamedTuple):
+    """PEM files of one side; None for what it does not have.
+
+    Attributes:
+      certificate, private_key: what it shows.
+      authority: of what the other side must show.
+    """
+
+    certificate: Path | None = None
+    private_key: Path | None = None
+    authority: Path | None = None
+
+    def of_server(self) -> grpc.ServerCredentials | None:
+        """For a learner; None without a certificate. Raises ConfigError for unusable files."""
+        if self.certificate is None or self.private_key is None:
+            return None
+        self._check()
+        pair = (self.private_key.read_bytes(), self.certificate.read_bytes())
+        authority = None if self.authority is None else self.authority.read_bytes()
+        return grpc.ssl_server_credentials(
+            [pair], authority, require_client_auth=authority is not None
+        )
+
+    def of_client(self) -> grpc.ChannelCredentials | None:
+        """For an env server; None without an authority. Raises ConfigError for unusable files."""
+        if self.authority is None:
+            return None
+        self._check()
+        return grpc.ssl_channel_credentials(
+            self.authority.read_bytes(),
+            None if self.private_key is None else self.private_key.read_bytes(),
+            None if self.certificate is None else self.certificate.read_bytes(),
+        )
+
+    def _check(self) -> None:
+        # gRPC would say of a wrong file only that nobody can connect.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        if self.authority is not None:
+            _read(self.authority)
+            try:
+                context.load_verify_locations(self.authority)
+            except ssl.SSLError as error:
+                raise ConfigError(f"expected a certificate in PEM in {self.authority}") from error
+        if self.certificate is not None and self.private_key is not None:
+            _read(self.certificate)
+            _read(self.private_key)
+            try:
+                # Never asks at the terminal for the password of a key.
+                context.load_cert_chain(self.certificate, self.private_key, lambda: "")
+            except ssl.SSLError as error:
+                raise ConfigError(
+                    f"expected a certificate in PEM in {self.certificate} and its own key, without "
+                    f"a password, in {self.private_key}"
+                ) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,41 @@
+"""`seedrl certificates`: that they work is seen in tests/learner/serving/access."""
+
+from pathlib import Path
+
+import pytest
+
+from learner.cli.main import main
+from seedrl.wire.credentials import read_token
+
+FILES = {"ca", "learner", "env_server"}
+
+
+def test_it_makes_what_both_sides_need_and_keeps_its_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "certificates"
+    command = ["certificates", str(folder), "--host", "learner.example", "--host", "10.0.0.5"]
+    assert main(command) == 0
+    made = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert set(made) == {f"{name}.{kind}" for name in FILES for kind in ("pem", "key")} | {"token"}
+    secret = {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077 == 0}
+    assert secret == {"ca.key", "learner.key", "env_server.key", "token"}
+    said = capsys.readouterr().out
+    assert "--serving.certificate" in said and "--authority" in said
+    assert read_token(folder / "token") not in said
+    # Made again by the same authority; whoever has the token goes on with it.
+    assert main(["certificates", str(folder), "--days", "30"]) == 0
+    kept = {name for name, content in made.items() if (folder / name).read_bytes() == content}
+    assert kept == {"ca.pem", "ca.key", "token"}
+
+
+def test_what_cannot_be_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certificates", str(tmp_path), "--host", "möglich.example"]) == 2
+    assert "--host: expected a name or an address, got 'möglich.example'" in capsys.readouterr().err
+    assert main(["certificates", str(tmp_path), "--days", "0"]) == 2
+    assert "--days: expected 1 to 3650, got 0" in capsys.readouterr().err
+    (tmp_path / "ca.key").write_text("none")
+    assert main(["certificates", str(tmp_path)]) == 2
+    assert "expected the PEM files of an authority in" in capsys.readouterr().err

@@ -1,0 +1,238 @@
+"""Who has no right to take part, against the real service over real gRPC: nobody gets in."""
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+import pytest
+
+from learner.cli.certificates import make
+from learner.reporting.env_servers.attendance import Attendance
+from learner.serving.batch_rules import free_running
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
+from seedrl.config import EnvironmentConfig, ServingConfig
+from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.credentials import Certificates, read_token, tls_advice
+from seedrl.wire.learner_connection import LearnerConnection
+
+_DAY = datetime.timedelta(days=1)
+_EXPIRED = datetime.timedelta(seconds=-60)
+
+
+class _Said:
+    """Everything that a learner's user reads."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, kind: str, text: str, **fields: object) -> None:
+        self.lines.append(f"{kind} {text} {fields}")
+
+
+class _Site(NamedTuple):
+    """Two authorities, files that have expired, and learners that ask for what they make."""
+
+    folder: Path
+    said: _Said
+    tls: Service
+    plain: Service
+    expired: Service
+
+
+def _service(said: _Said, config: ServingConfig) -> Service:
+    slots = SlotTable(training=4, evaluation=0, seed=3)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.005))
+    hub = Hub(serving, EnvironmentConfig(id="Some-v0"), attendance=Attendance(said))
+    service = Service(hub, config)
+    service.start()
+    return service
+
+
+def _of_server(folder: Path) -> dict[str, str]:
+    names = {"certificate": "learner.pem", "private_key": "learner.key"}
+    return {field: str(folder / name) for field, name in names.items()}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
+    folder, said = tmp_path_factory.mktemp("site"), _Said()
+    for name in ("own", "other"):
+        (folder / name).mkdir()
+        make(folder / name, (), _DAY)
+    shutil.copytree(folder / "own", folder / "expired")
+    make(folder / "expired", (), _EXPIRED)
+    own = folder / "own"
+    base = ServingConfig(
+        bind="127.0.0.1:0",
+        training_slots=4,
+        evaluation_slots=0,
+        token_file=str(own / "token"),
+    )
+    tls = dataclasses.replace(base, authority=str(own / "ca.pem"), **_of_server(own))
+    expired = dataclasses.replace(base, **_of_server(folder / "expired"))
+    services = [_service(said, config) for config in (tls, base, expired)]
+    yield _Site(folder, said, *services)
+    for service in services:
+        service.stop(grace_seconds=0.0)
+
+
+def _credentials(own: Path | None, authority: Path) -> grpc.ChannelCredentials | None:
+    pair = (own / "env_server.pem", own / "env_server.key") if own else (None, None)
+    return Certificates(*pair, authority / "ca.pem").of_client()
+
+
+def _hello(*sent: seedrl_pb2.Sent) -> seedrl_pb2.FromEnvServer:
+    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=2, host="h", pid=7, sent=sent)
+    return seedrl_pb2.FromEnvServer(hello=hello)
+
+
+@contextlib.contextmanager
+def _connection(
+    service: Service, token: str, credentials: grpc.ChannelCredentials | None
+) -> Iterator[LearnerConnection]:
+    with LearnerConnection(
+        service.address.replace("127.0.0.1", "localhost"),
+        max_message_bytes=2**16,
+        local_link=False,
+        token=token,
+        credentials=credentials,
+    ) as connection:
+        yield connection
+
+
+def _refused(
+    service: Service,
+    token: str,
+    credentials: grpc.ChannelCredentials | None,
+    hello: seedrl_pb2.FromEnvServer,
+) -> tuple[grpc.StatusCode, str]:
+    with _connection(service, token, credentials) as connection:
+        connection.put(hello)
+        with pytest.raises(grpc.RpcError) as failure:
+            next(connection.messages())
+    return failure.value.code(), failure.value.details()
+
+
+# Each: whose certificate, which authority, whose token; what the env server's user hears.
+_UNAUTHENTICATED = "expected the learner's token; start the env server with --token-file"
+_MATRIX = {
+    "no token": ("own", "own", "", "token"),
+    "wrong token": ("own", "own", "other", "token"),
+    "no certificate": (None, "own", "own", "--certificate"),
+    "expired certificate": ("expired", "own", "own", "--certificate"),
+    "certificate of another authority": ("other", "own", "own", "--certificate"),
+    "learner of another authority": ("other", "other", "own", "--authority"),
+}
+
+
+def _token(site: _Site, of: str) -> str:
+    return read_token(site.folder / of / "token") if of else ""
+
+
+@pytest.mark.parametrize("case", _MATRIX)
+def test_without_the_right_token_and_certificate_nobody_gets_in(site: _Site, case: str) -> None:
+    own, authority, token, heard = _MATRIX[case]
+    credentials = _credentials(own and site.folder / own, site.folder / authority)
+    code, details = _refused(site.tls, _token(site, token), credentials, _hello())
+    _check_refused(code, details, heard)
+    _check_nobody_is_there(site)
+
+
+def test_without_tls_nobody_gets_into_a_port_that_speaks_it(site: _Site) -> None:
+    code, details = _refused(site.tls, _token(site, "own"), None, _hello())
+    _check_refused(code, details, "does the learner speak it")
+    _check_nobody_is_there(site)
+
+
+def test_with_tls_nobody_believes_a_port_without_it_or_with_an_expired_certificate(
+    site: _Site,
+) -> None:
+    credentials = _credentials(None, site.folder / "own")
+    for service, heard in ((site.plain, "does the learner speak it"), (site.expired, "expired")):
+        code, details = _refused(service, _token(site, "own"), credentials, _hello())
+        _check_refused(code, details, heard)
+    _check_nobody_is_there(site)
+
+
+def test_a_stolen_lease_key_or_a_replayed_hello_is_worth_nothing_without_the_token(
+    site: _Site,
+) -> None:
+    with _connection(site.plain, _token(site, "own"), None) as owner:
+        hello = _hello()
+        owner.put(hello)
+        key = next(owner.messages()).assign.lease
+        stolen = _hello(seedrl_pb2.Sent(lease=key, num_envs=2, steps=5))
+        for sent in (stolen, hello):
+            for token in ("", _token(site, "other"), f"{_token(site, 'own')}x"):
+                code, details = _refused(site.plain, token, None, sent)
+                assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, _UNAUTHENTICATED)
+        assert len(site.plain.hub.connections()) == 1
+        assert site.plain.hub.ledger().get("disputed", 0) == 0
+        assert str(key) not in "".join(site.said.lines)
+    assert site.plain.hub.wait_until(lambda: site.plain.hub.num_free == 4, 300.0)
+
+
+def test_who_has_both_gets_in(site: _Site) -> None:
+    credentials = _credentials(site.folder / "own", site.folder / "own")
+    with _connection(site.tls, _token(site, "own"), credentials) as connection:
+        connection.put(_hello())
+        assert len(next(connection.messages()).assign.groups) == 1
+    assert site.tls.hub.wait_until(lambda: site.tls.hub.num_free == 4, 300.0)
+
+
+def _check_refused(code: grpc.StatusCode, details: str, heard: str) -> None:
+    if heard == "token":
+        assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, _UNAUTHENTICATED)
+        return
+    assert code is grpc.StatusCode.UNAVAILABLE
+    advice = tls_advice(details)
+    assert advice.startswith("check TLS: ") and heard in advice
+
+
+def _check_nobody_is_there(site: _Site) -> None:
+    for service in (site.tls, site.plain, site.expired):
+        assert service.hub.num_free == 4
+        assert not service.hub.connections()
+        assert service.hub.ledger() == {"dispatched": 0, "partial": 0, "queued": 0}
+    said = "".join(site.said.lines)
+    for name in ("own", "other", "expired"):
+        assert _token(site, name) not in said
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="only root can be another user"
+)
+def test_another_user_of_this_machine_does_not_reach_the_private_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from learner.serving.access.private_socket import private_address
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        os.chmod(shared, 0o777)  # as /tmp itself is
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: shared)
+        address = private_address(Path("run"))
+        service = _service(_Said(), ServingConfig(bind=address, training_slots=4))
+        script = f"import socket; socket.socket(socket.AF_UNIX).connect({address[5:]!r})"
+        tried = subprocess.run(
+            [shutil.which("python3", path=os.defpath) or sys.executable, "-I", "-c", script],
+            user=65534,
+            group=65534,
+            extra_groups=[],
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        service.stop(grace_seconds=0.0)
+    assert "PermissionError" in tried.stderr

@@ -27,8 +27,9 @@ class ActorCriticConfig:
 
     Attributes:
       torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
-        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "minatar" is one
-        convolution, for small ones. What the encoder does not take is flattened.
+        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow" is the
+        small one of IMPALA, "minatar" one convolution, for small images. What the encoder does not
+        take is flattened.
       torso_sizes: dense layers after it, which policy and value share.
       core: recurrent core.
       core_size: its units.
@@ -39,7 +40,7 @@ class ActorCriticConfig:
       dtype: of matrix products and convolutions. Parameters, carry and output stay float32.
     """
 
-    torso: Literal["auto", "mlp", "nature", "impala", "minatar"] = "auto"
+    torso: Literal["auto", "mlp", "nature", "shallow", "impala", "minatar"] = "auto"
     torso_sizes: tuple[int, ...] = (256,)
     core: Literal["lstm", "gru", "none"] = "lstm"
     core_size: int = 256

@@ -27,8 +27,9 @@ class BoxNetworkConfig:
 
     Attributes:
       torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
-        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "minatar" is one
-        convolution, for small ones. What the encoder does not take is flattened.
+        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow" is the
+        small one of IMPALA, "minatar" one convolution, for small images. What the encoder does not
+        take is flattened.
       core: recurrent core of the memory; "none" is no memory.
       core_size: its units.
       actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.
@@ -40,7 +41,7 @@ class BoxNetworkConfig:
       dtype: of matrix products and convolutions. Parameters and results stay float32.
     """
 
-    torso: Literal["auto", "mlp", "nature", "impala", "minatar"] = "auto"
+    torso: Literal["auto", "mlp", "nature", "shallow", "impala", "minatar"] = "auto"
     core: Literal["lstm", "gru", "none"] = "none"
     core_size: int = 128
     actor_sizes: tuple[int, ...] = (256, 256)

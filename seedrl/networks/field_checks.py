@@ -5,7 +5,7 @@ from typing import Any
 from seedrl.config_types import check_types
 
 _CHOICES = {
-    "torso": ("auto", "mlp", "nature", "impala", "minatar"),
+    "torso": ("auto", "mlp", "nature", "shallow", "impala", "minatar"),
     "core": ("lstm", "gru", "none"),
     "dtype": ("float32", "bfloat16"),
 }

@@ -13,7 +13,7 @@ from seedrl.types import Array
 _Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)
 
 # Rows and columns of the smallest image, of which an encoder's convolutions leave one.
-SMALLEST_IMAGE = {"nature": 36, "impala": 1, "minatar": 3}
+SMALLEST_IMAGE = {"nature": 36, "shallow": 20, "impala": 1, "minatar": 3}
 
 
 def is_image(spec: ArraySpec) -> bool:
@@ -61,6 +61,28 @@ class NatureEncoder(nn.Module):
         return images.reshape(images.shape[0], -1)
 
 
+class ShallowEncoder(nn.Module):
+    """The small network of IMPALA: `[N, H, W, C]` -> `[N, D]`.
+
+    Of 42 x 42 it keeps 3 x 3 places, where that of DQN keeps one, for under half the operations.
+
+    Source: Espeholt et al. 2018, figure 3 (left): 16 filters 8x8 stride 4, 32 4x4 stride 2; a dense
+    layer of 256 follows.
+    """
+
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, images: Array) -> Array:
+        """See the class."""
+        for features, kernel, stride in ((16, 8, 4), (32, 4, 2)):
+            convolution = _Conv(
+                features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
+            )
+            images = nn.relu(convolution(images))
+        return images.reshape(images.shape[0], -1)
+
+
 class ImpalaEncoder(nn.Module):
     """The residual network of IMPALA: `[N, H, W, C]` -> `[N, D]`.
 
@@ -99,7 +121,12 @@ class MinAtarEncoder(nn.Module):
         return images.reshape(images.shape[0], -1)
 
 
-_ENCODERS = {"nature": NatureEncoder, "impala": ImpalaEncoder, "minatar": MinAtarEncoder}
+_ENCODERS = {
+    "nature": NatureEncoder,
+    "shallow": ShallowEncoder,
+    "impala": ImpalaEncoder,
+    "minatar": MinAtarEncoder,
+}
 
 
 class ObservationTorso(nn.Module):

@@ -137,7 +137,7 @@ def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() ->
         ({"core": "rnn"}, r"network.core: expected lstm, gru, none; got 'rnn'"),
         (
             {"torso": "vgg"},
-            r"network.torso: expected auto, mlp, nature, impala, minatar; got 'vgg'",
+            r"network.torso: expected auto, mlp, nature, shallow, impala, minatar; got 'vgg'",
         ),
         ({"dtype": "float16"}, r"network.dtype: expected float32, bfloat16; got 'float16'"),
         ({"frame_stack": 0}, r"network.frame_stack: expected at least 1, got 0"),
@@ -188,6 +188,10 @@ def test_an_image_that_is_too_small_for_the_torso_is_refused() -> None:
     for torso in ("impala", "minatar"):
         network = QNetworkConfig(torso=torso).build(spec)  # type: ignore[arg-type]
         jax.eval_shape(network.init, jax.random.key(0))
+    with pytest.raises(ConfigError, match=r"20 x 20 at least\), the"):
+        QNetworkConfig(torso="shallow").build(
+            EnvSpec(ArraySpec((19, 20), "uint8"), DiscreteSpec(2))
+        )
     with pytest.raises(ConfigError, match=r"3 x 3 at least\), the observation has .*uint8\[2, 9"):
         QNetworkConfig(torso="minatar").build(EnvSpec(ArraySpec((2, 9), "uint8"), DiscreteSpec(2)))
 

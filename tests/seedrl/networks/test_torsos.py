@@ -12,6 +12,7 @@ from seedrl.networks.torsos import (
     MinAtarEncoder,
     NatureEncoder,
     ObservationTorso,
+    ShallowEncoder,
     is_image,
 )
 from seedrl.specs import ArraySpec
@@ -42,6 +43,12 @@ def test_the_impala_network_is_that_of_the_paper() -> None:
     ]
     assert kernels == [shape for section in sections for shape in section]
     assert output == (1, 9 * 12 * 32)
+
+
+def test_the_shallow_network_is_that_of_the_paper() -> None:
+    kernels, output = shapes(ShallowEncoder(), jnp.zeros((1, 42, 42, 4)))
+    assert kernels == [(8, 8, 4, 16), (4, 4, 16, 32)]
+    assert output == (1, 3 * 3 * 32)
 
 
 def test_the_minatar_network_is_that_of_the_paper() -> None:

@@ -1,6 +1,6 @@
 """What every test runs under: four CPU devices, strict broadcasting, programs compiled in a hurry.
 
-The settings are made before any test module is imported, where tests are collected. Programs
+The settings are made while pytest loads this file, before any test module imports jax. Programs
 for one device still run on device 0, as fast as with a single device (measured: 10 microseconds to
 dispatch either way; a 256 x 256 product within 15 per cent). Devices and broadcasting hold for this
 process only: a learner that a test starts sees the one device that it would see elsewhere.
@@ -36,27 +36,22 @@ os.environ.setdefault(
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
 )
 
+import hypothesis
+import jax
 import pytest
 
+jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_numpy_rank_promotion", "raise")
 
-def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Settings of the processes that have tests: one that hands them out imports none of this."""
-    if not isinstance(collector, pytest.Session):
-        return
-    import hypothesis
-    import jax
-
-    jax.config.update("jax_num_cpu_devices", 4)
-    jax.config.update("jax_numpy_rank_promotion", "raise")
-    # Neither the time of an example nor chance decides about a test.
-    hypothesis.settings.register_profile(
-        "suite",
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    )
-    hypothesis.settings.load_profile("suite")
+# Neither the time of an example nor chance decides about a test.
+hypothesis.settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_finish() -> None:

@@ -14,15 +14,12 @@ checkpoint is either the one being saved or the one before it.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
-import os
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +28,7 @@ import numpy as np
 
 from seedrl.errors import CheckpointError
 from seedrl.storage import array_store, manifest
+from seedrl.storage.writing import writing
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
@@ -87,7 +85,7 @@ def save(
     target = directory / f"{step:012d}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _writing(directory, timeout_seconds=_LOCK_SECONDS):
+        with writing(directory, timeout_seconds=_LOCK_SECONDS):
             _remove_temporary(directory)
             content = {"format": _FORMAT, "step": step, "meta": dict(meta)}
             _write(target, content, jax.tree.map(np.asarray, arrays), extra or {})
@@ -118,11 +116,10 @@ def _write(
 
 
 def latest(directory: Path) -> Checkpoint | None:
-    """The newest intact checkpoint, or None if there are none.
+    """The newest intact checkpoint, or None if there are none. Only reads.
 
-    Damaged ones that are passed over for it are logged as errors, one line each. What a killed
-    process left half-written is removed. Raises CheckpointError if there are checkpoints but none
-    is intact.
+    Damaged ones that are passed over for it are logged as errors, one line each. Raises
+    CheckpointError if there are checkpoints but none is intact.
     """
     found, passed = _newest_intact(directory)
     for _, problem in passed:
@@ -133,14 +130,17 @@ def latest(directory: Path) -> Checkpoint | None:
 def take_over(directory: Path) -> Checkpoint | None:
     """Like `latest`, for the process that resumes from it and saves.
 
-    The damaged ones are renamed to `damaged-*`, so that they do not count as kept: an intact one
-    that is older must not be deleted for them. Raises CheckpointError also if that fails.
+    What a killed process left half-written is removed. The damaged ones are renamed to
+    `damaged-*`, so that they do not count as kept: an intact one that is older must not be deleted
+    for them. Raises CheckpointError also if that fails.
     """
+    with contextlib.suppress(OSError), writing(directory, timeout_seconds=0.0, create=False):
+        _remove_temporary(directory)
     found, passed = _newest_intact(directory)
     if not passed:
         return found
     try:
-        with _writing(directory, timeout_seconds=_LOCK_SECONDS):
+        with writing(directory, timeout_seconds=_LOCK_SECONDS):
             for path, problem in passed:
                 aside = _set_aside(path, "damaged")
                 _logger.error(
@@ -187,8 +187,6 @@ def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path,
     """What `latest` returns, and the damaged ones that are newer, each with what is wrong."""
     if not directory.is_dir():
         return None, []
-    with contextlib.suppress(OSError), _writing(directory, timeout_seconds=0.0, create=False):
-        _remove_temporary(directory)
     passed: list[tuple[Path, str]] = []
     for _, path in reversed(_listed(directory)):
         problem = manifest.damage(path)
@@ -248,25 +246,6 @@ def _remove_temporary(directory: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _writing(directory: Path, *, timeout_seconds: float, create: bool = True) -> Iterator[None]:
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    descriptor = os.open(directory / ".lock", flags, 0o600)
-    deadline = time.monotonic() + timeout_seconds
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    raise CheckpointError(f"another process is saving to {directory}") from error
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _require_space(directory: Path, arrays: list[np.ndarray]) -> None:
     needed = sum(array.nbytes for array in arrays)
     free = shutil.disk_usage(directory).free
@@ -285,13 +264,23 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
 
 
 def _opened(path: Path) -> Checkpoint:
-    content = json.loads((path / "meta.json").read_bytes())
-    if content["format"] != _FORMAT:
+    """A checkpoint whose files are those that were written; by whom is not known."""
+    try:
+        content = json.loads((path / "meta.json").read_bytes())
+        written_as, step, meta = content["format"], content["step"], content["meta"]
+        if not (isinstance(step, int) and isinstance(meta, dict)):
+            raise TypeError("its step is no number, or its meta no object")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"expected checkpoint format {_FORMAT} in {path}, got {content['format']}; "
+            f"{path / 'meta.json'}: expected what a checkpoint says of itself, got "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if written_as != _FORMAT:
+        raise CheckpointError(
+            f"expected checkpoint format {_FORMAT} in {path}, got {written_as}; "
             "use the version of seedrl that wrote it"
         )
-    return Checkpoint(int(content["step"]), path, content["meta"])
+    return Checkpoint(step, path, meta)
 
 
 def _cause(error: Exception) -> str:

@@ -20,6 +20,7 @@ import pytest
 
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints, manifest
+from seedrl.storage.writing import writing
 
 
 def _tree(fill: float = 1.0, width: int = 8) -> dict[str, Any]:
@@ -235,7 +236,7 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
             for record in caplog.records
             if record.name == "seedrl.storage.checkpoints"
         ]
-        assert str(newest) in message
+        assert f"{file}: expected" in message
         file.write_bytes(intact)
     assert _value(tmp_path) == 2
 
@@ -245,6 +246,87 @@ def test_the_report_names_the_file_and_both_values(tmp_path: Path) -> None:
     size = path.stat().st_size
     path.write_bytes(b"short")
     assert manifest.damage(path.parent) == f"{path}: expected {size} bytes, got 5"
+
+
+def _rewritten(path: Path, change: Any) -> str | None:
+    """What is found wrong with a checkpoint whose manifest is changed so."""
+    listed = path / manifest.NAME
+    content = json.loads(listed.read_text())
+    change(content)
+    listed.write_text(json.dumps(content))
+    return manifest.damage(path)
+
+
+def _sealed(change: Any) -> Any:
+    """The change, with a sum that fits it."""
+
+    def changed(content: dict[str, Any]) -> None:
+        change(content)
+        content["sha256"] = manifest._sum(content["files"])
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["files"].clear(),
+        lambda content: content["files"].update({"../outside": [0, "0"]}),
+        lambda content: content["files"].update({"/etc/hostname": [0, "0"]}),
+        lambda content: content["files"].update({"meta.json": [True, "0"]}),
+        lambda content: content["files"].update({"meta.json": {}}),
+        lambda content: content["files"].update({"manifest.json": [0, "0"]}),
+    ],
+)
+@pytest.mark.parametrize("seal", [_sealed, lambda change: change])
+def test_a_manifest_that_was_changed_is_what_is_named(
+    tmp_path: Path, change: Any, seal: Any
+) -> None:
+    path = _save(tmp_path, 1)
+    problem = _rewritten(path, seal(change))
+    assert problem is not None
+    assert problem.startswith(f"{path / manifest.NAME}: expected a list of files, got ValueError")
+
+
+def test_a_digest_that_was_changed_in_the_manifest_is_damage_of_the_manifest(
+    tmp_path: Path,
+) -> None:
+    path = _save(tmp_path, 1)
+
+    def change(content: dict[str, Any]) -> None:
+        content["files"]["meta.json"][1] = "0" * 64
+
+    problem = _rewritten(path, change)
+    assert problem is not None and problem.startswith(f"{path / manifest.NAME}: ")
+
+
+@pytest.mark.parametrize("data", ["[" * 200_000, '{"files":' * 100_000, "null", "[]", "{}", ""])
+def test_what_is_no_manifest_is_damage_whatever_it_is(tmp_path: Path, data: str) -> None:
+    path = _save(tmp_path, 1)
+    (path / manifest.NAME).write_text(data)
+    problem = manifest.damage(path)
+    assert problem is not None and problem.startswith(f"{path / manifest.NAME}: ")
+
+
+def test_a_file_that_the_manifest_does_not_list_is_damage(tmp_path: Path) -> None:
+    path = _save(tmp_path, 1)
+    (path / "extra" / "more.npy").parent.mkdir(exist_ok=True)
+    (path / "extra" / "more.npy").write_bytes(b"")
+    assert manifest.damage(path) == (
+        f"{path}/extra/more.npy: expected no such file, for manifest.json does not list it"
+    )
+
+
+@pytest.mark.parametrize(
+    "meta", ["[" * 200_000, "[]", '{"format": 1, "step": "2", "meta": {}}', '{"format": 1}']
+)
+def test_what_somebody_made_up_is_refused_in_one_line(tmp_path: Path, meta: str) -> None:
+    path = _save(tmp_path, 1)
+    (path / "meta.json").write_text(meta)
+    (path / manifest.NAME).unlink()
+    manifest.write(path)
+    with pytest.raises(CheckpointError, match="meta.json: expected what a checkpoint says"):
+        checkpoints.latest(tmp_path)
 
 
 def test_it_is_an_error_if_no_checkpoint_is_intact(tmp_path: Path) -> None:
@@ -298,6 +380,8 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".tmp-2-abc").mkdir()
     (tmp_path / ".tmp-2-abc" / "meta.json").write_text("{}")
     assert _value(tmp_path) == 1
+    assert _names(tmp_path) == [".tmp-2-abc", "000000000001"]  # who reads does not write
+    assert checkpoints.take_over(tmp_path) is not None
     assert _names(tmp_path) == ["000000000001"]
 
 
@@ -345,7 +429,7 @@ def test_a_damaged_checkpoint_cannot_be_set_aside_while_another_process_saves(
     _save(tmp_path, 1)
     (_save(tmp_path, 2) / "meta.json").unlink()
     with (
-        checkpoints._writing(tmp_path, timeout_seconds=0.0),
+        writing(tmp_path, timeout_seconds=0.0),
         pytest.raises(CheckpointError, match="another process is saving"),
     ):
         checkpoints.take_over(tmp_path)
@@ -422,6 +506,7 @@ def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) ->
                 save(step)
             assert saved_step() in (newest, step)
             newest = saved_step()
+            assert checkpoints.take_over(tmp_path) is not None
             assert not [name for name in _names(tmp_path) if name.startswith(".tmp-")]
             if not killer.is_dead:
                 break
@@ -458,6 +543,7 @@ def test_sigkill_at_a_random_moment_loses_at_most_the_save_under_way(
         rest = process.stdout.read().split()
     saved = int(rest[-1]) if rest else saved
     assert _value(tmp_path) in (saved, saved + 1)
+    assert checkpoints.take_over(tmp_path) is not None
     assert not [name for name in _names(tmp_path) if name.startswith(".tmp-")]
 
 

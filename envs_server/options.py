@@ -62,7 +62,7 @@ class Options:
     """File with the token that the learner asks for (its serving.token_file)."""
 
     authority: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """PEM file of the authority of the learner's certificate (ca.pem of `seedrl certificates`): with
+    """PEM file of the authority of the learner's certificate: ca.pem of `seedrl certificates`. With
     it the connection is TLS."""
 
     certificate: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None

@@ -17,7 +17,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.farewell import FAREWELL, FINISHED
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import WireError
-from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError
+from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError, Promise
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 
 _log = logging.getLogger("envs_server")
@@ -101,6 +101,7 @@ class ReconnectingClient:
         self._local_link = local_link
         self._token = token
         self._credentials = credentials
+        self._promise = Promise()
         self._failures = 0
         self._has_worked = False  # an environment has taken a step
         self._broken_off = ""  # how the stream ended that was being filmed
@@ -117,6 +118,7 @@ class ReconnectingClient:
                     local_link=self._local_link,
                     token=self._token,
                     credentials=self._credentials,
+                    promise=self._promise,
                 )
                 lease = Lease(
                     self._offer,

@@ -16,6 +16,7 @@ import grpc
 
 from seedrl.wire.channel import CONNECT, SERVICE, server_options
 from seedrl.wire.local_link import Link
+from seedrl.wire.seedrl_pb2 import Alive, FromEnvServer
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 _STREAMS = 16
@@ -23,6 +24,7 @@ _LOOK_SECONDS = 0.01
 # Long enough for the other side to read a piece by itself.
 _PIECE_SECONDS = 0.02
 _LENGTH = struct.Struct("<I")
+_ALIVE = FromEnvServer(alive=Alive()).SerializeToString()
 
 
 class Status(NamedTuple):
@@ -113,7 +115,8 @@ class PlayedStream:
         # It raises if the stream is cancelled, by whom it may be.
         with contextlib.suppress(Exception):
             for request in requests:
-                self._incoming.put(Received(request, False))
+                if request != _ALIVE:  # on the stream at any time, and nobody waits for it
+                    self._incoming.put(Received(request, False))
         self._incoming.put(Received(None, False))
 
     def _read_link(self, link: Link) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from learner.serving.batcher import Pending
 from learner.serving.core import PlaybackError, ProtocolError
+from learner.serving.handshake.signs_of_life import promised
 from learner.serving.hub import Hub
 from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
 from learner.serving.peer import Admission, EndError, Offer
@@ -38,6 +39,8 @@ class Connection:
       transport: takes what is to be sent, and an EndError to end with.
       has_said_hello: whether the handshake has begun.
       is_ready: whether it is over.
+      alive_seconds: how often its env server has promised to send something; 0 for no promise.
+      has_heard: set by whatever arrives; whoever looks at it takes it back.
     """
 
     def __init__(
@@ -60,6 +63,8 @@ class Connection:
         self.transport = transport
         self.has_said_hello = False
         self.is_ready = False
+        self.alive_seconds = 0.0
+        self.has_heard = False
         self._hub = hub
         self._max_message_bytes = max_message_bytes
         self._step_deadline_seconds = step_deadline_seconds
@@ -73,12 +78,17 @@ class Connection:
 
     def receive(self, message: Received) -> bool:
         """Handles one message; False if it has ended the connection."""
+        self.has_heard = True
         try:
             self._handle(message)
         except Exception as error:
             self.fail(error)
             return False
         return True
+
+    def hear(self) -> None:
+        """Notes a sign of life."""
+        self.has_heard = True
 
     def fail(self, error: Exception) -> None:
         """Ends the connection because of `error`: its env server's fault, or ours."""
@@ -143,6 +153,7 @@ class Connection:
             raise ProtocolError("expected num_envs >= 1, got 0")
         admission = self._hub.admit(self, _offer(self.peer, hello))
         self._lease = admission.lease
+        self.alive_seconds = promised(hello.alive_seconds)
         self._expected = ("ready", "refusal")
         self.transport.hear(hello)
         self.transport.put(seedrl_pb2.FromLearner(assign=self._assign(admission)))

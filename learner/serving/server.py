@@ -17,6 +17,7 @@ from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
 from learner.serving.handshake.deadlines import MOST_SILENT, Handshakes
 from learner.serving.handshake.message_limit import message_limit
+from learner.serving.handshake.signs_of_life import SignsOfLife
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.peer import EndError
@@ -110,6 +111,7 @@ class Service:
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
         self._handshakes = Handshakes(self._loop.call_later, ready=config.ready_deadline_seconds)
+        self._signs = SignsOfLife(self._loop.call_later, self._loop.time)
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
         self._server: grpc.aio.Server | None = None
         self._is_stopped = False
@@ -182,6 +184,7 @@ class Service:
         else:
             port = self._server.add_secure_port(self.address, self._credentials)
         await self._server.start()
+        self._signs.look()
         if config.insecure and not self.address.startswith("unix:"):
             self._warn()
         return port
@@ -224,7 +227,7 @@ class Service:
         )
         reading = asyncio.create_task(transport.read(requests, connection, self._links.add))
         try:
-            with self._handshakes.watched(connection):
+            with self._handshakes.watched(connection), self._signs.watched(connection):
                 await self._send(outbox, context)
         except EndError as error:
             await context.abort(error.code, error.details)

@@ -44,6 +44,10 @@ _PING_MILLISECONDS = 2_000
 _ACKNOWLEDGEMENT_MILLISECONDS = 5_000
 # Its process may be busy: one with a single thread answers only between two steps of environments.
 _PING_TIMEOUT_MILLISECONDS = 20_000
+# A learner answers pings in threads of gRPC's own, whatever it computes: one that stands still is
+# noticed within 3 seconds.
+_LEARNER_PING_MILLISECONDS = 1_000
+_LEARNER_PING_TIMEOUT_MILLISECONDS = 1_800
 # Where a call's metadata may carry `Bearer <token>`.
 TOKEN_KEY = "authorization"
 
@@ -56,7 +60,7 @@ def server_options(max_message_bytes: int) -> list[Option]:
         # pass. What is too long, but shorter, is refused in words: see `learner_handler`.
         ("grpc.max_receive_message_length", 2 * max_message_bytes),
         ("grpc.max_send_message_length", longest_received(max_message_bytes)),
-        *_keepalive(),
+        *_keepalive(_PING_MILLISECONDS, _PING_TIMEOUT_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.http2.max_ping_strikes", 2),
@@ -77,7 +81,7 @@ def client_options(max_message_bytes: int) -> list[Option]:
     return [
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", longest_received(max_message_bytes)),
-        *_keepalive(),
+        *_keepalive(_LEARNER_PING_MILLISECONDS, _LEARNER_PING_TIMEOUT_MILLISECONDS),
         # Not the "min" one: in gRPC's core it also is how long an attempt to connect may take.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -136,10 +140,10 @@ def learner_handler(serve: Serve, max_message_bytes: int) -> grpc.GenericRpcHand
     return grpc.method_handlers_generic_handler(SERVICE, {"Connect": method})
 
 
-def _keepalive() -> list[Option]:
+def _keepalive(every_milliseconds: int, timeout_milliseconds: int) -> list[Option]:
     return [
-        ("grpc.keepalive_time_ms", _PING_MILLISECONDS),
+        ("grpc.keepalive_time_ms", every_milliseconds),
         ("grpc.keepalive_timeout_ms", _ACKNOWLEDGEMENT_MILLISECONDS),
-        ("grpc.http2.ping_timeout_ms", _PING_TIMEOUT_MILLISECONDS),
+        ("grpc.http2.ping_timeout_ms", timeout_milliseconds),
         ("grpc.http2.max_pings_without_data", 0),
     ]

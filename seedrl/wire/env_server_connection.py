@@ -6,7 +6,7 @@ from typing import Protocol
 from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import ActionsPayload, WireError
 from seedrl.wire.local_link import Link
-from seedrl.wire.seedrl_pb2 import Assign, FromLearner, Hello
+from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, FromLearner, Hello
 
 
 class Outbox(Protocol):
@@ -22,6 +22,10 @@ class Receiver(Protocol):
 
     def receive(self, message: Received, /) -> bool:
         """Handles one message; False if it has ended the connection."""
+        ...
+
+    def hear(self) -> None:
+        """Notes a sign of life, which is no message; any thread may call it."""
         ...
 
     def fail(self, error: Exception, /) -> None:
@@ -90,6 +94,9 @@ class EnvServerConnection:
         """
         try:
             async for message in requests:
+                if isinstance(message, FromEnvServer) and message.HasField("alive"):
+                    receiver.hear()
+                    continue
                 if self.link is not None:
                     receiver.fail(WireError("expected all after Hello over the link"))
                     return

@@ -3,6 +3,7 @@
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -17,10 +18,42 @@ from seedrl.wire.framing import (
     receive_from_learner,
 )
 from seedrl.wire.local_link import Link, listen
-from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
+from seedrl.wire.seedrl_pb2 import Alive, FromEnvServer, FromLearner
+from seedrl.wire.version import MINOR_OF_ALIVE
 
 # The learner has connected before it said so.
 _LINK_SECONDS = 5.0
+
+
+# How often to look whether something was sent; what is promised is twice that.
+_LOOK_SECONDS = 0.5
+_LONGEST_PROMISE_SECONDS = 20.0
+_ALIVE = FromEnvServer(alive=Alive())
+
+
+class Promise:
+    """How often this process can say that it is there; of its whole life, and all its connections.
+
+    What steps an environment may keep the interpreter for itself for as long, and then no thread
+    can say anything: what was seen of that is allowed for.
+    """
+
+    def __init__(self) -> None:
+        self._longest_seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """What can be promised; 0 for nothing."""
+        seconds = 2 * (_LOOK_SECONDS + self._longest_seconds)
+        return seconds if seconds <= _LONGEST_PROMISE_SECONDS else 0.0
+
+    def woke_late(self, seconds: float, worked_seconds: float) -> None:
+        """A look was late by that; the process has computed for so long meanwhile.
+
+        One that was suspended has not computed: that is what a learner shall notice.
+        """
+        if worked_seconds >= seconds / 2:
+            self._longest_seconds = max(self._longest_seconds, seconds)
 
 
 class LinkMissingError(Exception):
@@ -43,6 +76,7 @@ class LearnerConnection:
         local_link: bool = True,
         token: str = "",
         credentials: grpc.ChannelCredentials | None = None,
+        promise: Promise | None = None,
     ) -> None:
         """Does not wait for the learner.
 
@@ -52,6 +86,7 @@ class LearnerConnection:
           local_link: whether to offer a link.
           token: goes with the call as `Bearer <token>`; "" for none.
           credentials: of TLS; None for a connection without.
+          promise: what is promised to the learner; None for nothing.
         """
         self._max_message_bytes = max_message_bytes
         self._resources = contextlib.ExitStack()
@@ -59,6 +94,10 @@ class LearnerConnection:
         if self._listener is not None:
             self._resources.enter_context(contextlib.closing(self._listener))
         self._link: Link | None = None
+        self._promise = promise
+        self._learner_minor = 0
+        self._has_sent = False
+        self._has_closed = threading.Event()
         # gRPC reads it in a thread of its own; None ends what is sent.
         self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
         channel = self._resources.enter_context(
@@ -70,14 +109,22 @@ class LearnerConnection:
 
     def put(self, message: ToLearner) -> None:
         """Sends `message` after those before it. Raises WireError if it is too long for a link."""
+        self._has_sent = True
+        if isinstance(message, FromEnvServer):
+            self._prepare(message)
         if self._link is not None:
             self._send_over(self._link, message)
-            return
-        is_hello = isinstance(message, FromEnvServer) and message.HasField("hello")
-        if self._listener is not None and is_hello:
-            assert isinstance(message, FromEnvServer)
-            message.hello.link = self._listener.name
-        self._outgoing.put(message)
+        else:
+            self._outgoing.put(message)
+
+    def _prepare(self, message: FromEnvServer) -> None:
+        """Adds to Hello what is offered and promised; from Ready on the promise is kept."""
+        seconds = 0.0 if self._promise is None else self._promise.seconds
+        if message.HasField("hello"):
+            message.hello.link = "" if self._listener is None else self._listener.name
+            message.hello.alive_seconds = seconds
+        elif message.HasField("ready") and seconds and self._learner_minor >= MINOR_OF_ALIVE:
+            threading.Thread(target=self._say_alive, name="alive", daemon=True).start()
 
     def messages(self) -> Iterator[ToEnvServer | WireError]:
         """What the learner sends, until it ends the stream.
@@ -85,6 +132,8 @@ class LearnerConnection:
         Raises grpc.RpcError if it ends with a status other than OK, or is lost; LinkMissingError.
         """
         for message in self._call:
+            if isinstance(message, FromLearner) and message.HasField("assign"):
+                self._learner_minor = message.assign.minor
             if isinstance(message, FromLearner) and message.assign.linked:
                 link = self._accept()
                 yield message
@@ -111,6 +160,7 @@ class LearnerConnection:
 
     def close(self) -> None:
         """Ends the connection, and frees what it holds."""
+        self._has_closed.set()
         self._outgoing.put(None)
         self._call.cancel()
         self._resources.close()
@@ -133,6 +183,18 @@ class LearnerConnection:
         if not self._call.add_callback(self._link.end):
             self._link.end()
         return self._link
+
+    def _say_alive(self) -> None:
+        """Sends Alive whenever nothing else was sent for a while. Runs in a thread of its own."""
+        assert self._promise is not None
+        while True:
+            due, worked = time.monotonic() + _LOOK_SECONDS, time.process_time()
+            if self._has_closed.wait(_LOOK_SECONDS):
+                return
+            if not self._has_sent:
+                self._outgoing.put(_ALIVE)
+            self._has_sent = False
+            self._promise.woke_late(time.monotonic() - due, time.process_time() - worked)
 
     def _send_over(self, link: Link, message: ToLearner) -> None:
         data = encode_from_env_server(message)

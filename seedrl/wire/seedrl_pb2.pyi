@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 fb2468689ef566cb09142d89c7e957602b1e8e57d533ce61cdb4b2d538710634
+# seedrl/wire/seedrl.proto sha256 792891b51f01b0d0f7cf4738d2a379433708e0fded2da536ddbfc350c000810c
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -11,18 +11,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromEnvServer(_message.Message):
-    __slots__ = ("hello", "ready", "step", "refusal", "failure")
+    __slots__ = ("hello", "ready", "step", "refusal", "failure", "alive")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     ready: Ready
     step: bytes
     refusal: Refusal
     failure: Failure
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+    alive: Alive
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ...) -> None: ...
 
 class FromLearner(_message.Message):
     __slots__ = ("assign", "actions", "finish")
@@ -35,7 +37,7 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link", "alive_seconds")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +47,7 @@ class Hello(_message.Message):
     SENT_FIELD_NUMBER: _ClassVar[int]
     PLAYS_RECORDING_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     major: int
     minor: int
     num_envs: int
@@ -54,7 +57,8 @@ class Hello(_message.Message):
     sent: _containers.RepeatedCompositeFieldContainer[Sent]
     plays_recording: bool
     link: str
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ...) -> None: ...
+    alive_seconds: float
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ..., alive_seconds: _Optional[float] = ...) -> None: ...
 
 class Sent(_message.Message):
     __slots__ = ("lease", "group", "num_envs", "steps", "answered")
@@ -139,6 +143,10 @@ class Failure(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Alive(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("reason",)

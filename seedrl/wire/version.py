@@ -3,9 +3,11 @@
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
 MAJOR = 2
 # Grows with additions that the other side may ignore.
-MINOR = 2
+MINOR = 3
 # The first minor of a learner that understands Failure.
 MINOR_OF_FAILURE = 1
+# And of one that understands Alive.
+MINOR_OF_ALIVE = 3
 
 # The least that a learner may set as the longest message: every message of the handshake fits.
 LEAST_MESSAGE_BYTES = 2**16

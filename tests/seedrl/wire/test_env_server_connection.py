@@ -10,7 +10,7 @@ import pytest
 from seedrl.wire.channel import Received
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import StepPayload, WireError
-from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, FromLearner, Hello
+from seedrl.wire.seedrl_pb2 import Alive, Assign, FromEnvServer, FromLearner, Hello
 
 ACTIONS = memoryview(b"actions")
 
@@ -43,6 +43,9 @@ class Receiver:
             self.transport.put(FromLearner(assign=Assign(lease=1)))
         self.events.append("received")
         return True
+
+    def hear(self) -> None:
+        self.events.append("heard")
 
     def fail(self, error: Exception) -> None:
         self.events.append(f"failed: {error}")
@@ -101,6 +104,13 @@ def test_beside_a_link_nothing_more_is_expected_over_grpc() -> None:
     transport, _, receiver = _connection(Link())
     _read(transport, receiver, HELLO, StepPayload(b""))
     assert receiver.events[-1] == "failed: expected all after Hello over the link"
+
+
+@pytest.mark.parametrize("link", [Link(), "none here"])
+def test_signs_of_life_arrive_over_grpc_whatever_carries_the_messages(link: Any) -> None:
+    transport, _, receiver = _connection(link)
+    _read(transport, receiver, HELLO, FromEnvServer(alive=Alive()))
+    assert receiver.events[:2] == ["received", "heard"]
 
 
 @pytest.mark.parametrize("error", [None, WireError("broken")])

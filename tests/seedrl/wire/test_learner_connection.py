@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from seedrl.wire import learner_connection, version
 from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -19,10 +20,11 @@ from seedrl.wire.framing import (
     encode_from_learner,
     receive_from_env_server,
 )
-from seedrl.wire.learner_connection import LearnerConnection
+from seedrl.wire.learner_connection import LearnerConnection, Promise
 from seedrl.wire.local_link import Link, connect_link
-from seedrl.wire.seedrl_pb2 import Assign, Finish, FromEnvServer, FromLearner, Hello
+from seedrl.wire.seedrl_pb2 import Alive, Assign, Finish, FromEnvServer, FromLearner, Hello, Ready
 
+_ALIVE = FromEnvServer(alive=Alive())
 _LIMIT = 2**10
 _HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
 
@@ -48,15 +50,21 @@ def _echo(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[An
         yield _FINISH
 
 
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+@contextlib.contextmanager
+def _served(folder: Path, serve: Any) -> Iterator[str]:
     server = grpc.server(ThreadPoolExecutor(2), options=server_options(2**20))
-    server.add_generic_rpc_handlers((learner_handler(_echo, 2**20),))
-    path = f"unix:{tmp_path}/learner"
+    server.add_generic_rpc_handlers((learner_handler(serve, 2**20),))
+    path = f"unix:{folder}/learner"
     server.add_insecure_port(path)
     server.start()
     yield path
     server.stop(None).wait()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    with _served(tmp_path, _echo) as path:
+        yield path
 
 
 @pytest.mark.parametrize("local_link", [False, True])
@@ -94,3 +102,44 @@ def test_a_connection_that_is_cancelled_ends_what_is_received(address: str) -> N
         connection.cancel()
         with pytest.raises(grpc.RpcError):
             list(messages)
+
+
+@pytest.mark.parametrize("minor", [version.MINOR_OF_ALIVE - 1, version.MINOR_OF_ALIVE])
+def test_who_has_nothing_to_send_says_that_it_is_there_if_that_is_understood(
+    tmp_path: Path, minor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner_connection, "_LOOK_SECONDS", 0.001)
+
+    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        hello = next(messages).hello
+        assert 0 < hello.alive_seconds < 20
+        yield FromLearner(assign=Assign(minor=minor))
+        assert next(messages).HasField("ready")
+        said = next(messages)
+        is_promised = minor >= version.MINOR_OF_ALIVE
+        assert said == _ALIVE if is_promised else bytes(said) == b"step"
+        yield _FINISH
+
+    with (
+        _served(tmp_path, serve) as address,
+        LearnerConnection(address, max_message_bytes=_LIMIT, promise=Promise()) as connection,
+    ):
+        connection.put(_HELLO)
+        messages = connection.messages()
+        assert next(messages).assign.minor == minor
+        connection.put(FromEnvServer(ready=Ready()))
+        if minor < version.MINOR_OF_ALIVE:
+            connection.put(StepPayload(b"step"))
+        assert list(messages) == [_FINISH]
+
+
+def test_a_promise_allows_for_pauses_in_which_the_process_has_worked() -> None:
+    promise = Promise()
+    assert promise.seconds == 1.0
+    promise.woke_late(30.0, worked_seconds=0.1)  # it was suspended
+    promise.woke_late(-0.01, worked_seconds=0.0)
+    assert promise.seconds == 1.0
+    promise.woke_late(2.0, worked_seconds=1.5)
+    assert promise.seconds == 5.0
+    promise.woke_late(60.0, worked_seconds=60.0)
+    assert promise.seconds == 0.0

@@ -1,6 +1,6 @@
 """Chooses the back end for a recipe and builds with it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,20 @@ _BACK_ENDS: dict[str, BackEnd] = {
 }
 
 
-def build(recipe: Recipe, vectorization: str, num_envs: int) -> VectorEnvironment:
+def build(
+    recipe: Recipe, vectorization: str, num_envs: int, *, idle_before: Sequence[int] = ()
+) -> VectorEnvironment:
     """`num_envs` environments of `recipe` on the back end that `choose` names.
+
+    `idle_before`: see `sync.build`; other back ends build no environments one by one.
 
     Raises BuildError, with the environment's own reason on one line.
     """
     with _one_line_refusal(recipe):
-        return _BACK_ENDS[choose(recipe, vectorization)](recipe, num_envs)
+        back_end = choose(recipe, vectorization)
+        if back_end == "sync":
+            return sync.build(recipe, num_envs, idle_before)
+        return _BACK_ENDS[back_end](recipe, num_envs)
 
 
 def build_filmed(recipe: Recipe, vectorization: str, folder: Path) -> VectorEnvironment:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from envs_server.building import build, build_filmed
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError, one_line
+from envs_server.faults.quarantine import Budget, Quarantine
 from envs_server.group import EnvGroup, Place
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import Recipe, read_recipes
@@ -71,7 +72,6 @@ class Lease:
 
     Attributes:
       is_serving: whether the handshake is over.
-      has_worked: whether environments have ever taken a step, in this lease or in one before.
     """
 
     def __init__(
@@ -80,10 +80,17 @@ class Lease:
         outbox: Outbox,
         sent_log: SentLog,
         *,
-        has_worked: bool = False,
+        quarantine: Quarantine | None = None,
         broken_off: str = "",
     ) -> None:
-        """`broken_off` is how an earlier lease ended that was being filmed, if there was one."""
+        """Says nothing yet.
+
+        Args:
+          offer, outbox, sent_log: see there.
+          quarantine: which environments are not offered; notes too whether one has ever worked.
+          broken_off: how an earlier lease ended that was being filmed, if there was one.
+        """
+        self._quarantine = quarantine or Quarantine(offer.num_envs)
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
@@ -92,14 +99,13 @@ class Lease:
         self._learner_minor = 0
         self._broken_off = broken_off
         self.is_serving = False
-        self.has_worked = has_worked
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
         """Serves `messages`, what the learner sends, until they end.
 
         Returns Finished if the learner says so, None if the stream just ended. Raises WireError if
         the learner breaks the contract, BuildError (after a Refusal was put) if the environment
-        cannot be built or, without having ever worked, not be reset, EnvironmentFailedError if one
+        cannot be built or, if none has ever worked, not be reset, EnvironmentFailedError if one
         fails, FilmError if films cannot be written or go on, and what `messages` raises.
         """
         self.open()
@@ -118,7 +124,7 @@ class Lease:
         if isinstance(message, ActionsPayload):
             for group, data in split(message, self._action_layouts):
                 step = self._groups[group].step(memoryview(data))
-                self.has_worked = True
+                self._quarantine.has_worked = True
                 # Only now: what arrived twice is refused by then, and answers a step once.
                 self._sent_log.answered(group)
                 self._send(group, step)
@@ -141,9 +147,9 @@ class Lease:
     def report_failure(self, error: EnvironmentFailedError) -> bool:
         """Reports what an environment has raised; whether the learner understands that.
 
-        It ends the stream thereupon.
+        Only after Ready it does. It ends the stream thereupon.
         """
-        if self._learner_minor < MINOR_OF_FAILURE:
+        if self._learner_minor < MINOR_OF_FAILURE or not self.is_serving:
             return False
         self._outbox.put(FromEnvServer(failure=Failure(reason=str(error))))
         return True
@@ -162,12 +168,14 @@ class Lease:
             hello=Hello(
                 major=MAJOR,
                 minor=MINOR,
-                num_envs=self._offer.num_envs,
+                num_envs=len(self._quarantine.live),
                 num_groups=self._offer.num_groups,
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 sent=self._sent_log.report(),
                 plays_recording=self._offer.recording is not None,
+                num_quarantined=self._quarantine.num_out,
+                quarantine=self._quarantine.reason,
             )
         )
 
@@ -177,7 +185,7 @@ class Lease:
         self._learner_minor = assign.minor
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
-            check_assign(assign, self._offer.num_envs)
+            check_assign(assign, len(self._quarantine.live))
             self._build(assign)
             self._check_lengths(assign.max_message_bytes)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
@@ -209,13 +217,17 @@ class Lease:
             return
         allowed, metrics = self._offer.allowed, self._metrics(assign)
         recipes = read_recipes(assign.environments, allowed)
-        positions = itertools.count()
+        self._quarantine.budget = _budget(assign)
+        live = iter(self._quarantine.live)
+        next_position = 0
         for index, group in enumerate(assign.groups):
-            places = [Place(next(positions), slot) for slot in group.slots]
+            places = [Place(next(live), slot) for slot in group.slots]
+            idle = _gaps([next_position, *(place.position + 1 for place in places)])
+            next_position = places[-1].position + 1
             seeds = [int(seed) for seed in group.seeds]
             asked = assign.environments[group.environment]
             recipe = recipes[group.environment]
-            environment = self._build_group(recipe, asked.vectorization, len(seeds))
+            environment = self._build_group(recipe, asked.vectorization, idle)
             # What this environment was not asked for is NaN: "" is no name of a number.
             names = [name if name in asked.metrics else "" for name in metrics]
             bound = asked.max_abs_reward
@@ -228,11 +240,11 @@ class Lease:
                 environment.close()
                 raise
 
-    def _build_group(self, recipe: Recipe, back_end: str, num_envs: int) -> VectorEnvironment:
+    def _build_group(self, recipe: Recipe, back_end: str, idle: list[int]) -> VectorEnvironment:
         if self._offer.films is None:
-            return build(recipe, back_end, num_envs)
-        if num_envs != 1:
-            raise BuildError(f"expected one environment to film, got {num_envs}")
+            return build(recipe, back_end, len(idle), idle_before=idle)
+        if len(idle) != 1:
+            raise BuildError(f"expected one environment to film, got {len(idle)}")
         if self._broken_off:
             # Which episodes the learner has counted is not known here: the numbers of films would
             # no longer be those of its returns.
@@ -252,7 +264,7 @@ class Lease:
         try:
             return [group.first() for group in self._groups]
         except EnvironmentFailedError as error:
-            if self.has_worked:
+            if not self._quarantine.is_defect(error.position):
                 raise
             names = ", ".join(environment.id for environment in assign.environments)
             raise BuildError(f"cannot start {names}: {error}") from error
@@ -262,6 +274,19 @@ class Lease:
         if self._offer.recording is not None:
             return []
         return list(dict.fromkeys(name for item in assign.environments for name in item.metrics))
+
+
+def _budget(assign: Assign) -> Budget:
+    """What the learner allows each environment, or as much as is usual."""
+    asked, usual = assign.environments[assign.groups[0].environment], Budget()
+    return Budget(
+        asked.failures_per_minute or usual.per_minute, asked.failures_per_hour or usual.per_hour
+    )
+
+
+def _gaps(ends: list[int]) -> list[int]:
+    """How many positions lie between each of `ends` and the environment that ends at the next."""
+    return [after - 1 - before for before, after in itertools.pairwise(ends)]
 
 
 def _check_spec(spec: EnvSpec, other: EnvSpec) -> None:

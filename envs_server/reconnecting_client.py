@@ -11,6 +11,7 @@ import grpc
 
 from envs_server.connection import Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError
+from envs_server.faults.quarantine import Quarantine
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
@@ -38,7 +39,6 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
 # How often to look for the socket of a learner that has not started yet.
 _LOOK_SECONDS = 0.02
-_FAILURE_BUDGET = 10
 # For a last message to reach the learner, which ends the stream.
 _LAST_MESSAGE_SECONDS = 5.0
 # What gRPC says first if it reaches nobody; then come the addresses, and what each said.
@@ -102,8 +102,7 @@ class ReconnectingClient:
         self._token = token
         self._credentials = credentials
         self._promise = Promise()
-        self._failures = 0
-        self._has_worked = False  # an environment has taken a step
+        self._quarantine = Quarantine(offer.num_envs)
         self._broken_off = ""  # how the stream ended that was being filmed
         self._attempts = 0
         self._random = random.Random()
@@ -124,7 +123,7 @@ class ReconnectingClient:
                     self._offer,
                     connection,
                     self._sent_log,
-                    has_worked=self._has_worked,
+                    quarantine=self._quarantine,
                     broken_off=self._broken_off,
                 )
                 # Environments may take their time: the learner hears of the end before.
@@ -137,7 +136,6 @@ class ReconnectingClient:
                 level = logging.ERROR if outcome.code else logging.INFO
                 _log.log(level, "%s%s", FAREWELL, outcome.reason)
                 return outcome.code
-            self._has_worked = lease.has_worked
             # Known now, but of no consequence unless there is a learner to go on with.
             if lease.is_serving and self._offer.films is not None:
                 self._broken_off = outcome.reason
@@ -156,7 +154,7 @@ class ReconnectingClient:
         except FilmError as error:
             return _End(ExitCode.FAILED_FILMS, str(error))
         except EnvironmentFailedError as error:
-            if not lease.has_worked:
+            if self._quarantine.is_defect(error.position):
                 advice = "`seedrl check-env` says more of the environment"
                 return _End(ExitCode.USAGE, f"{error}; {advice}")
             return self._after_failure(error)
@@ -192,11 +190,10 @@ class ReconnectingClient:
     def _after_failure(self, error: EnvironmentFailedError) -> _End | _Return:
         if self._offer.films is not None:
             return _End(ExitCode.FAILED_FILMS, str(error))
-        self._failures += 1
-        reason = f"{error} (failure {self._failures} of {_FAILURE_BUDGET})"
-        if self._failures >= _FAILURE_BUDGET:
-            return _End(ExitCode.FAILING_ENVIRONMENT, reason)
-        _log.error("%s", reason)
+        line = self._quarantine.failed(error.position, str(error))
+        if not self._quarantine.live:
+            return _End(ExitCode.FAILING_ENVIRONMENT, line)
+        _log.error("%s", line)
         return _Return("an environment failed")
 
     def _pause(self, outcome: _Return, was_serving: bool) -> None:

@@ -28,7 +28,11 @@ class EnvironmentConfig:
       metrics: numbers to report of every episode: keys of the `info` that its last step returns,
         with a dot between the keys of nested dicts; reported as `episode/NAME`. At most 64.
       max_abs_reward: a reward beyond that, either way, is a failure of its environment, as one that
-        is not finite always is: its group is built again, and nothing of it is learned.
+        is not finite always is: its env server builds it again, and nothing of it is learned.
+      failures_per_minute: an environment that raises, hangs or sends such numbers more often is
+        quarantined: its env server goes on without it. A second hang within an hour is one too
+        many in any case.
+      failures_per_hour: the same, within an hour.
     """
 
     id: str
@@ -38,6 +42,8 @@ class EnvironmentConfig:
     frames_per_step: int = 1
     metrics: tuple[str, ...] = ()
     max_abs_reward: float = 1e6
+    failures_per_minute: int = 3
+    failures_per_hour: int = 10
 
 
 @dataclass(frozen=True, kw_only=True)

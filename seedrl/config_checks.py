@@ -18,6 +18,8 @@ from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_
 # Lowest and highest value of a field, both allowed.
 _RANGES: dict[str, tuple[float, float]] = {
     "environment.frames_per_step": (1, math.inf),
+    "environment.failures_per_minute": (1, 2**31 - 1),
+    "environment.failures_per_hour": (1, 2**31 - 1),
     "serving.training_slots": (1, math.inf),
     "serving.evaluation_slots": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),

@@ -1,5 +1,6 @@
 """Steps gymnasium environments one after another in this process."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -23,15 +24,23 @@ def has_single(recipe: Recipe) -> bool:
     return recipe.factory is not None or spec is None or spec.entry_point is not None
 
 
-def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
+def build(recipe: Recipe, num_envs: int, idle_before: Sequence[int] = ()) -> VectorEnvironment:
     """`num_envs` environments of `recipe`, each with its wrappers and its own seed.
+
+    `idle_before` says of each how many are built before it that are never used: those that are
+    quarantined. Otherwise what they take up, a port or a display, another would take in their
+    place.
 
     Observations are cast to what the space declares; `reset` and `step` raise ValueFaultError for a
     number that does not fit.
     """
     # No copies: observations are written into a message before the next step.
+    idle: list[gymnasium.Env[Any, Any]] = []
     env = SyncVectorEnv(
-        [functools.partial(_build_env, recipe)] * num_envs,
+        [
+            functools.partial(_build_after, recipe, num_idle, idle)
+            for num_idle in idle_before or [0] * num_envs
+        ],
         copy=False,
         autoreset_mode=AutoresetMode.NEXT_STEP,
     )
@@ -54,7 +63,12 @@ def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
         check(env._env_obs)
         return result
 
-    return inner._replace(step=step)
+    def close() -> None:
+        inner.close()
+        for each in idle:
+            each.close()
+
+    return inner._replace(step=step, close=close)
 
 
 def _blame(error: ValueError, env: SyncVectorEnv) -> None:
@@ -111,6 +125,15 @@ def _check_leaf(row: int, value: Any, dtype: np.dtype[Any]) -> None:
             f"{array[position]} of {array.dtype} at {list(position)}",
             row,
         )
+
+
+def _build_after(
+    recipe: Recipe, num_idle: int, idle: list[gymnasium.Env[Any, Any]]
+) -> gymnasium.Env[Any, Any]:
+    for _ in range(num_idle):
+        with contextlib.suppress(Exception):  # it is quarantined, whatever it says
+            idle.append(_build_env(recipe))
+    return _build_env(recipe)
 
 
 def _build_env(recipe: Recipe) -> gymnasium.Env[Any, Any]:

@@ -31,6 +31,7 @@ Kind = Literal[
     "server_hung",
     "server_steps_again",
     "environment_failed",
+    "environment_quarantined",
     "ended",
 ]
 
@@ -198,6 +199,17 @@ EVENTS: tuple[EventKind, ...] = (
             "server": "name of its env server",
             "failures": "of that env server's environments so far",
             "reason": "type and text of the exception, and where",
+        },
+        is_problem=True,
+    ),
+    EventKind(
+        "environment_quarantined",
+        "an environment has failed more often than `environment.failures_per_minute` or "
+        "`failures_per_hour` allow: its env server goes on without it",
+        {
+            "server": "name of its env server",
+            "quarantined": "environments that this env server goes on without",
+            "reason": "how the newest of them has failed last",
         },
         is_problem=True,
     ),

@@ -249,6 +249,13 @@ METRICS: tuple[Metric, ...] = (
         "of those, the ones beyond `serving.step_deadline_seconds`",
     ),
     Metric(
+        "slots_quarantined",
+        "gauge",
+        "system",
+        "slots",
+        "environments that fail too often, and that env servers go on without; not among the live",
+    ),
+    Metric(
         "environment_failures",
         "gauge",
         "system",

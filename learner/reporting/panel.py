@@ -129,6 +129,7 @@ def _env_servers(status: Status) -> str:
     for text, number in (
         ("waited for", sum(lane.waiting for lane in lanes)),
         ("hung", sum(lane.hung for lane in lanes)),
+        ("quarantined", sum(server.quarantined for server in present)),
         ("failures", sum(server.failures for server in status.env_servers)),
     ):
         if number:

@@ -53,6 +53,7 @@ class EnvServerStatus:
       waiting_seconds: how long the learner has waited for the slowest group's step; 0 if for none.
       hung_groups: numbers of the groups that have exceeded the deadline.
       left_because: why it has left; empty if it has not.
+      quarantined: environments that it goes on without, because they fail too often.
     """
 
     name: str
@@ -69,6 +70,7 @@ class EnvServerStatus:
     waiting_seconds: float = 0.0
     hung_groups: tuple[int, ...] = ()
     left_because: str = ""
+    quarantined: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

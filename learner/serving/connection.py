@@ -28,6 +28,10 @@ from seedrl.wire.values import ValueFaultError
 
 _logger = logging.getLogger(__name__)
 
+# It is its sender's word, and added to that of others.
+_MOST_QUARANTINED = 2**16
+_LONGEST_QUARANTINE = 400
+
 
 class Connection:
     """The learner's end of one connection: a state machine without a lock.
@@ -173,6 +177,8 @@ class Connection:
                     vectorization=config.vectorization,
                     metrics=config.metrics,
                     max_abs_reward=config.max_abs_reward,
+                    failures_per_minute=config.failures_per_minute,
+                    failures_per_hour=config.failures_per_hour,
                 )
             ],
             groups=[
@@ -250,7 +256,16 @@ def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:
         for sent in hello.sent
     )
     earlier = frozenset(report.lease for report in sent)
-    return Offer(peer, hello.num_envs, hello.num_groups, hello.plays_recording, sent, earlier)
+    return Offer(
+        peer,
+        hello.num_envs,
+        hello.num_groups,
+        hello.plays_recording,
+        sent,
+        earlier,
+        min(hello.num_quarantined, _MOST_QUARANTINED),
+        printable(hello.quarantine, _LONGEST_QUARANTINE),
+    )
 
 
 def _verdict(error: Exception, peer: str) -> EndError:

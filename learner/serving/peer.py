@@ -57,6 +57,7 @@ class Offer(NamedTuple):
       plays_recording: whether its steps come from a recording.
       sent: its report of leases that are over for it.
       earlier: the keys of these.
+      quarantined, quarantine: environments that it does not offer, and why the newest of them.
     """
 
     peer: str
@@ -65,6 +66,8 @@ class Offer(NamedTuple):
     plays_recording: bool = False
     sent: tuple[SentSteps, ...] = ()
     earlier: frozenset[int] = frozenset()
+    quarantined: int = 0
+    quarantine: str = ""
 
 
 class Admission(NamedTuple):
@@ -105,6 +108,8 @@ def arrival_of(lease: Lease, offer: Offer) -> Arrival:
         len(lease.groups),
         lease.key,
         offer.earlier,
+        offer.quarantined,
+        offer.quarantine,
     )
 
 

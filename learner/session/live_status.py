@@ -126,6 +126,7 @@ class LiveStatus:
         metrics.gauge("slots_live", sum(lane.live for lane in lanes))
         metrics.gauge("slots_waiting", sum(lane.waiting for lane in lanes))
         metrics.gauge("slots_hung", sum(lane.hung for lane in lanes))
+        metrics.gauge("slots_quarantined", found.quarantined)
         metrics.gauge("environment_failures", found.failures)
 
     def now(self) -> Status:

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 792891b51f01b0d0f7cf4738d2a379433708e0fded2da536ddbfc350c000810c
+# seedrl/wire/seedrl.proto sha256 06141b0aa7b25be380ad9399d76e3e0a14ab5ca561d55651dce3e971976778dd
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -37,7 +37,7 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link", "alive_seconds")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link", "alive_seconds", "num_quarantined", "quarantine")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,8 @@ class Hello(_message.Message):
     PLAYS_RECORDING_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
     ALIVE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_FIELD_NUMBER: _ClassVar[int]
     major: int
     minor: int
     num_envs: int
@@ -58,7 +60,9 @@ class Hello(_message.Message):
     plays_recording: bool
     link: str
     alive_seconds: float
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ..., alive_seconds: _Optional[float] = ...) -> None: ...
+    num_quarantined: int
+    quarantine: str
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ..., alive_seconds: _Optional[float] = ..., num_quarantined: _Optional[int] = ..., quarantine: _Optional[str] = ...) -> None: ...
 
 class Sent(_message.Message):
     __slots__ = ("lease", "group", "num_envs", "steps", "answered")
@@ -95,20 +99,24 @@ class Assign(_message.Message):
     def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ..., minor: _Optional[int] = ...) -> None: ...
 
 class Environment(_message.Message):
-    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics", "max_abs_reward")
+    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics", "max_abs_reward", "failures_per_minute", "failures_per_hour")
     ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     WRAPPERS_FIELD_NUMBER: _ClassVar[int]
     VECTORIZATION_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     MAX_ABS_REWARD_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
     id: str
     arguments: str
     wrappers: _containers.RepeatedScalarFieldContainer[str]
     vectorization: str
     metrics: _containers.RepeatedScalarFieldContainer[str]
     max_abs_reward: float
-    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ...) -> None: ...
+    failures_per_minute: int
+    failures_per_hour: int
+    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ..., failures_per_minute: _Optional[int] = ..., failures_per_hour: _Optional[int] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("slots", "seeds", "evaluation", "environment", "first_row")

@@ -277,4 +277,4 @@ def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str
 def test_one_environment_is_filmed_and_no_more(tmp_path: Path) -> None:
     lease = Lease(Offer(2, 1, (), films=tmp_path), queue.SimpleQueue(), SentLog())
     with pytest.raises(BuildError, match="expected one environment to film, got 2"):
-        lease._build_group(Recipe("counting", {}, factory=Counting), "sync", 2)
+        lease._build_group(Recipe("counting", {}, factory=Counting), "sync", [0, 0])

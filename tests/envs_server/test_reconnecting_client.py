@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 import gymnasium
@@ -23,6 +23,8 @@ from envs_server.stop import Stop
 from envs_server.vector import VectorEnvironment
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import learner_connection
+from seedrl.wire.framing import ActionsPayload, StepPayload
+from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Environment
 from seedrl.wire.version import MINOR_OF_FAILURE
 from tests.patience import SECONDS
@@ -153,14 +155,104 @@ def test_an_environment_that_keeps_raising_is_rebuilt_within_a_budget(
         assert failing.run() is ExitCode.FAILING_ENVIRONMENT
     finally:
         del gymnasium.registry["Failing-v0"]
-    failures = [line for line in caplog.messages if "failure" in line]
+    failures = [line for line in caplog.messages if "failure " in line]
+    assert failures[3].startswith("ends: environment 0 is quarantined after failure 4 within an ho")
     reason = "environment 0 (slot 0), step 3 of group 0: RuntimeError: the emulator has crashed"
-    assert failures == [
-        f"{'ends: ' * (number == 10)}{reason} (failure {number} of 10)" for number in range(1, 11)
-    ]
-    assert [step.sequence for step in learner.seen] == [0, 1, 2] * 10
-    assert Failing.num_closed == 10
-    assert [failure.reason for failure in reported] == [reason] * (10 if minor else 0)
+    assert failures[:3] == [f"{reason} (failure {number} within an hour)" for number in (1, 2, 3)]
+    assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
+    assert Failing.num_closed == 4
+    assert [failure.reason for failure in reported] == [reason] * (4 if minor else 0)
+
+
+class Moody(gymnasium.Env[np.ndarray, int]):
+    """Of three, built in this order, those that are named in `bad` raise; shows its number."""
+
+    bad: ClassVar[dict[int, str]] = {}
+    num_built = 0
+    observation_space = gymnasium.spaces.Box(0, 9, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self._number = Moody.num_built % 3
+        Moody.num_built += 1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._fail("reset")
+        return np.full(1, self._number, np.float32), {}
+
+    def step(self, action: int) -> Any:
+        self._fail("step")
+        return np.full(1, self._number, np.float32), 0.0, False, False, {}
+
+    def _fail(self, where: str) -> None:
+        if Moody.bad.get(self._number) == where:
+            raise RuntimeError("no licence")
+
+
+@pytest.fixture
+def moody(monkeypatch: pytest.MonkeyPatch) -> Environment:
+    monkeypatch.setitem(gymnasium.registry, "Moody-v0", EnvSpec("Moody-v0", entry_point=Moody))
+    monkeypatch.setattr(Moody, "num_built", 0)
+    monkeypatch.setattr(ReconnectingClient, "_wait", lambda client, seconds: None)
+    return Environment(id="Moody-v0")
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+@pytest.mark.parametrize(("where", "num_failures"), [("reset", 2), ("step", 4)])
+def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
+    learner: Any,
+    moody: Environment,
+    where: str,
+    num_failures: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Moody, "bad", {1: where})
+    hellos: list[Any] = []
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        hello = next(messages)
+        hellos.append(hello.hello)
+        # One is stepped before the one that fails, and has worked then.
+        seeds = [[5], [6, 7]] if hello.hello.num_envs == 3 else [[5, 7]]
+        with contextlib.suppress(grpc.RpcError, StopIteration):
+            assign = learner.assign(*seeds, environment=moody)
+            yield from learner.play(assign, 9)(itertools.chain([hello], messages), context)
+
+    learner.serve(*[play] * 9)
+    client = ReconnectingClient(learner.address, Offer(3, 2, ()), Stop(), 2**20)
+    assert client.run() is ExitCode.OK
+    assert [hello.num_envs for hello in hellos] == [3] * num_failures + [2]
+    assert [hello.num_quarantined for hello in hellos] == [0] * num_failures + [1]
+    reason = f"environment 1 is quarantined after failure {num_failures} within an hour: "
+    assert hellos[-1].quarantine.startswith(reason)
+    assert hellos[-1].quarantine in caplog.text
+    assert learner.seen[-1].timestep.observation.tolist() == [[0], [2]]
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+@pytest.mark.parametrize("where", ["reset", "step"])
+def test_three_that_all_fail_before_anything_has_worked_are_a_defect(
+    learner: Any, moody: Environment, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Moody, "bad", dict.fromkeys(range(3), where))
+    refusals: list[str] = []
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        hello = next(messages).hello
+        yield learner.assign(list(range(hello.num_envs)), environment=moody)
+        with contextlib.suppress(grpc.RpcError):
+            for message in messages:
+                if isinstance(message, StepPayload):
+                    yield ActionsPayload(pack_actions(0, 0, np.zeros(hello.num_envs, np.int32)))
+                else:
+                    refusals.append(message.refusal.reason)
+
+    learner.serve(*[play] * 9)
+    client = ReconnectingClient(learner.address, Offer(3, 1, ()), Stop(), 2**20)
+    assert client.run() is ExitCode.USAGE
+    said = [text for text in refusals if text.startswith("cannot start Moody-v0: environment ")]
+    assert len(said) == (where == "reset")
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

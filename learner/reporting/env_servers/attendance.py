@@ -27,12 +27,14 @@ class EnvServers(NamedTuple):
       servers: those that are there, then those that have left, latest first.
       training, evaluation: slots of each role.
       failures: of environments, in all.
+      quarantined: environments that those who are there go on without.
     """
 
     servers: tuple[EnvServerStatus, ...] = ()
     training: Slots = Slots(total=0)
     evaluation: Slots = Slots(total=0)
     failures: int = 0
+    quarantined: int = 0
 
 
 class Attendance:
@@ -80,6 +82,8 @@ class Attendance:
             if before is not None:
                 server.succeed(before)
             self._present[lease] = server
+            if arrival.quarantined > (before.arrival.quarantined if before else 0):
+                self._say_quarantine(server)
 
     def ready(self, lease: int, now: float) -> None:
         """It has built them, and steps."""
@@ -207,8 +211,22 @@ class Attendance:
             unix_time = time.time() - now
             servers = (*self._present.values(), *reversed(self._left.values()))
             return EnvServers(
-                tuple(server.status(unix_time) for server in servers), *self._slots, self._failures
+                tuple(server.status(unix_time) for server in servers),
+                *self._slots,
+                self._failures,
+                sum(server.arrival.quarantined for server in self._present.values()),
             )
+
+    def _say_quarantine(self, server: EnvServer) -> None:
+        arrival = server.arrival
+        self._listener.say(
+            "environment_quarantined",
+            f"env server {server.name} goes on with {environments(arrival.offered)}, "
+            f"{arrival.quarantined} quarantined: {arrival.quarantine}",
+            server=server.name,
+            quarantined=arrival.quarantined,
+            reason=arrival.quarantine,
+        )
 
     def _note_hung(self, server: EnvServer, turns: Sequence[Turn], now: float) -> None:
         begun, ended = server.hang(self._step_deadline_seconds, now)

@@ -40,6 +40,7 @@ class Arrival(NamedTuple):
       groups: in how many groups.
       key: of its lease.
       earlier: keys of leases that are over for it, or for the one before it on its machine.
+      quarantined, quarantine: environments that it goes on without, and why the newest of them.
     """
 
     name: str
@@ -49,6 +50,8 @@ class Arrival(NamedTuple):
     groups: int
     key: int = 0
     earlier: Collection[int] = ()
+    quarantined: int = 0
+    quarantine: str = ""
 
     @property
     def environments(self) -> int:
@@ -149,6 +152,7 @@ class EnvServer:
             last_failure=self.last_failure,
             waiting_seconds=max(self.waiting_seconds.values(), default=0.0),
             hung_groups=tuple(sorted(self.hung)),
+            quarantined=self.arrival.quarantined,
             left_because=self.left_because,
         )
 

@@ -63,7 +63,11 @@ STATUS = Status(
     updates_per_second=5.0,
     training_slots=Slots(total=32, live=32, waiting=4),
     evaluation_slots=Slots(total=100, live=100, hung=2),
-    env_servers=(env_server("vm:1", failures=3), env_server("vm:2"), env_server("v", state="left")),
+    env_servers=(
+        env_server("vm:1", failures=3, quarantined=2),
+        env_server("vm:2"),
+        env_server("v", state="left"),
+    ),
 )
 
 
@@ -72,7 +76,7 @@ def test_the_panel_says_how_far_how_good_who_is_there_and_what_binds() -> None:
         "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
         "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
         "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
-        "4 waited for   2 hung   3 failures",
+        "4 waited for   2 hung   2 quarantined   3 failures",
         "updates": "90   5.0/s",
         "now": "environments wait for learning 25% of the time: learning binds",
         "pace": "ratio 4.00   of 4   lag 1.2 updates",

@@ -141,6 +141,27 @@ def test_failures_are_counted_and_of_many_a_few_are_told(
     assert (found.failures, found.servers[0].failures) == (10, 10)
 
 
+def test_an_environment_that_its_env_server_goes_on_without_is_said_once(
+    attendance: Attendance, heard: Heard
+) -> None:
+    attendance.admitted(1, arrival(), 0.0)
+    attendance.failed(1, "no licence", 1.0)
+    attendance.left(1, "an environment failed", 1.0)
+    heard.take()
+    shrunk = arrival(training=7, quarantined=1, quarantine="environment 5 is quarantined")
+    for lease in (2, 3):
+        attendance.admitted(lease, shrunk, 2.0)
+        attendance.ready(lease, 2.0)
+        found = attendance.found(2.0)
+        assert (found.quarantined, found.servers[0].quarantined) == (1, 1)
+        attendance.left(lease, "the env server is gone", 3.0)
+    said = [text for kind, text in heard.take() if kind == "environment_quarantined"]
+    assert said == [
+        "env server vm:7 goes on with 34 environments, 1 quarantined: environment 5 is quarantined"
+    ]
+    assert attendance.found(4.0).quarantined == 0
+
+
 def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
     attendance: Attendance, heard: Heard
 ) -> None:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from envs_server.building import build, build_filmed
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError, one_line
-from envs_server.faults.quarantine import Budget, Quarantine
+from envs_server.faults.quarantine import Quarantine
 from envs_server.group import EnvGroup, Place
 from envs_server.playback import PlayedGroup
-from envs_server.recipe import Recipe, read_recipes
+from envs_server.recipe import Recipe, budget, check_assign, read_recipes
 from envs_server.sent_log import SentLog
 from envs_server.vector import VectorEnvironment
 from seedrl.spec_json import encode_spec
@@ -24,14 +24,7 @@ from seedrl.wire.payload import split
 from seedrl.wire.printable import printable
 from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
-from seedrl.wire.version import (
-    LEAST_MESSAGE_BYTES,
-    LONGEST_METRIC_BYTES,
-    MAJOR,
-    MINOR,
-    MINOR_OF_FAILURE,
-    MOST_METRICS,
-)
+from seedrl.wire.version import MAJOR, MINOR, MINOR_OF_FAILURE
 
 _log = logging.getLogger("envs_server")
 
@@ -217,7 +210,7 @@ class Lease:
             return
         allowed, metrics = self._offer.allowed, self._metrics(assign)
         recipes = read_recipes(assign.environments, allowed)
-        self._quarantine.budget = _budget(assign)
+        self._quarantine.budget = budget(assign)
         live = iter(self._quarantine.live)
         next_position = 0
         for index, group in enumerate(assign.groups):
@@ -276,14 +269,6 @@ class Lease:
         return list(dict.fromkeys(name for item in assign.environments for name in item.metrics))
 
 
-def _budget(assign: Assign) -> Budget:
-    """What the learner allows each environment, or as much as is usual."""
-    asked, usual = assign.environments[assign.groups[0].environment], Budget()
-    return Budget(
-        asked.failures_per_minute or usual.per_minute, asked.failures_per_hour or usual.per_hour
-    )
-
-
 def _gaps(ends: list[int]) -> list[int]:
     """How many positions lie between each of `ends` and the environment that ends at the next."""
     return [after - 1 - before for before, after in itertools.pairwise(ends)]
@@ -292,34 +277,3 @@ def _gaps(ends: list[int]) -> list[int]:
 def _check_spec(spec: EnvSpec, other: EnvSpec) -> None:
     if difference := spec.difference(other):
         raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
-
-
-def check_assign(assign: Assign, num_envs: int) -> None:
-    """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
-    groups, environments = assign.groups, assign.environments
-    sizes = [len(group.slots) for group in groups]
-    if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
-        raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
-    if [len(group.seeds) for group in groups] != sizes:
-        raise BuildError("expected one seed for each slot of a group in Assign")
-    if any(seed >= 2**31 for group in groups for seed in group.seeds):
-        raise BuildError("expected seeds below 2^31 in Assign")
-    if len({slot for group in groups for slot in group.slots}) < sum(sizes):
-        raise BuildError("expected each slot once in Assign")
-    if 0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES:
-        raise BuildError(
-            f"expected max_message_bytes of at least {LEAST_MESSAGE_BYTES} in Assign, got "
-            f"{assign.max_message_bytes}"
-        )
-    if any(group.environment >= len(environments) for group in groups):
-        raise BuildError(
-            f"expected groups of one of the {len(environments)} environments of Assign, got "
-            f"{[group.environment for group in groups]}"
-        )
-    names = [name for environment in environments for name in environment.metrics]
-    is_short = all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
-    if len(names) > MOST_METRICS or not is_short:
-        raise BuildError(
-            f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes in "
-            f"Assign, got {len(names)}"
-        )

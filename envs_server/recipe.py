@@ -11,7 +11,9 @@ from envs_server.factories import (
     load_factory,
     load_vector_factory,
 )
-from seedrl.wire.seedrl_pb2 import Environment
+from envs_server.faults.quarantine import Budget
+from seedrl.wire.seedrl_pb2 import Assign, Environment
+from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
 _RESERVED = frozenset(
@@ -52,6 +54,45 @@ def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) ->
     wrappers = (name for environment in asked for name in environment.wrappers)
     check_allowed([*ids, *wrappers], allowed)
     return [_recipe(environment, allowed) for environment in asked]
+
+
+def budget(assign: Assign) -> Budget:
+    """What the learner allows each environment, or as much as is usual."""
+    asked, usual = assign.environments[assign.groups[0].environment], Budget()
+    return Budget(
+        asked.failures_per_minute or usual.per_minute, asked.failures_per_hour or usual.per_hour
+    )
+
+
+def check_assign(assign: Assign, num_envs: int) -> None:
+    """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
+    groups, environments = assign.groups, assign.environments
+    sizes = [len(group.slots) for group in groups]
+    if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
+        raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
+    if [len(group.seeds) for group in groups] != sizes:
+        raise BuildError("expected one seed for each slot of a group in Assign")
+    if any(seed >= 2**31 for group in groups for seed in group.seeds):
+        raise BuildError("expected seeds below 2^31 in Assign")
+    if len({slot for group in groups for slot in group.slots}) < sum(sizes):
+        raise BuildError("expected each slot once in Assign")
+    if 0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES:
+        raise BuildError(
+            f"expected max_message_bytes of at least {LEAST_MESSAGE_BYTES} in Assign, got "
+            f"{assign.max_message_bytes}"
+        )
+    if any(group.environment >= len(environments) for group in groups):
+        raise BuildError(
+            f"expected groups of one of the {len(environments)} environments of Assign, got "
+            f"{[group.environment for group in groups]}"
+        )
+    names = [name for environment in environments for name in environment.metrics]
+    is_short = all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
+    if len(names) > MOST_METRICS or not is_short:
+        raise BuildError(
+            f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes in "
+            f"Assign, got {len(names)}"
+        )
 
 
 def _recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:

@@ -256,11 +256,7 @@ METRICS: tuple[Metric, ...] = (
         "environments that fail too often, and that env servers go on without; not among the live",
     ),
     Metric(
-        "environment_failures",
-        "gauge",
-        "system",
-        "failures",
-        "exceptions of environments in this session",
+        "environment_failures", "gauge", "system", "failures", "of environments in this session"
     ),
     Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server import connection
+from envs_server import recipe
 from envs_server.connection import Lease, Offer
 from envs_server.envs.counting import Counting, reward_of
 from envs_server.errors import BuildError
@@ -216,7 +216,7 @@ def test_the_actions_of_several_groups_may_share_a_message(learner: Any) -> None
 def test_steps_that_the_learner_would_not_take_are_refused_before_ready(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LEAST_MESSAGE_BYTES", 1)
+    monkeypatch.setattr(recipe, "LEAST_MESSAGE_BYTES", 1)
     assign = learner.assign([1]).assign
     # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.
     assign.environments[0].metrics.append("step")

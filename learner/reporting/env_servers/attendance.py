@@ -96,12 +96,10 @@ class Attendance:
                     "server_joined",
                     f"env server {server.name} joins with {shares}",
                     server=server.name,
-                    environments=server.arrival.environments,
-                    training=server.arrival.training,
-                    evaluation=server.arrival.evaluation,
+                    **_sizes(server),
                 )
                 return
-            is_same = (before.name, *_sizes(before)) == (server.name, *_sizes(server))
+            is_same = before.name == server.name and _sizes(before) == _sizes(server)
             if before.has_failed and is_same:
                 return  # the failure has said that it would be back
             place = "" if before.name == server.name else f" in the place of {before.name}"
@@ -110,9 +108,7 @@ class Attendance:
                 "server_returned",
                 f"env server {server.name} returns{place} after {seconds:.1f} s with {shares}",
                 server=server.name,
-                environments=server.arrival.environments,
-                training=server.arrival.training,
-                evaluation=server.arrival.evaluation,
+                **_sizes(server),
                 seconds=seconds,
             )
 
@@ -218,14 +214,13 @@ class Attendance:
             )
 
     def _say_quarantine(self, server: EnvServer) -> None:
-        arrival = server.arrival
+        number, reason = server.arrival.quarantined, server.arrival.quarantine
         self._listener.say(
             "environment_quarantined",
-            f"env server {server.name} goes on with {environments(arrival.offered)}, "
-            f"{arrival.quarantined} quarantined: {arrival.quarantine}",
+            f"env server {server.name} goes on without {environments(number)}: {reason}",
             server=server.name,
-            quarantined=arrival.quarantined,
-            reason=arrival.quarantine,
+            quarantined=number,
+            reason=reason,
         )
 
     def _note_hung(self, server: EnvServer, turns: Sequence[Turn], now: float) -> None:
@@ -298,5 +293,6 @@ def _groups(groups: Sequence[int], turns: Sequence[Turn]) -> str:
     return f"group{'s' * (len(groups) > 1)} {numbers} ({environments(_size(groups, turns))})"
 
 
-def _sizes(server: EnvServer) -> tuple[int, int]:
-    return server.arrival.training, server.arrival.evaluation
+def _sizes(server: EnvServer) -> dict[str, int]:
+    names = ("environments", "training", "evaluation")
+    return {name: getattr(server.arrival, name) for name in names}

@@ -175,12 +175,15 @@ class LoggingConfig:
         all stacks on stderr and exit code 75. A batch, an update or an insertion is such a piece.
       learning_curve: whether the end of a run draws learning_curve.png, which takes about a second.
       wandb: project of Weights & Biases to which the scalars go too (extra `wandb`); None for none.
+      health_bind: `host:port` of /healthz, for probes, and /metrics, for Prometheus; none if it is
+        empty. Who reaches it can read both and change nothing: 127.0.0.1 is meant.
     """
 
     interval_seconds: float = 5.0
     stuck_seconds: float = 600.0
     learning_curve: bool = True
     wandb: str | None = None
+    health_bind: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

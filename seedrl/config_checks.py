@@ -58,6 +58,7 @@ def check(config: Config) -> None:
     _check_numbers(config)
     _check_environment(config)
     check_bind(config.serving)
+    _check_health(config.logging.health_bind)
     _check_message_limit(config.serving.max_message_bytes)
     window = _check_agent(config)
     _check_replay(config, window)
@@ -99,6 +100,12 @@ def check_bind(serving: ServingConfig) -> None:
             "serving.certificate, serving.private_key and serving.token_file, which `seedrl "
             "certificates` makes, or serving.insecure on a network that you trust"
         )
+
+
+def _check_health(bind: str) -> None:
+    fault = bind and (address_fault(bind) or (bind.startswith("unix:") and "expected host:port"))
+    if fault:
+        raise ConfigError(f"logging.health_bind: {fault}")
 
 
 def _check_message_limit(num_bytes: int) -> None:

@@ -125,6 +125,10 @@ def _decode(path: str, value: Any, level: int) -> Tree:
         return tuple(_decode(f"{path}.{i}", item, level + 1) for i, item in enumerate(items))
     if not isinstance(content, dict):
         raise ValueError(f"{show_path(path)}.dict: expected an object, got {show_value(content)}")
+    for key in content:
+        if not key.isascii() and any("\ud800" <= each <= "\udfff" for each in key):
+            # Half of a character: JSON can say it, and nothing that writes text can.
+            raise ValueError(f"{show_path(path)}: expected keys of text, got {show_value(key)}")
     return {key: _decode(f"{path}.{key}", item, level + 1) for key, item in content.items()}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from learner.serving.access.health import health_handler
 from learner.serving.access.token_check import TokenCheck
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
@@ -178,7 +179,7 @@ class Service:
             + 2 * MOST_SILENT,
         )
         handler = channel.learner_handler(self._connect, self._longest)
-        self._server.add_generic_rpc_handlers((handler,))
+        self._server.add_generic_rpc_handlers((handler, health_handler(self._admit)))
         if self._credentials is None:
             port = self._server.add_insecure_port(self.address)
         else:
@@ -208,14 +209,7 @@ class Service:
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
         """One connection."""
-        if not self._token.admits(context.invocation_metadata()):
-            unknown = EndError(
-                grpc.StatusCode.UNAUTHENTICATED,
-                "expected the learner's token; start the env server with --token-file",
-            )
-            self.hub.turn_away(context.peer(), unknown)
-            # Before anything of the call was read.
-            await context.abort(unknown.code, unknown.details)
+        await self._admit(context)
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
         transport = EnvServerConnection(outbox, self._connect_link)
         connection = Connection(
@@ -234,6 +228,17 @@ class Service:
         finally:
             connection.end()
             reading.cancel()
+
+    async def _admit(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        """Ends a call without the token before anything of it was read."""
+        if self._token.admits(context.invocation_metadata()):
+            return
+        unknown = EndError(
+            grpc.StatusCode.UNAUTHENTICATED,
+            "expected the learner's token; start the env server with --token-file",
+        )
+        self.hub.turn_away(context.peer(), unknown)
+        await context.abort(unknown.code, unknown.details)
 
     async def _send(
         self,

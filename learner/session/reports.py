@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from learner.launch.supervisor import ENV_SERVERS_FAILED
@@ -10,7 +10,7 @@ from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw_apart
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
-from learner.reporting.status import ERROR
+from learner.reporting.status import ERROR, Status
 from learner.reporting.wording import duration
 from learner.reporting.writers.weights_and_biases import WeightsAndBiases
 from learner.saving.run_folder import RunFolder
@@ -116,9 +116,8 @@ def open_reports(
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = stack.enter_context(contextlib.closing(_metrics(config, folder, checkpoint)))
         events = stack.enter_context(contextlib.closing(_events(folder, checkpoint, progress)))
-        live = LiveStatus(
-            config, name, folder.path, events=events, metrics=metrics, show=progress.look
-        )
+        show = _shown(config, progress, stack)
+        live = LiveStatus(config, name, folder.path, events=events, metrics=metrics, show=show)
         stack.callback(live.close)
         try:
             yield Reports(progress, metrics, events, live)
@@ -128,6 +127,23 @@ def open_reports(
         finally:
             # What can be saved is saved: closing all this shall not keep the process alive.
             ending.enter_context(ExitDeadline(_CLOSE_SECONDS, "all is saved; the rest did not end"))
+
+
+def _shown(
+    config: Config, progress: Progress, stack: contextlib.ExitStack
+) -> Callable[[Status], None]:
+    """Who sees every status: the terminal, and monitoring if it is asked for."""
+    if not config.logging.health_bind:
+        return progress.look
+    from learner.reporting.health.endpoint import Health
+
+    health = stack.enter_context(Health(config.logging.health_bind))
+
+    def look(status: Status) -> None:
+        health.look(status)
+        progress.look(status)
+
+    return look
 
 
 def _metrics(config: Config, folder: RunFolder, checkpoint: Checkpoint | None) -> Metrics:

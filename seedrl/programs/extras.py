@@ -9,7 +9,7 @@ EXTRA_OF = {
     **dict.fromkeys(
         (
             *("chex", "flatbuffers", "flax", "jax", "matplotlib", "optax", "orbax", "rich"),
-            "tensorboardX",
+            *("prometheus_client", "tensorboardX"),
         ),
         "learner",
     ),

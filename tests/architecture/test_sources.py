@@ -27,8 +27,14 @@ UNSAFE_MODULES = {
     "pickle",
     "shelve",
 }
-UNSAFE_NAMES = {"eval", "exec"}
-UNSAFE_ATTRIBUTES = {("yaml", "load"), ("yaml", "unsafe_load"), ("os", "system"), ("os", "popen")}
+UNSAFE_NAMES = {"eval", "exec", "compile", "__import__", "execfile"}
+UNSAFE_ATTRIBUTES = {
+    *(("yaml", "load"), ("yaml", "unsafe_load"), ("yaml", "full_load")),
+    *(("os", "system"), ("os", "popen"), ("os", "startfile"), ("pty", "spawn")),
+    *(("subprocess", "getoutput"), ("subprocess", "getstatusoutput")),
+    *(("asyncio", "create_subprocess_shell"), ("torch", "load"), ("builtins", "eval")),
+    *(("builtins", "exec"), ("code", "interact"), ("runpy", "run_path")),
+}
 
 # Assembled from parts, so that this file does not contain what it looks for.
 REGISTRIES = ("pypi" + ".org", "python" + "hosted", "pytorch" + ".org/whl", "anaconda" + ".org")
@@ -72,13 +78,17 @@ def unsafe_uses(tree: ast.AST) -> list[str]:
         match node:
             case ast.Import(names=names):
                 used = {alias.name.split(".")[0] for alias in names} & UNSAFE_MODULES
-            case ast.ImportFrom(module=str(module)):
+            case ast.ImportFrom(module=str(module), names=names):
                 used = {module.split(".")[0]} & UNSAFE_MODULES
+                pairs = {(module, alias.name) for alias in names} & UNSAFE_ATTRIBUTES
+                used |= {f"{owner}.{name}" for owner, name in pairs}
             case ast.Call(func=ast.Name(id=name)):
                 used = {name} & UNSAFE_NAMES
             case ast.Attribute(value=ast.Name(id=owner), attr=name):
                 used = {f"{owner}.{name}"} if (owner, name) in UNSAFE_ATTRIBUTES else set()
-            case ast.keyword(arg="allow_pickle" | "shell", value=ast.Constant(value=True)):
+            case ast.keyword(arg="allow_pickle" | "shell", value=ast.Constant(value=False)):
+                used = set()
+            case ast.keyword(arg="allow_pickle" | "shell"):
                 used = {str(node.arg)}
             case _:
                 used = set()
@@ -98,6 +108,12 @@ def unsafe_uses(tree: ast.AST) -> list[str]:
         "yaml.load(text)",
         "os.system('ls')",
         "np.load(path, allow_pickle=True)",
+        "np.load(path, allow_pickle=whatever)",
+        "subprocess.run(line, shell=flag)",
+        "from os import system",
+        "from builtins import exec as run",
+        "__import__(name)",
+        "subprocess.getoutput(line)",
         "subprocess.run(line, shell=True)",
     ],
 )
@@ -105,7 +121,18 @@ def test_the_search_finds_unsafe_code(code: str) -> None:
     assert len(unsafe_uses(ast.parse(code))) == 1
 
 
-@pytest.mark.parametrize("code", ["yaml.safe_load(text)", "np.load(path)", "policy.eval()"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "yaml.safe_load(text)",
+        "np.load(path)",
+        "np.load(path, allow_pickle=False)",
+        "policy.eval()",
+        "re.compile(text)",
+        "jit.compile()",
+        "from os import path",
+    ],
+)
 def test_the_search_passes_safe_code(code: str) -> None:
     assert unsafe_uses(ast.parse(code)) == []
 

@@ -169,3 +169,12 @@ def test_the_spec_of_an_older_checkpoint_says_what_to_do() -> None:
     with pytest.raises(CheckpointError, match="start a new workdir") as refusal:
         saved_spec(old)
     assert str(refusal.value).isprintable()
+
+
+def test_keys_are_text_that_can_be_written() -> None:
+    half = '{"action":{"discrete":2},"observation":{"dict":{"\\ud800":' + json.dumps(_OBSERVATION)
+    with pytest.raises(ValueError, match=r"observation: expected keys of text, got '\\ud800'"):
+        decode_spec(half + "}}}")
+    whole = '{"action":{"discrete":2},"observation":{"dict":{"\\ud83d\\ude00":'
+    (leaf,) = decode_spec(whole + json.dumps(_OBSERVATION) + "}}}").leaves()
+    assert leaf[0] == "observation.😀"

@@ -26,6 +26,7 @@ from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.credentials import Certificates, read_token, tls_advice
 from seedrl.wire.learner_connection import LearnerConnection
+from tests.patience import SECONDS
 
 _DAY = datetime.timedelta(days=1)
 _EXPIRED = datetime.timedelta(seconds=-60)
@@ -181,7 +182,7 @@ def test_a_stolen_lease_key_or_a_replayed_hello_is_worth_nothing_without_the_tok
         assert len(site.plain.hub.connections()) == 1
         assert site.plain.hub.ledger().get("disputed", 0) == 0
         assert str(key) not in "".join(site.said.lines)
-    assert site.plain.hub.wait_until(lambda: site.plain.hub.num_free == 4, 300.0)
+    assert site.plain.hub.wait_until(lambda: site.plain.hub.num_free == 4, SECONDS)
 
 
 def test_who_has_both_gets_in(site: _Site) -> None:
@@ -189,7 +190,7 @@ def test_who_has_both_gets_in(site: _Site) -> None:
     with _connection(site.tls, _token(site, "own"), credentials) as connection:
         connection.put(_hello())
         assert len(next(connection.messages()).assign.groups) == 1
-    assert site.tls.hub.wait_until(lambda: site.tls.hub.num_free == 4, 300.0)
+    assert site.tls.hub.wait_until(lambda: site.tls.hub.num_free == 4, SECONDS)
 
 
 def _check_refused(code: grpc.StatusCode, details: str, heard: str) -> None:
@@ -236,3 +237,27 @@ def test_another_user_of_this_machine_does_not_reach_the_private_socket(
         )
         service.stop(grace_seconds=0.0)
     assert "PermissionError" in tried.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "code"),
+    [
+        (b"", "own", grpc.StatusCode.OK),
+        (b"\x0a\x13seedrl.wire.Learner", "own", grpc.StatusCode.OK),
+        (b"\x0a\x05other", "own", grpc.StatusCode.NOT_FOUND),
+        (b"", "", grpc.StatusCode.UNAUTHENTICATED),
+    ],
+)
+def test_probes_of_grpc_are_answered_to_who_has_the_token(
+    site: _Site, name: bytes, token: str, code: grpc.StatusCode
+) -> None:
+    metadata = [("authorization", f"Bearer {_token(site, token)}")]
+    with grpc.insecure_channel(site.plain.address) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        answer, call = b"", None
+        try:
+            answer, call = check.with_call(name, metadata=metadata, timeout=SECONDS)
+        except grpc.RpcError as error:
+            call = error
+    assert call.code() is code
+    assert answer == (b"\x08\x01" if code is grpc.StatusCode.OK else b"")

@@ -1,0 +1,1 @@
+"""What a running learner tells monitoring: that it is well, and numbers."""

@@ -1,0 +1,163 @@
+"""A learner's service in a process of its own that answers every step, and what it says of itself.
+
+All of the real serving is there, and no device: it starts in a second. Ten times a second it writes
+what it sees into a file. `python -m tests.system.served_process ADDRESS FILE SLOTS`.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from learner.serving.batch_rules import free_running
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotTable
+from learner.serving.ledger import ALWAYS, residues
+from learner.serving.server import Service
+from seedrl.config import EnvironmentConfig, ServingConfig
+from tests.patience import SECONDS, wait_until
+from tests.system.processes import ROOT
+
+# Of one step of all environments: so an env server waits for time, and not for a core.
+STEP_SECONDS = 0.01
+_ARGUMENTS = {"shape": [4], "dtype": "float32", "step_seconds": STEP_SECONDS}
+_ENVIRONMENT = EnvironmentConfig(
+    id="envs_server.envs.constant:make", arguments=json.dumps(_ARGUMENTS)
+)
+_REPORT_SECONDS = 0.1
+
+
+class Seen(NamedTuple):
+    """What the process says.
+
+    Attributes:
+      address: where it serves.
+      pid: its own.
+      seconds: on the clock of all processes.
+      rows: accepted so far.
+      live: slots whose env server is ready.
+      rss_mib: its memory.
+      slowest_seconds: the longest that a step has waited for its actions since the last report.
+      broken: equations of the ledger that do not hold.
+    """
+
+    address: str
+    pid: int
+    seconds: float
+    rows: int
+    live: int
+    rss_mib: float
+    slowest_seconds: float
+    broken: list[str]
+
+
+class Served:
+    """The process, from outside; its end is that of the `with`."""
+
+    def __init__(self, folder: Path, bind: str = "", num_slots: int = 8) -> None:
+        self._file = folder / "seen.json"
+        self._bind = bind or f"unix:{folder}/learner"
+        self._num_slots = num_slots
+        self.start()
+
+    def start(self) -> None:
+        """Starts it; again after `kill`."""
+        self._file.unlink(missing_ok=True)
+        words = [self._bind, str(self._file), str(self._num_slots)]
+        command = [sys.executable, "-m", "tests.system.served_process", *words]
+        self.process = subprocess.Popen(command, cwd=ROOT)
+        wait_until(lambda: self._file.exists() or self.process.poll() is not None)
+        self._bind = self.seen.address  # the same port again
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait(SECONDS)
+
+    @property
+    def seen(self) -> Seen:
+        """What it said last."""
+        return Seen(**json.loads(self._file.read_text()))
+
+    def wait_for(self, live: int) -> Seen:
+        """Waits until so many slots are live."""
+        wait_until(lambda: self.seen.live == live, f"{live} slots never were live")
+        return self.seen
+
+    def rate(self, seconds: float) -> float:
+        """Rows a second from now on."""
+        first = self.seen
+        wait_until(lambda: self.seen.seconds >= first.seconds + seconds)
+        last = self.seen
+        return (last.rows - first.rows) / (last.seconds - first.seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+@contextlib.contextmanager
+def env_server(address: str, num_envs: int, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A real one; killed at the end."""
+    command = [sys.executable, "-m", "envs_server", "--learner", address]
+    command += ["--num-envs", str(num_envs), "--log-level", "error", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _serve(bind: str, file: Path, num_slots: int) -> None:
+    config = ServingConfig(
+        training_slots=num_slots,
+        evaluation_slots=0,
+        bind=bind,
+        insecure=True,
+        ready_deadline_seconds=30.0,
+    )
+    slots = SlotTable(training=num_slots, evaluation=0, seed=3, num_env_servers=None)
+    hub = Hub(Serving(slots, page_steps=4, rule=free_running(0.001)), _ENVIRONMENT)
+    address = Service(hub, config).start()
+    due = slowest = 0.0
+    while True:
+        batch = hub.next_batch(["training"], timeout=_REPORT_SECONDS)
+        if batch is not None:
+            hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+            slowest = max(slowest, time.monotonic() - batch.oldest_arrival)
+        if (now := time.monotonic()) < due:
+            continue
+        ledger = hub.ledger()
+        seen = Seen(
+            address,
+            os.getpid(),
+            now,
+            ledger.get("accepted", 0),
+            len(hub.live_slots("training")),
+            _rss_mib(),
+            slowest,
+            residues(ledger, ALWAYS),
+        )
+        file.with_suffix(".new").write_text(json.dumps(seen._asdict()))
+        file.with_suffix(".new").replace(file)
+        due, slowest = now + _REPORT_SECONDS, 0.0
+
+
+def _rss_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

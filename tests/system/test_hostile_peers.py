@@ -1,0 +1,375 @@
+"""Peers that flood, lie, or say nothing, beside an honest env server: they harm themselves alone.
+
+The service is a process of its own, the honest env server another one; the hostile peers are in
+this one, over real sockets. Figures go on record; what is asserted of speed leaves room for a busy
+machine.
+"""
+
+import asyncio
+import contextlib
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire import version
+from seedrl.wire.channel import CONNECT
+from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner, Hello, Ready, Sent
+from tests.faults.scale import scaled
+from tests.patience import SECONDS, wait_until
+from tests.system.served_process import Served, env_server
+
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+_OURS = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
+_STREAMS_PER_CHANNEL = 16
+_ENVS = 4
+_MIB = 2**20
+Record = Callable[[str, object], None]
+
+
+class End(NamedTuple):
+    """How a stream ended, and how long after it was opened."""
+
+    code: str
+    seconds: float
+
+
+@pytest.fixture(params=["tcp"])
+def served(tmp_path: Path) -> Iterator[Served]:
+    """With an honest env server that steps."""
+    with (
+        Served(tmp_path, "127.0.0.1:0", num_slots=8) as served,
+        env_server(served.seen.address, _ENVS),
+    ):
+        wait_until(lambda: served.seen.rows > 50)
+        yield served
+
+
+def _hello(num_envs: int = 1, **fields: Any) -> bytes:
+    hello = Hello(major=version.MAJOR, num_envs=num_envs, num_groups=1, **fields)
+    return FromEnvServer(hello=hello).SerializeToString()
+
+
+def _ready(spec: str) -> bytes:
+    return FromEnvServer(ready=Ready(spec=spec)).SerializeToString()
+
+
+async def _attack(
+    address: str, num_streams: int, messages: Callable[[int], list[bytes]], **options: Any
+) -> list[End]:
+    """Opens streams, sends raw messages on each, waits for the end of all."""
+    settings = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
+    channels = [
+        grpc.aio.insecure_channel(address, settings, **options)
+        for _ in range(-(-num_streams // _STREAMS_PER_CHANNEL))
+    ]
+    await asyncio.gather(*(channel.channel_ready() for channel in channels))
+
+    async def stream(number: int) -> End:
+        opened = time.monotonic()
+        channel = channels[number // _STREAMS_PER_CHANNEL]
+        call = channel.stream_stream(CONNECT)(_sent(messages(number), forever))
+        return End((await _code(call)).name, time.monotonic() - opened)
+
+    forever = asyncio.Event()
+    ends = await asyncio.gather(*map(stream, range(num_streams)))
+    forever.set()
+    for channel in channels:
+        await channel.close()
+    return list(ends)
+
+
+async def _code(call: Any) -> grpc.StatusCode:
+    """The status of a call, which is there when everything before it was read."""
+    with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+        async for _ in call:
+            pass
+    return await call.code()
+
+
+async def _sent(messages: list[bytes], forever: asyncio.Event) -> AsyncIterator[bytes]:
+    for message in messages:
+        yield message
+    await forever.wait()
+
+
+def _beside(
+    served: Served, attack: Callable[[], list[End]], record: Record, name: str
+) -> tuple[list[End], float]:
+    """Runs an attack and records what became of it and of the others; ends and memory."""
+    before = served.seen
+    undisturbed = served.rate(2.0)
+    start = served.seen
+    ends = attack()
+    last = served.seen
+    beside = (last.rows - start.rows) / max(last.seconds - start.seconds, 1e-9)
+    wait_until(lambda: served.seen.seconds > last.seconds)
+    after = served.seen
+    record(f"{name}_streams", len(ends))
+    record(f"{name}_ended_seconds", round(max(end.seconds for end in ends), 2))
+    record(f"{name}_rate_of_others", round(beside / undisturbed, 2))
+    record(f"{name}_rss_mib", round(after.rss_mib - before.rss_mib, 1))
+    codes = Counter(end.code for end in ends)
+    record(f"{name}_codes", " ".join(f"{code}:{number}" for code, number in codes.items()))
+    assert set(codes) <= _OURS, codes
+    assert after.pid == before.pid and served.process.poll() is None
+    assert after.broken == [] and after.live == _ENVS
+    assert served.rate(1.0) > undisturbed / 4
+    return ends, after.rss_mib - before.rss_mib
+
+
+def _run(work: Coroutine[Any, Any, list[End]]) -> list[End]:
+    return asyncio.run(asyncio.wait_for(work, SECONDS))
+
+
+def test_a_thousand_streams_that_say_nothing_end_by_themselves(
+    served: Served, record_property: Record
+) -> None:
+    address, number = served.seen.address, scaled(1000)
+    ends, _ = _beside(
+        served,
+        lambda: _run(_attack(address, number, lambda _: [])),
+        record_property,
+        "silent",
+    )
+    assert max(end.seconds for end in ends) < 15.0
+
+
+def test_silent_streams_that_return_keep_no_env_server_out(
+    served: Served, record_property: Record
+) -> None:
+    address = served.seen.address
+    ends: list[End] = []
+
+    async def storm() -> list[End]:
+        async def again_and_again() -> None:
+            while True:
+                ends.extend(await _attack(address, 8, lambda _: []))
+
+        tasks = [asyncio.create_task(again_and_again()) for _ in range(15)]
+        await asyncio.sleep(1.0)
+        start = time.monotonic()
+        with env_server(address, 2):
+            while served.seen.live < _ENVS + 2:
+                await asyncio.sleep(0.05)
+                assert time.monotonic() < start + 60.0, "it never joined"
+        for task in tasks:
+            task.cancel()
+        return [End("UNAVAILABLE", time.monotonic() - start)]
+
+    (joined,) = _run(storm())
+    record_property("joined_beside_120_silent_seconds", round(joined.seconds, 2))
+    assert {end.code for end in ends} <= _OURS
+
+
+_BAD = [
+    _hello(host="x" * 3 * _MIB),
+    _hello(0),
+    _ready("{}"),
+    b"\x1a\x05abc",
+    b"\xff" * 100,
+    FromEnvServer(step=b"x" * _MIB).SerializeToString(),
+    b"",
+]
+_BAD_SPECS = [
+    "[" * 60_000,
+    "{}",
+    '{"action":{"discrete":1e999},"observation":{"array":{"shape":[4],"dtype":"float32"}}}',
+    '{"action":{"discrete":2},"observation":{"array":{"shape":[4],"dtype":"(1,"}}}',
+    '{"action":{"discrete":2},"observation":{"array":{"shape":[1e30],"dtype":"bool"}}}',
+    '{"action":{"discrete":2},"observation":{"dict":{"\\ud800":{"array":'
+    '{"shape":[],"dtype":"bool"}}}}}',
+    "x" * 3 * _MIB,
+]
+
+
+def test_hellos_and_readies_that_are_no_such_thing_are_refused_at_once(
+    served: Served, record_property: Record
+) -> None:
+    address = served.seen.address
+    ends, _ = _beside(
+        served,
+        lambda: _run(_attack(address, len(_BAD), lambda number: [_BAD[number]])),
+        record_property,
+        "bad_hello",
+    )
+    assert {end.code for end in ends} == {"INVALID_ARGUMENT"}
+    ends = [
+        end
+        for spec in _BAD_SPECS
+        for end in _run(_attack(address, 1, lambda _, spec=spec: [_hello(), _ready(spec)]))
+    ]
+    assert {end.code for end in ends} == {"INVALID_ARGUMENT"}
+    record_property("bad_spec_ended_seconds", round(max(end.seconds for end in ends), 2))
+    other = encode_spec(EnvSpec({"a" * 30_000: ArraySpec((), "bool")}, DiscreteSpec(3)))
+    (end,) = _run(_attack(address, 1, lambda _: [_hello(), _ready(other)]))
+    assert end.code == "FAILED_PRECONDITION"
+
+
+def test_steps_without_end_and_messages_of_any_size_are_refused(
+    served: Served, record_property: Record
+) -> None:
+    address = served.seen.address
+    flood = [_hello(), _ready(encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(6))))]
+    step = FromEnvServer(step=bytes(64)).SerializeToString()
+    ends, _ = _beside(
+        served,
+        lambda: _run(_attack(address, 1, lambda _: [*flood, *[step] * scaled(5000)])),
+        record_property,
+        "flood",
+    )
+    assert ends[0].code == "INVALID_ARGUMENT"
+    limit = 4 * _MIB
+    sizes = (limit + 1, 2 * limit - 100, 2 * limit + 100, 63 * _MIB)
+    giants = [FromEnvServer(step=bytes(size)).SerializeToString() for size in sizes]
+    ends, grown = _beside(
+        served,
+        lambda: _run(_attack(address, len(giants), lambda number: [giants[number]])),
+        record_property,
+        "giant",
+    )
+    assert {end.code for end in ends} == {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+    assert grown < 2 * limit / _MIB * len(giants)
+
+
+def test_a_message_that_expands_is_refused_by_what_it_expands_to(
+    served: Served, record_property: Record
+) -> None:
+    address = served.seen.address
+    bomb = bytes(scaled(256) * _MIB)
+    _, grown = _beside(
+        served,
+        lambda: _run(_attack(address, 1, lambda _: [bomb], compression=grpc.Compression.Gzip)),
+        record_property,
+        "bomb",
+    )
+    assert grown < 2 * 4 * 2
+
+
+def test_who_lies_about_what_it_has_sent_ends_nobody_but_itself(
+    served: Served, record_property: Record
+) -> None:
+    address = served.seen.address
+    lies = [
+        Sent(lease=lease, group=group, num_envs=2**32 - 1, steps=steps, answered=answered)
+        for lease in (0, 1, 2**64 - 1)
+        for group in (0, 2**32 - 1)
+        for steps, answered in ((0, 1), (2**63, 0), (2**64 - 1, 2**64 - 1))
+    ]
+    _beside(
+        served,
+        lambda: _run(_attack(address, 1, lambda _: [_hello(0, sent=lies)])),
+        record_property,
+        "lying",
+    )
+
+    async def own_lease() -> list[End]:
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.stream_stream(CONNECT)()
+            await call.write(_hello())
+            key = FromLearner.FromString(await call.read()).assign.lease
+        lie = Sent(lease=key, group=0, num_envs=1, steps=5, answered=0)
+        return await _attack(address, 1, lambda _: [_hello(sent=[lie])])
+
+    ends = _run(own_lease())
+    assert ends[0].code == "INVALID_ARGUMENT"
+    assert served.seen.broken == []
+    assert served.rate(1.0) > 0
+
+
+def test_a_greedy_hello_leaves_room_for_an_honest_one(
+    served: Served, record_property: Record
+) -> None:
+    address = served.seen.address
+
+    async def beside_greedy() -> list[End]:
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.stream_stream(CONNECT)()
+            await call.write(_hello(2**32 - 1))
+            assign = FromLearner.FromString(await call.read()).assign
+            assert sum(len(group.slots) for group in assign.groups) == 2  # of 4 that are free
+            start = time.monotonic()
+            with env_server(address, 2):
+                while served.seen.live < _ENVS + 2:
+                    await asyncio.sleep(0.05)
+            seconds = time.monotonic() - start
+            # It never gets ready, and is ended for that.
+            return [End((await _code(call)).name, seconds)]
+
+    (end,) = _run(beside_greedy())
+    record_property("joined_beside_greedy_seconds", round(end.seconds, 2))
+    assert end.code == "UNAVAILABLE"
+
+
+def test_hundreds_of_env_servers_at_once_all_get_an_answer(
+    tmp_path: Path, record_property: Record
+) -> None:
+    number = scaled(256)
+
+    async def storm(address: str) -> list[End]:
+        async def join(channel: grpc.aio.Channel) -> End:
+            call = channel.stream_stream(CONNECT)()
+            start = time.monotonic()
+            await call.write(_hello())
+            answer = await call.read()
+            seconds = time.monotonic() - start
+            if isinstance(answer, bytes):
+                calls.append(call)
+                return End("ASSIGN", seconds)
+            return End((await _code(call)).name, seconds)
+
+        calls: list[Any] = []
+        settings = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [grpc.aio.insecure_channel(address, settings) for _ in range(number)]
+        ends = await asyncio.gather(*map(join, channels))
+        for channel in channels:
+            await channel.close()
+        return list(ends)
+
+    with Served(tmp_path, num_slots=number) as served:
+        ends = _run(storm(served.seen.address))
+        codes = Counter(end.code for end in ends)
+        record_property("storm_slowest_seconds", round(max(end.seconds for end in ends), 2))
+        record_property("storm_leases", codes["ASSIGN"])
+        assert set(codes) <= {"ASSIGN", "RESOURCE_EXHAUSTED"}
+        assert codes["ASSIGN"] == number
+        wait_until(lambda: served.seen.live == 0)
+        assert served.seen.broken == []
+
+
+def test_connections_without_a_stream_are_closed(served: Served, record_property: Record) -> None:
+    host, port = served.seen.address.rsplit(":", 1)
+    number = scaled(1000)
+    undisturbed = served.rate(2.0)
+    start = time.monotonic()
+    idle = [socket.create_connection((host, int(port))) for _ in range(number)]
+    garbage = [socket.create_connection((host, int(port))) for _ in range(scaled(100))]
+    for connection in garbage:
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+    rate = served.rate(1.0)
+    for connection in [*idle, *garbage]:
+        connection.settimeout(SECONDS)
+        # What the server says first, then its end.
+        try:
+            while connection.recv(2**16):
+                pass
+        except ConnectionResetError:
+            pass
+        connection.close()
+    record_property("idle_sockets", number)
+    record_property("idle_closed_seconds", round(time.monotonic() - start, 2))
+    record_property("idle_rate_of_others", round(rate / undisturbed, 2))
+    assert time.monotonic() - start < 30.0
+    assert served.rate(1.0) > undisturbed / 4

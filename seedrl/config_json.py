@@ -1,9 +1,10 @@
 """Configurations as JSON: saved with a run, and handed from one process to another."""
 
 import dataclasses
+import functools
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,40 @@ def to_json(config: Config) -> str:
 
 
 def of_run(folder: Path) -> Config:
-    """The configuration of the run in this folder. Raises ConfigError if there is none."""
+    """The configuration of the run in this folder, which may be anybody's.
+
+    Raises ConfigError if there is none, or it names code that is not installed and that nobody has
+    allowed (`config_modules.allow`).
+    """
     try:
         text = (folder / run_files.CONFIG).read_text()
     except OSError as error:
         raise ConfigError(_absent(folder, error)) from error
     return from_json(text)
+
+
+def to_allow(text: str) -> list[str]:
+    """What `--allow` needs for a saved config: folders, and names of factories from elsewhere."""
+    document = json.loads(text)
+    folders = [str(folder) for folder in document["import_from"]]
+    environment = document["config"]["environment"]
+    names = [name for name in (environment["id"], *environment["wrappers"]) if ":" in name]
+    outside = [name for name in names if not config_modules.lies_in(name, folders)]
+    return [*folders, *dict.fromkeys(outside)]
+
+
+def require_factories(names: Iterable[str]) -> None:
+    """Refuses factories of environments that a saved run names, unless they are allowed.
+
+    An installed one too: some that are installed run what they are given.
+    """
+    refused = [n for n in names if ":" in n and not config_modules.is_allowed_factory(n)]
+    if refused:
+        words = " ".join(dict.fromkeys(refused))
+        raise ConfigError(
+            f"the run's {run_files.CONFIG} names {words}, which is code; if you trust it, add "
+            f"--allow {words}"
+        )
 
 
 def _absent(folder: Path, error: OSError) -> str:
@@ -62,21 +91,24 @@ def _absent(folder: Path, error: OSError) -> str:
 
 
 def from_json(text: str) -> Config:
-    """Inverse of `to_json`. Imports the classes that it names.
+    """Inverse of `to_json`. Imports the classes that it names: what is installed, or allowed.
 
     Raises:
-      ConfigError: not such a text, a class that cannot be imported, an unknown or a missing field,
-        or a value of another type.
+      ConfigError: not such a text, a class that cannot be imported or is not allowed
+        (`config_modules.allow`), an unknown or a missing field, or a value of another type.
     """
     try:
         document = json.loads(text)
         folders, tree = document["import_from"], document["config"]
-    except (ValueError, TypeError, KeyError) as error:
+        folders = [Path(folder) for folder in folders]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigError(f"expected a saved config in JSON, got {text[:80]!r}") from error
+    passed_over = [folder for folder in folders if not config_modules.is_allowed(folder)]
     for folder in folders:
-        config_modules.import_from(Path(folder))
+        if folder not in passed_over:
+            config_modules.import_from(folder)
     check_names(text)
-    config = decode("config", tree, _find_type)
+    config = decode("config", tree, functools.partial(_find_type, passed_over))
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
     check_types("config.", config)
@@ -132,7 +164,7 @@ def _type_name(kind: type) -> str:
     return f"{kind.__module__.removeprefix(config_modules.FILE_PREFIX)}:{kind.__qualname__}"
 
 
-def _find_type(path: str, name: Any) -> type:
+def _find_type(passed_over: Sequence[Path], path: str, name: Any) -> type:
     module_name, _, qualname = str(name).rpartition(":")
     try:
         is_file = module_name.endswith(".py")
@@ -144,7 +176,9 @@ def _find_type(path: str, name: Any) -> type:
         for part in qualname.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot import its class {name}: {error}") from error
+        words = "" if "--allow" in str(error) else " ".join(map(str, passed_over))
+        hint = f"; if you trust what lies there, add --allow {words}" if words else ""
+        raise ConfigError(f"{path}: cannot import its class {name}: {error}{hint}") from error
     if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
         raise ConfigError(f"{path}: expected {name} to be a dataclass")
     return found
@@ -152,6 +186,10 @@ def _find_type(path: str, name: Any) -> type:
 
 def _existing(file_name: str) -> Path:
     path = Path(file_name)
+    if not config_modules.is_allowed(path.parent):
+        raise ConfigError(
+            f"{path} is code that is not installed; if you trust it, add --allow {path.parent}"
+        )
     if not path.is_file():
         raise ConfigError(
             f"expected the config file that a class stands in, but there is no {path}"

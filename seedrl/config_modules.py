@@ -1,5 +1,10 @@
-"""Python files as modules: the files of configurations, and what they import from beside them."""
+"""Python files as modules: the files of configurations, and what they import from beside them.
 
+What a command line names is code that its user wants to run. What a file of a run's folder names is
+not: that folder may be somebody else's. `allow` admits it, a folder at a time.
+"""
+
+import fnmatch
 import importlib.util
 import os
 import sys
@@ -17,8 +22,11 @@ _LIBRARIES = (
     *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     Path(__file__).parent,
 )
+_OWN_FACTORIES = "envs_server.envs.*"
 FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _folders: list[str] = []
+_allowed_folders: set[Path] = set()
+_allowed_names: set[str] = set()
 
 
 def import_folders() -> tuple[str, ...]:
@@ -36,6 +44,40 @@ def import_from(folder: Path) -> None:
     if text not in _folders:
         _folders.append(text)
     sys.path[:] = [*_folders, *(entry for entry in sys.path if entry not in _folders)]
+
+
+def allow(*allowed: str | Path) -> None:
+    """Admits, in this process, code that the files of a run name.
+
+    Args:
+      allowed: folders, of which the Python files directly in them are meant, or one of such files;
+        or patterns (`*`, `?`) for the names of environments' factories, `package.module:factory`.
+    """
+    for each in allowed:
+        path = Path(each)
+        if path.exists():
+            _allowed_folders.add(path.resolve() if path.is_dir() else path.resolve().parent)
+        else:
+            _allowed_names.add(str(each))
+
+
+def is_allowed(folder: Path) -> bool:
+    """Whether the Python files of a folder may be run: it was allowed, or is the command line's."""
+    return folder.resolve() in _allowed_folders or str(folder) in _folders
+
+
+def is_allowed_factory(name: str) -> bool:
+    """Whether a factory, `package.module:factory`, may build environments of a saved run."""
+    is_named = any(fnmatch.fnmatchcase(name, pattern) for pattern in _allowed_names)
+    return is_named or lies_in(name, _allowed_folders)
+
+
+def lies_in(name: str, folders: Iterable[str | Path]) -> bool:
+    """Whether a factory comes with seedrl, or its module lies directly in one of the folders."""
+    if fnmatch.fnmatchcase(name, _OWN_FACTORIES):
+        return True
+    top = name.partition(":")[0].partition(".")[0]
+    return any(top in _module_names(Path(folder)) for folder in folders)
 
 
 def path_for_children() -> str:

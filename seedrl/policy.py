@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seedrl import config_json
+from seedrl import config_json, config_modules
 from seedrl.programs import extras
 
 try:
@@ -158,6 +158,7 @@ def load(
     step: int | None = None,
     best: bool = False,
     epsilon: float = 0.0,
+    allow: Sequence[str | Path] = (),
 ) -> Policy:
     """The policy of a run's newest intact checkpoint.
 
@@ -167,6 +168,8 @@ def load(
       step: which checkpoint to take instead of the newest.
       best: take the one that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
+      allow: folders of Python files that the run may name as its agent or network. A run's folder
+        may come from anybody: by default it names only what is installed.
 
     Raises CheckpointError if there is no such checkpoint, or it does not fit the saved config;
     ConfigError if there is no readable config, or both `step` and `best`.
@@ -174,6 +177,7 @@ def load(
     if best and step is not None:
         raise ConfigError("step and best: expected one of them, got both")
     folder = Path(workdir)
+    config_modules.allow(*allow)
     config = config_json.of_run(folder)
     found = choose(folder, step=step, is_best=best)
     spec = saved_spec(found.meta["env_spec"])

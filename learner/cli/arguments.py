@@ -1,7 +1,7 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar
 
@@ -9,7 +9,7 @@ import tyro
 
 from learner.cli import flags
 from learner.cli.flags import Flag
-from seedrl import config_file
+from seedrl import config_file, config_modules
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import naming_the_help, read
@@ -57,6 +57,7 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
     """
     if not argv or argv[0].startswith("-"):
         _explain(options, argv, prog)
+    config_modules.allow(*_allowed(argv))
     config = config_file.load(argv[0])
     prog, words = f"{prog} {argv[0]}", argv[1:]
     if "-h" in words or "--help" in words:
@@ -72,6 +73,19 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
                 config, {flag.path: values[name] for name, flag in fields.items() if name in values}
             ),
         )
+
+
+def _allowed(argv: Sequence[str]) -> Iterator[str]:
+    """The values of --allow, which CONFIG itself needs before the flags are read that it has."""
+    is_value = False
+    for word in argv:
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            is_value = name == "--allow"
+            if is_value and equals:
+                yield value
+        elif is_value:
+            yield word
 
 
 def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:

@@ -37,6 +37,8 @@ class RunOptions:
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
       token_file: file with the token that env servers must show, same as `--serving.token-file`.
+      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
+        factories of environments, package.module:factory.
     """
 
     resume: Literal["auto", "never", "must"] = "auto"
@@ -44,6 +46,7 @@ class RunOptions:
     checkpoint_replay: bool = False
     bind: str | None = None
     token_file: str | None = None
+    allow: tuple[str, ...] = ()
 
     def apply(self, config: Config) -> Config:
         """The configuration with those options that stand for fields of it.
@@ -76,6 +79,8 @@ class LearnerOptions(RunOptions):
       checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`.
       token_file: file with the token that env servers must show, same as `--serving.token-file`.
+      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
+        factories of environments, package.module:factory.
       env_servers: how many env servers of one size share the slots, each with its part of training
         and evaluation; by default each takes what is free, training slots first, but half of that
         at most until its environments are built.

@@ -49,6 +49,8 @@ class TrainOptions(RunOptions):
       bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
       token_file: file with the token that env servers must show, same as `--serving.token-file`; by
         default its own env servers are given one, if there is a port.
+      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
+        factories of environments, package.module:factory.
       env_servers: number of env-server processes; by default `--launch.env-servers`.
       envs_per_server: environments of each; all but the evaluation slots then train; by default as
         `--launch.envs-per-server`.
@@ -66,6 +68,8 @@ def run(argv: Sequence[str]) -> int:
     """Trains until the run is over; returns its exit code."""
     options, config = parse(TrainOptions, argv, prog=PROG)
     extras.require("learner")
+    if argv[0].endswith(".json"):
+        config_json.require_factories((config.environment.id, *config.environment.wrappers))
     config, planned = plan(options, config)
     _name_passed_over(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
@@ -128,6 +132,7 @@ def _supervised(
                     *("--env-servers", str(planned.num_servers)),
                     *("--name", Path(argv[0]).stem),
                     *("--stop-reason", str(stop_reason)),
+                    *_allowing(config_modules.import_folders()),
                 ],
                 user_command=command,
             ),
@@ -193,6 +198,11 @@ def _reachable(bind: str) -> str:
 def _give(path: Path, reason: str) -> None:
     with contextlib.suppress(OSError):  # a full disk: the learner names the signal
         path.write_text(reason)
+
+
+def _allowing(folders: Sequence[str]) -> list[str]:
+    """What the learner's configuration may name: what this process has imported for it."""
+    return ["--allow", *folders] if folders else []
 
 
 def _learner(

@@ -15,7 +15,9 @@ from learner.launch.repeats import is_repeat
 from learner.reporting.status import STOPPED
 from learner.reporting.wording import score
 from learner.saving.run_records import read_run
+from seedrl.config_json import to_allow
 from seedrl.exit_codes import ExitCode
+from seedrl.storage.run_files import CONFIG
 
 # How a run ends that is done: a target that was missed is a result too.
 _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
@@ -147,6 +149,7 @@ class Workers:
         else:
             number = str(self._episodes)
             words = ["evaluate", str(folder), "--episodes", number, "--greedy", "--save"]
+            words += self._allowing(folder)
         logs = self._folder / "logs"
         logs.mkdir(exist_ok=True)
         command = Command(
@@ -159,6 +162,15 @@ class Workers:
         child = self._start_child(command, lambda child, code: self._events.put(_Exit(child, code)))
         self._busy[child] = _Job(run, step)
         self._say(f"{run.name}: {'trains' if step == 'train' else 'plays its final score'}")
+
+    @staticmethod
+    def _allowing(run: Path) -> list[str]:
+        """It is this experiment that has trained the run: what that needed is allowed."""
+        try:
+            words = to_allow((run / CONFIG).read_text())
+        except (OSError, ValueError, KeyError, TypeError):
+            return []  # the evaluation says what is wrong
+        return ["--allow", *words] if words else []
 
     def _ended(self, child: Child, code: int) -> None:
         run, step = self._busy.pop(child)

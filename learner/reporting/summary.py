@@ -32,6 +32,7 @@ class Summary(NamedTuple):
       target_return: the configured one, or None.
       command: what the user typed.
       nothing_learned: why no update was applied, if none was; see `why_nothing_learned`.
+      to_allow: what the run's configuration names that is not installed, for `--allow`.
       is_known_to_draw: whether the environment is ours or gymnasium knows it by its id: nearly all
         of those draw themselves. Of others nobody here knows.
     """
@@ -55,6 +56,7 @@ class Summary(NamedTuple):
     command: str = ""
     nothing_learned: str = ""
     is_known_to_draw: bool = True
+    to_allow: tuple[str, ...] = ()
 
     @property
     def has_missed(self) -> bool:
@@ -103,12 +105,13 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "wall time", duration(summary.wall_seconds) + whole
     folder = shlex.quote(str(summary.workdir))
     yield "run folder", folder
-    yield "evaluate it", f"seedrl evaluate {folder}"
+    allow = f" {shlex.join(['--allow', *summary.to_allow])}" if summary.to_allow else ""
+    yield "evaluate it", f"seedrl evaluate {folder}{allow}"
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
-        yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best"
+        yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best{allow}"
     needs = " (if its environment can draw itself: render_mode)"
-    yield "film it", f"seedrl record {folder}{needs * (not summary.is_known_to_draw)}"
+    yield "film it", f"seedrl record {folder}{allow}{needs * (not summary.is_known_to_draw)}"
     yield "look at it", f"seedrl watch {folder}"
     yield "resume it", resume_command(summary)
 

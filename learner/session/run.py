@@ -32,6 +32,7 @@ from learner.session.supervision import STOP_SECONDS, Supervision, wait_for
 from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
 from seedrl.config_checks import check
+from seedrl.config_json import to_allow, to_json
 from seedrl.config_tree import fields_of
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
@@ -284,6 +285,7 @@ def _summary(
             is_compiling=supervision.announcements.is_compiling,
             num_skipped=session.learning.num_skipped,
         ),
+        to_allow=tuple(to_allow(to_json(config))),
         is_known_to_draw=":" not in config.environment.id
         or config.environment.id.startswith("envs_server.envs."),
     )

@@ -16,6 +16,8 @@ from tests.seedrl.own_config import write_own
 def _isolated_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(config_modules, "_folders", [])
+    monkeypatch.setattr(config_modules, "_allowed_folders", set())
+    monkeypatch.setattr(config_modules, "_allowed_names", set())
 
 
 @pytest.mark.parametrize("name", config_file.bundled_names())
@@ -38,6 +40,12 @@ def test_another_process_can_reload_what_was_saved(tmp_path: Path) -> None:
     for name in [name for name in sys.modules if str(tmp_path) in name or name == "own_sibling_c"]:
         del sys.modules[name]
     sys.path.remove(str(tmp_path))
+    config_modules._folders.clear()
+    own = tmp_path / "own.py"
+    with pytest.raises(ConfigError, match=f"{own} is code .* add --allow {tmp_path}$"):
+        config_json.from_json(text)
+    assert str(tmp_path) not in sys.path
+    config_modules.allow(own)
     reloaded = config_json.from_json(text)
     assert reloaded.agent.sizes == (1, 2) and reloaded.agent.names == ((), ("a",))
     assert reloaded.agent.table == {"type": [1, None, True, 0.5]}
@@ -79,6 +87,49 @@ def test_a_saved_class_must_be_a_dataclass_that_can_be_imported(name: str, messa
     text = config_json.to_json(config_file.load("cartpole_r2d2"))
     with pytest.raises(ConfigError, match=f"config.agent: {message}"):
         config_json.from_json(change(text, "config", "agent", "type", to=name))
+
+
+MARKER = "import pathlib; pathlib.Path(__file__).with_name('has_run').touch()\n"
+
+
+@pytest.mark.parametrize("kind", ["{folder}/evil.py:Agent", "evil:Agent"])
+@pytest.mark.parametrize("imports", [[], ["{folder}"]])
+def test_a_run_of_somebody_else_runs_no_code(tmp_path: Path, kind: str, imports: list[str]) -> None:
+    (tmp_path / "evil.py").write_text(MARKER)
+    text = config_json.to_json(config_file.load("cartpole_r2d2"))
+    text = change(text, "config", "agent", "type", to=kind.format(folder=tmp_path))
+    text = change(text, "import_from", to=[path.format(folder=tmp_path) for path in imports])
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(
+        ConfigError, match=r"config\.agent: cannot import its class .*evil"
+    ) as refused:
+        config_json.of_run(tmp_path)
+    assert not (tmp_path / "has_run").exists()
+    assert (f"--allow {tmp_path}" in str(refused.value)) == (kind.startswith("{") or bool(imports))
+    config_modules.allow(tmp_path)
+    with pytest.raises(ConfigError):  # it has no such class
+        config_json.of_run(tmp_path)
+    assert (tmp_path / "has_run").exists() == (kind.startswith("{") or bool(imports))
+
+
+def test_factories_of_a_run_are_allowed_by_name_or_with_their_folder(tmp_path: Path) -> None:
+    config_json.require_factories(["CartPole-v1", "envs_server.envs.catch:make"])
+    (tmp_path / "recall.py").touch()
+    names = ["recall:make", "subprocess:run"]
+    with pytest.raises(ConfigError, match="add --allow recall:make subprocess:run$"):
+        config_json.require_factories(names)
+    config_modules.allow(tmp_path)
+    with pytest.raises(ConfigError, match="add --allow subprocess:run$"):
+        config_json.require_factories(names)
+    config_modules.allow("subprocess:*")
+    config_json.require_factories(names)
+
+
+def test_what_a_run_needs_to_be_allowed_is_known(tmp_path: Path) -> None:
+    assert config_json.to_allow(config_json.to_json(config_file.load("cartpole_r2d2"))) == []
+    (tmp_path / "own_env.py").touch()
+    text = config_json.to_json(config_file.load(write_own(tmp_path, "own_sibling_d")))
+    assert config_json.to_allow(text) == [str(tmp_path), "a:b", "c:d"]
 
 
 def test_a_package_that_misses_a_file_is_not_a_folder_without_a_config(

@@ -183,6 +183,7 @@ def evaluate(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Plays exactly the episodes that were asked for; a program may play the same policy."""
     capsys.readouterr()
     words = ["evaluate", str(workdir), "--episodes", "10", "--env-servers", "1", "--json"]
+    words += ["--allow", "tests.*"]
     with own_process.restored():
         assert run_seedrl(words) == 0
     result = json.loads(capsys.readouterr().out)

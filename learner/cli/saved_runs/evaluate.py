@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, each_seeded, make_logs, play
+from learner.cli.saved_runs.playing import PlayOptions, config_of, make_logs, play
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
 from learner.saving.final_score import FinalScore, write_final_score
 from seedrl.config import Config
 from seedrl.config_checks import check
-from seedrl.config_json import of_run
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
@@ -38,6 +37,8 @@ class EvaluateOptions(PlayOptions):
         result, with any number of env servers.
       greedy: take greedy actions only; by default the agent explores as when it is evaluated in
         training.
+      allow: code that the run may name: folders of Python files, and factories of environments,
+        package.module:factory; by default only what is installed, and environments by their id.
       env_servers: number of env-server processes; by default as in the run.
       json: print one JSON object instead of a line.
       save: keep the result in the folder of the run, as its final score for `seedrl compare`.
@@ -61,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
     """Evaluates and prints the result; returns the exit code."""
     options = parse_flags(EvaluateOptions, argv, prog=PROG)
     extras.require("learner")
-    config = each_seeded(of_run(options.workdir))
+    config = config_of(options)
     with env_servers.socket_address() as address:
         serving = env_servers.on_private_socket(config.serving, address)
         # Whatever the number of env servers, the slots are those of the run.

@@ -26,6 +26,7 @@ class ExportOptions:
       step: take the checkpoint of that many updates instead of the newest.
       best: take the checkpoint that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
+      allow: folders of Python files that the run may name; by default only what is installed.
     """
 
     workdir: Annotated[Path, tyro.conf.Positional]
@@ -33,6 +34,7 @@ class ExportOptions:
     step: int | None = None
     best: bool = False
     epsilon: float = 0.0
+    allow: tuple[str, ...] = ()
 
 
 def run(argv: Sequence[str]) -> int:
@@ -45,7 +47,11 @@ def run(argv: Sequence[str]) -> int:
     from seedrl import policy
 
     loaded = policy.load(
-        options.workdir, step=options.step, best=options.best, epsilon=options.epsilon
+        options.workdir,
+        step=options.step,
+        best=options.best,
+        epsilon=options.epsilon,
+        allow=options.allow,
     )
     output = options.output or options.workdir / "policy.jax"
     content = loaded.export()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from learner.launch.supervisor import Supervisor
+from seedrl import config_modules
 from seedrl.config import Config
+from seedrl.config_json import of_run, require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.storage.run_files import LOGS
@@ -34,6 +36,8 @@ class PlayOptions:
       seed: of environments and random actions; by default the run's.
       greedy: take greedy actions only; by default the agent explores as when it is evaluated in
         training.
+      allow: code that the run may name: folders of Python files, and factories of environments,
+        package.module:factory; by default only what is installed, and environments by their id.
     """
 
     workdir: Annotated[Path, tyro.conf.Positional]
@@ -42,6 +46,7 @@ class PlayOptions:
     best: bool = False
     seed: int | None = None
     greedy: bool = False
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
@@ -50,6 +55,17 @@ class PlayOptions:
             raise ConfigError(f"--seed: expected at least 0, got {self.seed}")
         if self.best and self.step is not None:
             raise ConfigError("--step and --best: expected one of them, got both")
+
+
+def config_of(options: PlayOptions) -> Config:
+    """The configuration of the run that is played, with environments that depend on no others.
+
+    Raises ConfigError if it names code that is not allowed.
+    """
+    config_modules.allow(*options.allow)
+    config = of_run(options.workdir)
+    require_factories((config.environment.id, *config.environment.wrappers))
+    return each_seeded(config)
 
 
 def each_seeded(config: Config) -> Config:

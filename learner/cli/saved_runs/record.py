@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, each_seeded, make_logs, play
+from learner.cli.saved_runs.playing import PlayOptions, config_of, make_logs, play
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
-from seedrl.config_json import of_run
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
@@ -36,6 +35,8 @@ class RecordOptions(PlayOptions):
       seed: of environments and random actions; by default the run's.
       greedy: take greedy actions only; by default the agent explores as when it is evaluated in
         training.
+      allow: code that the run may name: folders of Python files, and factories of environments,
+        package.module:factory; by default only what is installed, and environments by their id.
       output: folder of the films; by default videos/ in the folder of the run. Films that are there
         are written over.
     """
@@ -52,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(RecordOptions, argv, prog=PROG)
     extras.require("learner")
     extras.require("video")
-    config = each_seeded(of_run(options.workdir))
+    config = config_of(options)
     films = (options.output or options.workdir / "videos").absolute()
     with env_servers.socket_address() as address, _own_folder(films) as folder:
         logs = make_logs(options.workdir, "record")

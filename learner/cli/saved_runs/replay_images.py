@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags
+from seedrl import config_modules
 from seedrl.config import Config
 from seedrl.config_json import from_json
 from seedrl.errors import CheckpointError, ConfigError
@@ -27,6 +28,7 @@ class ReplayImagesOptions:
       sequences: number of sequences, each a row of the picture.
       frames: number of frames of each, from its first.
       seed: of the draw.
+      allow: folders of Python files that the run may name; by default only what is installed.
     """
 
     workdir: Annotated[Path, tyro.conf.Positional]
@@ -34,6 +36,7 @@ class ReplayImagesOptions:
     sequences: int = 4
     frames: int = 12
     seed: int = 0
+    allow: tuple[str, ...] = ()
 
 
 def run(argv: Sequence[str]) -> int:
@@ -55,6 +58,7 @@ def run(argv: Sequence[str]) -> int:
             f"expected a checkpoint with its replay in {options.workdir}; train with "
             "--checkpoint-replay"
         )
+    config_modules.allow(*options.allow)
     config: Config = from_json(found.meta["config"])
     strips = sampled_frames(
         saved,

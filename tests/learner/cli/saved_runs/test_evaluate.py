@@ -151,6 +151,17 @@ def test_a_checkpoint_is_chosen_by_step_or_as_the_best(
     assert "--step and --best: expected one of them" in capsys.readouterr().err
 
 
+def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run_folder / "config.json"
+    document = json.loads(path.read_text())
+    document["config"]["environment"] |= {"id": "subprocess:run", "wrappers": ["other:wrap"]}
+    path.write_text(json.dumps(document))
+    assert main(["evaluate", str(run_folder)]) == 2
+    assert "add --allow subprocess:run other:wrap" in capsys.readouterr().err
+
+
 def test_a_folder_without_a_run_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,9 +1,10 @@
 """PPO on Pong in 42 x 42 frames: a policy without memory, on two CPU cores.
 
-Asynchronous: env servers play while a batch is learned from. Frames of a quarter of the usual size
-make a pass through the convolutions four times as cheap, and show the ball well enough. As in the
-Atari settings of the paper the learning rate falls to 0 over the run, ratios are clipped at 0.1 and
-the entropy costs 0.01.
+Asynchronous: env servers play while a batch is learned from. Of frames of a quarter of the usual
+size the small convolutions of IMPALA take a nineteenth of the multiplications that those of DQN
+take of usual ones, and the ball can still be seen. As in the Atari settings of the paper the
+learning rate falls to 0 over the run, ratios are clipped at 0.1 and there are 3 epochs. The entropy
+costs half of what it does there: at 0.01 the policy had hardly left uniform after 900,000 steps.
 
 Command: `seedrl train pong_ppo`.
 
@@ -35,19 +36,19 @@ def config() -> Config:
         ),
         agent=PpoConfig(
             network=ActorCriticConfig(
-                torso="nature", torso_sizes=(256,), core="none", frame_stack=4
+                torso="shallow", torso_sizes=(256,), core="none", frame_stack=4
             ),
             unroll=31,
-            epochs=2,
+            epochs=3,
             minibatches=8,
             gamma=0.99,
             trace_lambda=0.95,
             clip=0.1,
             value_cost=0.5,
-            entropy_cost=0.01,
+            entropy_cost=0.005,
             reward_clip=1.0,
-            learning_rate=5e-4,
-            learning_rate_decay_updates=5_000,
+            learning_rate=7e-4,
+            learning_rate_decay_updates=4_000,
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=16),
         replay=QueueConfig(ahead_updates=1),

@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.peers.pong_appo --minutes 60 --json pong_appo.json
 
-Network and frames are those of `pong_ppo`. The rest is what Sample Factory has for Atari, but for
-the workers, of which there is one for each of two cores, and its asynchronous mode. The file gets a
-point every few seconds: seconds since the process was started, environment steps that were learned
-from, and the mean return of the last 100 training episodes.
+Frames are those of `pong_ppo`. The network (convolutions of DQN, 256 units) and the rest are what
+Sample Factory has for Atari, but for the workers, of which there is one for each of two cores, and
+its asynchronous mode. The file gets a point every few seconds: seconds since the process was
+started, environment steps that were learned from, and the mean return of the last 100 training
+episodes.
 """
 
 import contextlib

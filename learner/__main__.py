@@ -3,6 +3,7 @@
 import contextlib
 import shlex
 import sys
+from typing import NoReturn
 
 from seedrl.programs.unbegun import ending_unbegun
 
@@ -17,13 +18,18 @@ def main() -> int:
     with contextlib.nullcontext() if is_supervised else ending_unbegun(command):
         # Takes longer than a person needs for Ctrl-C.
         from learner.cli import learner
-        from learner.threads.exit_deadline import ExitDeadline
 
-        code = learner.main()
-        # Not cancelled: it is for what Python itself does when the process ends.
-        ExitDeadline(_EXIT_SECONDS, "all is done; the process did not end", then=code)
-        return code
+        return learner.main()
+
+
+def _end(code: int) -> NoReturn:
+    """Ends this process, whatever Python itself waits for."""
+    from learner.threads.exit_deadline import ExitDeadline
+
+    # Never cancelled. Not in `main`, whose caller may be a process that goes on.
+    ExitDeadline(_EXIT_SECONDS, "all is done; the process did not end", then=code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _end(main())

@@ -15,6 +15,7 @@ The cache of compiled programs is for both. The folder may be deleted at any tim
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import MutableSequence
 from pathlib import Path
@@ -42,6 +43,12 @@ import pytest
 
 jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# As if a terminal had started the tests: what `nohup` makes them ignore, their programs would, too.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Neither the time of an example nor chance decides about a test.
 hypothesis.settings.register_profile(

@@ -105,7 +105,7 @@ def test_an_episode_without_a_step_is_a_fault() -> None:
     adapter = Adapter(_scripted(ended, ended))
     adapter.reset([0, 1])
     adapter.step(np.zeros(2, np.int64))
-    with pytest.raises(ValueError, match="an episode ended with its first"):
+    with pytest.raises(ValueError, match="environment 1 ended an episode with its first"):
         adapter.step(np.zeros(2, np.int64))
 
 

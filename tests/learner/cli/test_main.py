@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,8 @@ def test_a_learner_answers_signals_before_it_imports_unless_seedrl_train_does(
     )
     learner.__main__.main()
     assert (handlers == [before]) == is_supervised
+    # Nothing is left that would end the process later, which is not the caller's to end.
+    assert all(thread.name != "exit deadline" for thread in threading.enumerate())
 
 
 HELP_AND_MISTAKES = {

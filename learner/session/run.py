@@ -200,12 +200,14 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
 
 
 def _slots(config: Config, session_number: int, env_servers: int | None) -> SlotTable:
+    # Whoever reaches a socket of this user is this user: nothing need be kept from him.
+    is_private = config.serving.bind.startswith("unix:")
     return SlotTable(
         training=config.serving.training_slots,
         evaluation=config.serving.evaluation_slots,
         # Nothing that a killed session has not saved may decide on seeds: its own would recur.
         seed=session_seed(config.seed, f"session {session_number}"),
-        num_env_servers=env_servers,
+        num_env_servers=env_servers or (1 if is_private else None),
     )
 
 

@@ -1,7 +1,7 @@
 """IMPALA on Atari with the settings of the paper (Espeholt et al. 2018, appendix), deep network.
 
-Another game: `--environment.id ALE/Breakout-v5`; the shallow network's place has, for less,
-`--agent.network.torso nature`. As in the paper: the residual network without memory on stacks of
+Another game: `--environment.id ALE/Breakout-v5`; the shallow network, for less:
+`--agent.network.torso shallow`. As in the paper: the residual network without memory on stacks of
 four frames, unrolls of 20, batches of 32, discount 0.99, baseline 0.5, entropy 0.01, rewards
 clipped to 1, RMSProp with decay 0.99 at 0.0006, which falls linearly to 0 over 200 million frames.
 The paper sums the loss over the 640 rows of a batch, where ours is a mean: its gradient norm of 40

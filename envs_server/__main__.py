@@ -34,6 +34,9 @@ def _serve(words: Sequence[str]) -> int:
     options = read_options(words)
     # Import numpy and gRPC: only once the command line is known to be good.
     from envs_server.connection import Offer
+    from envs_server.faults import self_restart
+    from envs_server.faults.keeper import Keeper
+    from envs_server.faults.quarantine import Quarantine
     from envs_server.reconnecting_client import ReconnectingClient
     from envs_server.sent_log import SentLog
     from envs_server.stop import Stop
@@ -65,7 +68,14 @@ def _serve(words: Sequence[str]) -> int:
         token=token,
         credentials=own.of_client(),
     )
-    return client.run()
+    self_restart.say_lock_ups()
+    keeper = Keeper(
+        Quarantine(options.num_envs, remembered=self_restart.take_remembered()),
+        start_again=self_restart.starter(words),
+        allow_computing=self_restart.allow_computing,
+        max_memory_mib=options.max_memory_mib,
+    )
+    return client.run(keeper)
 
 
 @contextlib.contextmanager

@@ -6,11 +6,12 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from envs_server.building import build, build_filmed
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError, one_line
 from envs_server.faults.quarantine import Quarantine
+from envs_server.faults.watchdog import Watch
 from envs_server.group import EnvGroup, Place
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import Recipe, budget, check_assign, read_recipes
@@ -27,6 +28,11 @@ from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready,
 from seedrl.wire.version import MAJOR, MINOR, MINOR_OF_FAILURE
 
 _log = logging.getLogger("envs_server")
+
+
+_BUILDING_SECONDS = 600.0  # more than a learner waits for Ready
+
+Stepped: TypeAlias = EnvGroup | PlayedGroup
 
 
 class Offer(NamedTuple):
@@ -74,20 +80,23 @@ class Lease:
         sent_log: SentLog,
         *,
         quarantine: Quarantine | None = None,
+        watch: Watch[Stepped | None] | None = None,
         broken_off: str = "",
     ) -> None:
         """Says nothing yet.
 
         Args:
-          offer, outbox, sent_log: see there.
           quarantine: which environments are not offered; notes too whether one has ever worked.
+          watch: shows which group is stepped; None while environments are built.
           broken_off: how an earlier lease ended that was being filmed, if there was one.
         """
         self._quarantine = quarantine or Quarantine(offer.num_envs)
         self._offer = offer
         self._outbox = outbox
         self._sent_log = sent_log
-        self._groups: list[EnvGroup | PlayedGroup] = []
+        self._watch = watch or Watch()
+        self._step_deadline_seconds = 0.0
+        self._groups: list[Stepped] = []
         self._action_layouts: list[ActionLayout] = []
         self._learner_minor = 0
         self._broken_off = broken_off
@@ -116,7 +125,11 @@ class Lease:
         """Does what one message of the learner asks for; raises like `serve`."""
         if isinstance(message, ActionsPayload):
             for group, data in split(message, self._action_layouts):
-                step = self._groups[group].step(memoryview(data))
+                self._watch.begin(self._groups[group], self._step_deadline_seconds)
+                try:
+                    step = self._groups[group].step(memoryview(data))
+                finally:
+                    self._watch.end()
                 self._quarantine.has_worked = True
                 # Only now: what arrived twice is refused by then, and answers a step once.
                 self._sent_log.answered(group)
@@ -176,9 +189,11 @@ class Lease:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         self._learner_minor = assign.minor
+        self._step_deadline_seconds = assign.step_deadline_seconds
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
             check_assign(assign, len(self._quarantine.live))
+            self._watch.begin(None, _BUILDING_SECONDS)
             self._build(assign)
             self._check_lengths(assign.max_message_bytes)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
@@ -186,6 +201,8 @@ class Lease:
         except BuildError as error:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise
+        finally:
+            self._watch.end()
         self._action_layouts = [group.action_layout for group in self._groups]
         ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=self._metrics(assign))
         self._outbox.put(FromEnvServer(ready=ready))
@@ -254,8 +271,12 @@ class Lease:
             )
 
     def _first_steps(self, assign: Assign) -> list[FramedStep | None]:
+        first = []
         try:
-            return [group.first() for group in self._groups]
+            for group in self._groups:
+                self._watch.begin(group, _BUILDING_SECONDS)
+                first.append(group.first())
+            return first
         except EnvironmentFailedError as error:
             if not self._quarantine.is_defect(error.position):
                 raise

@@ -1,13 +1,15 @@
 """A group of environments that are stepped together, between action and step payloads."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
 
 from envs_server.adapter import Adapter
 from envs_server.errors import EnvironmentFailedError, FilmError, one_line
-from envs_server.faults.culprit import row_of
+from envs_server.faults.culprit import row_in, row_of
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
@@ -108,6 +110,19 @@ class EnvGroup:
             where = f"step {self._sequence + 1} of group {self._index}"
             raise self._failure(where, error) from error
 
+    def overdue(self, frames: Sequence[FrameType], seconds: float) -> EnvironmentFailedError:
+        """What there is to say of a step, or the reset, that takes longer than `seconds`.
+
+        `frames` are those of the thread that is at it, outermost first. Called by another thread.
+        """
+        where = f"step {self._sequence + 1} of group {self._index}"
+        code = frames[-1].f_code
+        text = (
+            f"{where}: it hangs for {seconds:g} s (serving.step_deadline_seconds), in "
+            f"{code.co_name} of {Path(code.co_filename).name}"
+        )
+        return self._named(row_in(frames), text)
+
     def close(self) -> None:
         """Closes the environments."""
         self._environment.close()
@@ -115,12 +130,13 @@ class EnvGroup:
     def _failure(self, where: str, error: BaseException) -> EnvironmentFailedError:
         """Names the environment that has failed, if it can be known which it was."""
         text = str(error) if isinstance(error, ValueFaultError) else one_line(error)
-        row = row_of(error)
+        return self._named(row_of(error), f"{where}: {text}")
+
+    def _named(self, row: int | None, text: str) -> EnvironmentFailedError:
         if row is None:
-            return EnvironmentFailedError(f"{where}: {text}")
+            return EnvironmentFailedError(text)
         position, slot = self._places[row]
-        name = f"environment {position} (slot {slot}), {where}"
-        return EnvironmentFailedError(f"{name}: {text}", position)
+        return EnvironmentFailedError(f"environment {position} (slot {slot}), {text}", position)
 
     def _message(self, timestep: TimeStep) -> FramedStep:
         self._layout.check_observation(timestep.observation)

@@ -78,6 +78,10 @@ class Options:
     """To a learner of this host (and network namespace), send steps through a socket of the kernel,
     and leave only the lease to gRPC."""
 
+    max_memory_mib: Annotated[int, tyro.conf.arg(metavar="MIB")] = 0
+    """Memory of this process beyond which it begins again, with environments that are built anew, a
+    minute after it was served at the earliest; 0 for no limit."""
+
     log_level: LogLevel = "info"
     """What to report on stderr."""
 

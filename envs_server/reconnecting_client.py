@@ -11,6 +11,7 @@ import grpc
 
 from envs_server.connection import Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError
+from envs_server.faults.keeper import Keeper
 from envs_server.faults.quarantine import Quarantine
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
@@ -107,8 +108,18 @@ class ReconnectingClient:
         self._attempts = 0
         self._random = random.Random()
 
-    def run(self) -> ExitCode:
-        """Serves until training is over, a stop is asked for, or there is no point in serving."""
+    def run(self, keeper: Keeper | None = None) -> ExitCode:
+        """Serves until training is over, a stop is asked for, or there is no point in serving.
+
+        With a `keeper`, what hangs is ended, by beginning again in this process.
+        """
+        with contextlib.ExitStack() as stack:
+            if keeper is not None:
+                self._quarantine = keeper.quarantine
+                stack.enter_context(contextlib.closing(keeper.watch_over(self._stop)))
+            return self._run(keeper or Keeper(self._quarantine))
+
+    def _run(self, keeper: Keeper) -> ExitCode:
         while not self._stop.is_requested:
             with contextlib.ExitStack() as stack:
                 connection = LearnerConnection(
@@ -124,12 +135,15 @@ class ReconnectingClient:
                     connection,
                     self._sent_log,
                     quarantine=self._quarantine,
+                    watch=keeper.watch,
                     broken_off=self._broken_off,
                 )
                 # Environments may take their time: the learner hears of the end before.
                 stack.callback(lease.close)
                 stack.enter_context(connection)
+                keeper.keeps(lease, connection)
                 outcome = self._serve(lease, connection)
+            keeper.begin_again_if_grown()
             if isinstance(outcome, _End):
                 # Only now: environments may say more when they are closed, and who reads the log
                 # takes its last line for the reason.

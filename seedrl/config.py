@@ -66,7 +66,7 @@ class ServingConfig:
       ready_deadline_seconds: the longest that an env server may build its environments; its slots
         are reserved meanwhile.
       step_deadline_seconds: an env server whose group has owed a step for so long is reported as
-        hung; 0 never reports one.
+        hung, and seedrl's own begin again without what hangs; 0 never reports one.
       token_file: file with the token that env servers must show (`--token-file` there). Needed for
         any `host:port`, but where `seedrl train` makes one.
       certificate: PEM file: with it and its key the port speaks TLS. Needed for a `host:port` that

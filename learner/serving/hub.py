@@ -185,14 +185,14 @@ class Hub:
         for item, rows in zip(batch.pending, batch.rows, strict=True):
             group = item.group
             if id(group) in open_groups:
+                group.answered_seconds = self.clock()
                 payload = pack_actions(group.number, item.sequence, actions[rows])
                 group.lease.holder.send_actions(payload)
 
     def take_ended(self) -> list[int]:
         """Streams of experience that were cut since the last call."""
         with self._changed:
-            slots = self._serving.slots
-            ended, slots.cut = slots.cut, []
+            ended, self._serving.slots.cut = self._serving.slots.cut, []
             return ended
 
     def wait_until(self, condition: Callable[[], object], timeout: float) -> bool:

@@ -36,6 +36,7 @@ class Group:
       sequence: the sequence number that its next step must carry.
       seen: the sequence number after the highest that has arrived.
       queued, dispatched: where its one step in flight is, if there is one.
+      answered_seconds: when it got its newest actions, by the hub's clock; 0 before.
     """
 
     lease: "Lease"
@@ -49,6 +50,7 @@ class Group:
     seen: int = 0
     queued: bool = False
     dispatched: bool = False
+    answered_seconds: float = 0.0
 
 
 @dataclass(eq=False)

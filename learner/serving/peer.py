@@ -121,6 +121,7 @@ def turns_of(lease: Lease) -> list[Turn]:
             group.role == "training",
             group.sequence,
             not (group.queued or group.dispatched),
+            group.answered_seconds,
         )
         for group in lease.groups
     ]

@@ -22,12 +22,14 @@ class Turn(NamedTuple):
       is_training: what for.
       sequence: steps that have arrived.
       is_owed: whether its env server has the actions, and has not sent the next step.
+      owed_since: when it got them, by the clock; 0 for the first step, which has no actions.
     """
 
     environments: int
     is_training: bool
     sequence: int
     is_owed: bool
+    owed_since: float = 0.0
 
 
 class Arrival(NamedTuple):
@@ -114,7 +116,10 @@ class EnvServer:
         self._num_steps = num_steps
         # A group that owes the same step as at an earlier look has owed it all the time between.
         self._owing = {
-            number: (turn.sequence, _since(self._owing.get(number), turn.sequence, now))
+            number: (
+                turn.sequence,
+                turn.owed_since or _since(self._owing.get(number), turn.sequence, now),
+            )
             for number, turn in enumerate(turns)
             if turn.is_owed
         }

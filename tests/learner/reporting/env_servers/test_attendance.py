@@ -160,6 +160,20 @@ def test_an_environment_that_its_env_server_goes_on_without_is_said_once(
     assert attendance.found(4.0).quarantined == 0
 
 
+def test_a_group_hangs_from_the_moment_of_its_actions_and_not_of_the_look_that_found_it(
+    attendance: Attendance, heard: Heard
+) -> None:
+    attendance.admitted(1, arrival(), 0.0)
+    attendance.ready(1, 0.0)
+    heard.take()
+    owed = turn(3)._replace(owed_since=10.1)
+    for now in (11.0, 10.0 + DEADLINE, 11.0 + DEADLINE):
+        assert heard.take() == []
+        attendance.look({1: [owed]}, now)
+    ((kind, _),) = heard.take()
+    assert kind == "server_hung"
+
+
 def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
     attendance: Attendance, heard: Heard
 ) -> None:

@@ -1,0 +1,142 @@
+"""Notices from a thread of its own that an environment hangs, or that the process has grown."""
+
+import contextlib
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Generic, NamedTuple, TypeVar
+
+# Between two looks; a look that comes later than by that was suspended, and so was what it watches.
+_LOOK_SECONDS = 0.2
+_LATE_SECONDS = 1.0
+# For an environment that hangs while the process is asked to end.
+_END_SECONDS = 3.0
+# What keeps the interpreter's lock lets no thread look: it gets so much more of the processor.
+_LOCKED_SECONDS = 2.0
+
+Work = TypeVar("Work")
+
+
+class _Begun(NamedTuple, Generic[Work]):
+    work: Work
+    seconds: float  # by the clock
+    limit_seconds: float
+
+
+class Watch(Generic[Work]):
+    """What one thread is at, for others to see. Only that thread begins and ends.
+
+    Each step of a group passes here: that costs a clock and two stores.
+
+    Attributes:
+      current: what was begun and has not ended.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._thread = threading.get_ident()
+        self.current: _Begun[Work] | None = None
+
+    def begin(self, work: Work, limit_seconds: float) -> None:
+        """The thread of this call begins `work`, which is overdue after that time."""
+        self.current = _Begun(work, self._clock(), limit_seconds or math.inf)
+
+    def end(self) -> None:
+        """It has ended."""
+        self.current = None
+
+    def claim(self) -> None:
+        """From now on the thread of this call is the one."""
+        self._thread = threading.get_ident()
+
+    def frames(self) -> list[FrameType]:
+        """Where that thread is, outermost first."""
+        frame = sys._current_frames().get(self._thread)
+        frames: list[FrameType] = []
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        return frames[::-1]
+
+
+class Watchdog(Generic[Work]):
+    """Looks at a watch, and at this process's memory. Owns a thread, which calls what it is given.
+
+    Time in which the whole process did not run, because it was suspended, does not count.
+    """
+
+    def __init__(
+        self,
+        watch: Watch[Work],
+        *,
+        on_overdue: Callable[[Work, float], None],
+        on_grown: Callable[[int], bool] = lambda mib: True,
+        is_stopping: Callable[[], bool] = lambda: False,
+        allow_computing: Callable[[float], None] = lambda seconds: None,
+        max_memory_mib: int = 0,
+    ) -> None:
+        """Starts it.
+
+        Args:
+          watch: what is looked at.
+          on_overdue: takes what is overdue, and its limit in seconds; once for each.
+          on_grown: takes the resident memory in MiB once it is beyond `max_memory_mib`, until it
+            says that it does something about that.
+          is_stopping: whether the process was asked to end.
+          allow_computing: takes for how long the process may compute until the next call, in
+            seconds; 0 for ever.
+          max_memory_mib: 0 for no limit.
+        """
+        self._watch, self._on_overdue = watch, on_overdue
+        self._on_grown, self._is_stopping = on_grown, is_stopping
+        self._allow_computing = allow_computing
+        self._max_memory_mib = max_memory_mib or math.inf
+        self._seen: _Begun[Work] | None = None  # what was overdue last
+        self._has_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._has_closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = time.monotonic()
+        resumed, stopping_since = -math.inf, math.inf
+        while not self._has_closed.wait(_LOOK_SECONDS):
+            now = time.monotonic()
+            if now - last > _LATE_SECONDS:
+                resumed = now
+            last = now
+            if self._is_stopping():
+                stopping_since = min(stopping_since, now)
+            self._look(now, resumed, stopping_since)
+            if (mib := resident_mib()) > self._max_memory_mib and self._on_grown(mib):
+                self._max_memory_mib = math.inf
+
+    def _look(self, now: float, resumed: float, stopping_since: float) -> None:
+        begun = self._watch.current
+        limit = math.inf if begun is None else begun.limit_seconds
+        # This thread may not get to look again before `begun` has ended.
+        self._allow_computing(0.0 if math.isinf(limit) else limit + _LOCKED_SECONDS)
+        if begun is None:
+            return
+        if now - max(begun.seconds, stopping_since) > _END_SECONDS:
+            os._exit(0)  # it would never hear that it was asked to end
+        if begun is self._seen or now - max(begun.seconds, resumed) <= begun.limit_seconds:
+            return
+        self._seen = begun
+        self._on_overdue(begun.work, begun.limit_seconds)
+
+
+def resident_mib() -> int:
+    """Memory of this process, in MiB; 0 where that is not known."""
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:
+        pages = int(file.read().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+    return 0

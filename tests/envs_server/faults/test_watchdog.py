@@ -1,0 +1,114 @@
+"""What takes too long is seen from another thread, once; what is idle or suspended is not."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from envs_server.faults import watchdog as module
+from envs_server.faults.watchdog import Watch, Watchdog
+from tests.patience import SECONDS
+
+
+class Seen:
+    """What a watchdog has called, and a clock's tick for each of its looks."""
+
+    def __init__(self) -> None:
+        self.overdue: list[tuple[str, float]] = []
+        self.allowed: list[float] = []
+        self.grown: list[int] = []
+        self._looks = threading.Semaphore(0)
+
+    def watch(self, watch: Watch[str], *, max_memory_mib: int = 0) -> Watchdog[str]:
+        return Watchdog(
+            watch,
+            on_overdue=lambda work, seconds: self.overdue.append((work, seconds)),
+            on_grown=lambda mib: self.grown.append(mib) or len(self.grown) == 2,  # type: ignore[func-returns-value]
+            allow_computing=self._allow,
+            max_memory_mib=max_memory_mib,
+        )
+
+    def look(self, number: int = 2) -> None:
+        """Waits for so many looks: the first may have been under way."""
+        for _ in range(number):
+            assert self._looks.acquire(timeout=SECONDS)
+
+    def _allow(self, seconds: float) -> None:
+        self.allowed.append(seconds)
+        self._looks.release()
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+    return Seen()
+
+
+def test_what_takes_too_long_is_reported_once_with_where_it_is(seen: Seen) -> None:
+    watch: Watch[str] = Watch(lambda: time.monotonic() - 100.0)
+    watchdog = seen.watch(watch)
+    seen.look()
+    watch.begin("short", 1000.0)
+    seen.look()
+    watch.begin("without a limit", 0.0)
+    seen.look()
+    watch.begin("long", 99.0)
+    seen.look(4)
+    watch.end()
+    seen.look()
+    watchdog.close()
+    assert seen.overdue == [("long", 99.0)]
+    assert {*seen.allowed} == {0.0, 1002.0, 101.0}
+    assert seen.allowed[-1] == 0.0
+    assert watch.frames()[-1].f_code.co_name == "frames"
+
+
+def test_time_in_which_nothing_ran_does_not_count(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each look finds that none was made for long: the process was suspended.
+    monkeypatch.setattr(module, "_LATE_SECONDS", -math.inf)
+    watch: Watch[str] = Watch(lambda: time.monotonic() - 100.0)
+    watch.begin("long", 99.0)
+    watchdog = seen.watch(watch)
+    seen.look(3)
+    watchdog.close()
+    assert seen.overdue == []
+
+
+def test_memory_beyond_the_limit_is_reported_until_something_is_done(seen: Seen) -> None:
+    watchdog = seen.watch(Watch(), max_memory_mib=1)
+    seen.look(6)
+    watchdog.close()
+    assert len(seen.grown) == 2
+    assert 1 < seen.grown[0] == pytest.approx(module.resident_mib(), rel=0.5)
+
+
+def test_without_a_limit_memory_is_nobodys_business(seen: Seen) -> None:
+    watchdog = seen.watch(Watch())
+    seen.look(3)
+    watchdog.close()
+    assert seen.grown == []
+
+
+def test_a_process_that_is_to_end_does_not_wait_for_what_hangs(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    ended = threading.Event()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    monkeypatch.setattr(module.os, "_exit", end)
+    monkeypatch.setattr(module, "_END_SECONDS", 0.0)
+    watch: Watch[str] = Watch()
+    watch.begin("hangs", 1000.0)
+    stops: Callable[[], bool] = lambda: True  # noqa: E731
+    watchdog = Watchdog(watch, on_overdue=lambda *_: None, is_stopping=stops)
+    assert ended.wait(SECONDS)
+    watchdog.close()
+    assert codes[0] == 0

@@ -1,0 +1,70 @@
+"""A real env server of which one environment hangs: it is named and ended, then left out."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from learner.reporting.env_servers.attendance import Attendance
+from learner.serving.batch_rules import free_running
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
+from seedrl.config import EnvironmentConfig, ServingConfig
+from tests.patience import wait_until
+from tests.system.processes import ROOT
+
+_ID = "tests.faults.bad_environment:make"
+
+
+def _serve(address: str, claim: Path) -> Service:
+    environment = EnvironmentConfig(
+        id=_ID, arguments=f'{{"claim": "{claim}", "fault": "hangs", "per_server": 3, "at_step": 1}}'
+    )
+    config = ServingConfig(
+        training_slots=3, evaluation_slots=0, bind=address, step_deadline_seconds=0.5
+    )
+    serving = Serving(
+        SlotTable(training=3, evaluation=0, seed=3), page_steps=2, rule=free_running(0.001)
+    )
+    service = Service(Hub(serving, environment, attendance=Attendance(training_slots=3)), config)
+    service.start()
+    return service
+
+
+def test_an_environment_that_hangs_is_named_ended_and_left_out_in_the_same_process(
+    tmp_path: Path,
+) -> None:
+    address, log = f"unix:{tmp_path}/learner", tmp_path / "log"
+    service = _serve(address, tmp_path / "claim")
+    hub = service.hub
+    command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "3"]
+    command += ["--groups", "1", "--allow-env", _ID]
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(command, cwd=ROOT, stderr=stderr, env=dict(os.environ)) as env_server,
+    ):
+        try:
+
+            def goes_on_without() -> bool:
+                batch = hub.next_batch(["training"], timeout=0.1)
+                if batch is not None:
+                    hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+                return batch is not None and len(batch.slots) == 2
+
+            wait_until(goes_on_without, pause_seconds=0)
+            wait_until(goes_on_without, pause_seconds=0)
+            found = hub.env_servers()
+        finally:
+            env_server.kill()
+    service.stop(grace_seconds=0.0)
+    (server, *_) = found.servers
+    assert server.name.endswith(f":{env_server.pid}"), "the process has the same number"
+    assert (found.failures, found.quarantined, server.environments) == (2, 1, 2)
+    hung = "environment 2 (slot 2), step 1 of group 0: it hangs for 0.5 s (serving.step_deadline_s"
+    assert server.last_failure.startswith(hung)
+    assert log.read_text().count(hung) == 2
+    assert "environment 2 is quarantined after failure 2 within an hour" in log.read_text()

@@ -99,9 +99,10 @@ class Hub:
             # Twice: two env servers may have got ready before either has sent a step.
             check_spec(spec, self._spec, is_agreed=self._is_agreed)
             if not has_stepped and not lease.ended:
-                self._attendance.ready(lease.number, self.clock())
                 self._serving.ready(lease)
                 self._make_room()
+                if not lease.ended:
+                    self._attendance.ready(lease.number, self.clock())
             if (has_stepped or self._spec is not None) and not self._is_agreed:
                 self._spec, self._is_agreed = spec, True
                 self._changed.notify_all()
@@ -292,9 +293,9 @@ class Hub:
     def _make_room(self) -> None:
         """Uses slots that have become free, if a lease is smaller than was asked for.
 
-        That happens to who arrives while another's end has not been noticed, or was held back. A
-        lease never grows: its connection ends, and the env server returns for a larger one.
+        A lease never grows: its connection ends, and the env server returns for a larger one.
         """
         while self._is_open and (lease := self._serving.slots.could_grow()) is not None:
             more = EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True)
+            self._attendance.called_back(lease.number)
             self._end(lease, more)

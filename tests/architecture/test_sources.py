@@ -146,6 +146,47 @@ def test_packages_never_run_what_they_were_sent() -> None:
     assert found == {}
 
 
+# Where time passes that something depends on. The rest writes down when things were.
+_TIMED = (
+    "envs_server",
+    "seedrl",
+    *(f"learner/{name}" for name in ("acting", "launch", "learning", "serving", "threads")),
+)
+
+
+def wall_clocks(tree: ast.AST) -> list[str]:
+    """Every use of a clock that somebody can set."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="time"), attr="time" | "time_ns" as name):
+                found.append(f"line {node.lineno}: time.{name}")
+            case ast.ImportFrom(module="time", names=names):
+                taken = [alias.name for alias in names if alias.name in ("time", "time_ns")]
+                found += [f"line {node.lineno}: from time import {name}" for name in taken]
+            case ast.Import(names=names) if any(alias.name == "datetime" for alias in names):
+                found.append(f"line {node.lineno}: datetime")
+    return found
+
+
+@pytest.mark.parametrize(
+    "code", ["time.time()", "clock = time.time_ns", "from time import time", "import datetime"]
+)
+def test_the_search_finds_a_clock_that_can_be_set(code: str) -> None:
+    assert len(wall_clocks(ast.parse(code))) == 1
+    assert wall_clocks(ast.parse("time.monotonic(); from time import monotonic")) == []
+
+
+def test_a_clock_that_can_be_set_decides_on_nothing() -> None:
+    found = {
+        str(path.relative_to(ROOT)): uses
+        for path in python_files()
+        if str(path.relative_to(ROOT)).startswith(tuple(f"{folder}/" for folder in _TIMED))
+        and (uses := wall_clocks(parsed(path)))
+    }
+    assert found == {}
+
+
 def test_exit_codes_are_defined_once() -> None:
     found = [
         str(path.relative_to(ROOT))

@@ -47,6 +47,7 @@ class Seen(NamedTuple):
       rss_mib: its memory.
       slowest_seconds: the longest that a step has waited for its actions since the last report.
       broken: equations of the ledger that do not hold.
+      leases: given so far, to the slot that was leased most often.
     """
 
     address: str
@@ -57,6 +58,7 @@ class Seen(NamedTuple):
     rss_mib: float
     slowest_seconds: float
     broken: list[str]
+    leases: int
 
 
 class Served:
@@ -66,6 +68,7 @@ class Served:
         self._file = folder / "seen.json"
         self._bind = bind or f"unix:{folder}/learner"
         self._num_slots = num_slots
+        self._silence = _silence(self._file)
         self.start()
 
     def start(self) -> None:
@@ -86,6 +89,14 @@ class Served:
     def seen(self) -> Seen:
         """What it said last."""
         return Seen(**json.loads(self._file.read_text()))
+
+    def suspend_answers(self) -> None:
+        """Steps are accepted, and not acted on."""
+        self._silence.touch()
+
+    def resume_answers(self) -> None:
+        """They are again."""
+        self._silence.unlink()
 
     def wait_for(self, live: int) -> Seen:
         """Waits until so many slots are live."""
@@ -132,7 +143,8 @@ def _serve(bind: str, file: Path, num_slots: int) -> None:
     address = Service(hub, config).start()
     due = slowest = 0.0
     while True:
-        batch = hub.next_batch(["training"], timeout=_REPORT_SECONDS)
+        is_silent = _silence(file).exists()
+        batch = hub.next_batch([] if is_silent else ["training"], timeout=_REPORT_SECONDS)
         if batch is not None:
             hub.answer(batch, np.zeros(len(batch.slots), np.int32))
             slowest = max(slowest, time.monotonic() - batch.oldest_arrival)
@@ -148,10 +160,15 @@ def _serve(bind: str, file: Path, num_slots: int) -> None:
             _rss_mib(),
             slowest,
             residues(ledger, ALWAYS),
+            max(hub.epochs()),
         )
         file.with_suffix(".new").write_text(json.dumps(seen._asdict()))
         file.with_suffix(".new").replace(file)
         due, slowest = now + _REPORT_SECONDS, 0.0
+
+
+def _silence(file: Path) -> Path:
+    return file.with_suffix(".silent")
 
 
 def _rss_mib() -> float:

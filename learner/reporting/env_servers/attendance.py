@@ -79,7 +79,7 @@ class Attendance:
                 if other.arrival.key in arrival.earlier:
                     before = self._left.pop(other.name)
             server = EnvServer(self._unique(arrival.name), arrival, now)
-            if before is not None:
+            if before is not None and (before.was_ready or before.failures):
                 server.succeed(before)
             self._present[lease] = server
             if arrival.quarantined > (before.arrival.quarantined if before else 0):
@@ -89,17 +89,17 @@ class Attendance:
         """It has built them, and steps."""
         with self._lock:
             server = self._present[lease]
-            server.state, server.since = "live", now
+            server.begin(now)
             before, shares = server.before, self._shares(server.arrival)
             if before is None:
                 self._listener.say(
                     "server_joined",
                     f"env server {server.name} joins with {shares}",
                     server=server.name,
-                    **_sizes(server),
+                    **server.sizes,
                 )
                 return
-            is_same = before.name == server.name and _sizes(before) == _sizes(server)
+            is_same = before.name == server.name and before.sizes == server.sizes
             if before.has_failed and is_same:
                 return  # the failure has said that it would be back
             place = "" if before.name == server.name else f" in the place of {before.name}"
@@ -108,7 +108,7 @@ class Attendance:
                 "server_returned",
                 f"env server {server.name} returns{place} after {seconds:.1f} s with {shares}",
                 server=server.name,
-                **_sizes(server),
+                **server.sizes,
                 seconds=seconds,
             )
 
@@ -144,6 +144,11 @@ class Attendance:
                 server=name,
                 reason=reason,
             )
+
+    def called_back(self, lease: int) -> None:
+        """It shall return for more slots: no news of one that has not been ready."""
+        with self._lock:
+            self._present[lease].has_said_why |= not self._present[lease].was_ready
 
     def left(self, lease: int, reason: str, now: float) -> None:
         """Its lease has ended."""
@@ -291,8 +296,3 @@ def _size(groups: Sequence[int], turns: Sequence[Turn]) -> int:
 def _groups(groups: Sequence[int], turns: Sequence[Turn]) -> str:
     numbers = ", ".join(map(str, groups))
     return f"group{'s' * (len(groups) > 1)} {numbers} ({environments(_size(groups, turns))})"
-
-
-def _sizes(server: EnvServer) -> dict[str, int]:
-    names = ("environments", "training", "evaluation")
-    return {name: getattr(server.arrival, name) for name in names}

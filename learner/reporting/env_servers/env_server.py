@@ -72,6 +72,7 @@ class EnvServer:
       before: who was there in its place, if anybody.
       failures, last_failure: see EnvServerStatus.
       left_because: see EnvServerStatus.
+      was_ready: whether its environments were built.
       has_said_why: whether an event has said why it leaves.
       has_failed: whether it leaves because an environment has failed.
       waiting_seconds: by its number, how long a group has owed a step; from one second on.
@@ -86,6 +87,7 @@ class EnvServer:
     failures: int = 0
     last_failure: str = ""
     left_because: str = ""
+    was_ready: bool = False
     has_said_why: bool = False
     has_failed: bool = False
     waiting_seconds: dict[int, float] = field(default_factory=dict)
@@ -95,6 +97,20 @@ class EnvServer:
     _steps_per_second: float = 0.0
     # Of each group that owes a step: its sequence number, and when that was first seen.
     _owing: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What it has, as an event says it."""
+        return {
+            "environments": self.arrival.environments,
+            "training": self.arrival.training,
+            "evaluation": self.arrival.evaluation,
+        }
+
+    def begin(self, now: float) -> None:
+        """Its environments are built."""
+        self.was_ready = True
+        self._be("live", now)
 
     def succeed(self, before: "EnvServer") -> None:
         """It takes the place of one that has left, and goes on counting."""

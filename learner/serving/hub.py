@@ -286,9 +286,8 @@ class Hub:
 
     def _end_superseded(self, keys: Collection[int]) -> None:
         """Ends leases that are over for the env server: it returns for their slots."""
-        for lease in list(self._serving.slots.leases.values()):
-            if lease.key in keys:
-                self._end(lease, None, "it is back on another connection")
+        for lease in [each for each in self._serving.slots.leases.values() if each.key in keys]:
+            self._end(lease, None, "it is back on another connection")
 
     def _make_room(self) -> None:
         """Uses slots that have become free, if a lease is smaller than was asked for.

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 06141b0aa7b25be380ad9399d76e3e0a14ab5ca561d55651dce3e971976778dd
+# seedrl/wire/seedrl.proto sha256 553d49d5963718f4e65657560b2bf779a9c2003a75212ca854ae1724dd97ccfc
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

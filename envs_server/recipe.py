@@ -110,6 +110,8 @@ def _read_arguments(text: str) -> dict[str, Any]:
         arguments = json.loads(text or "{}")
     except ValueError as error:
         raise BuildError(f"expected a JSON object in environment.arguments: {error}") from error
+    except RecursionError as error:
+        raise BuildError("expected environment.arguments that are nested less deep") from error
     if not isinstance(arguments, dict):
         raise BuildError(f"expected a JSON object in environment.arguments, got {text[:100]!r}")
     if reserved := _RESERVED & arguments.keys():

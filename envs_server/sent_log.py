@@ -1,10 +1,12 @@
 """What was sent to the learner, counted in memory that outlives a SIGKILL."""
 
+import contextlib
 import fcntl
 import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -27,7 +29,8 @@ class SentLog:
     def __init__(self, path: Path | None = None) -> None:
         """Opens the log, which may be an earlier process's; None keeps it in this process.
 
-        Raises ValueError if the file belongs to a running env server or is something else.
+        Raises ValueError if the file belongs to a running env server or is something else, OSError
+        if the disk has no room for it.
         """
         size = 8 * len(_FIELDS) * (1 + _MOST_GROUPS)
         if path is None:
@@ -35,9 +38,11 @@ class SentLog:
         else:
             with path.open("a+b") as file:
                 self._lock = _lock(os.dup(file.fileno()), path)
-                if os.fstat(file.fileno()).st_size not in (0, size):
+                length = os.fstat(file.fileno()).st_size
+                if length not in (0, size):
                     raise ValueError(f"expected an env server's log of sent steps, got {path}")
-                file.truncate(size)
+                if not length:
+                    _allocate(file, size)
                 memory = mmap.mmap(file.fileno(), size)
         table = np.frombuffer(memory, np.uint64).reshape(1 + _MOST_GROUPS, len(_FIELDS))
         if table[0, 0] not in (0, _MAGIC):
@@ -76,6 +81,17 @@ class SentLog:
             for row in self._rows
             if row[_LEASE]
         ]
+
+
+def _allocate(file: BinaryIO, size: int) -> None:
+    """Writes zeros: a page of a mapped file that no disk has room for is a SIGBUS later."""
+    try:
+        file.write(bytes(size))
+        file.flush()
+    except OSError:
+        with contextlib.suppress(OSError):  # what is left of it would be taken for another file
+            os.ftruncate(file.fileno(), 0)
+        raise
 
 
 def _lock(descriptor: int, path: Path) -> int:

@@ -10,6 +10,7 @@ arguments override any of them by ALE's own names: `frameskip`, `noop_max`, `max
 registry: here they are off unless `repeat_action_probability` asks for them.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +20,12 @@ from gymnasium.spaces import Box
 
 from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
+from envs_server.spaces import check_size
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 from seedrl.types import Tree
 
 _PREFIX = "ALE/"
+_SIDE, _MOST_CHANNELS = 84, 3
 _DEFAULTS: dict[str, Any] = {
     "frameskip": 4,
     "noop_max": 30,
@@ -63,13 +66,15 @@ def build(recipe: Recipe, num_envs: int) -> VectorEnvironment:
         )
     if fixed := _FIXED.keys() & recipe.arguments.keys():
         raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
+    arguments = {**_DEFAULTS, **recipe.arguments, **_FIXED}
+    sides = [arguments.get(name, _SIDE) for name in ("img_height", "img_width")]
+    if all(isinstance(side, int) for side in sides):  # of anything else ALE says what it thinks
+        check_size(math.prod(sides) * _MOST_CHANNELS, num_envs)
     register()
     from ale_py.vector_env import AtariVectorEnv
 
     spec = gymnasium.spec(recipe.id)
-    env = AtariVectorEnv(
-        spec.kwargs["game"], num_envs, **{**_DEFAULTS, **recipe.arguments, **_FIXED}
-    )
+    env = AtariVectorEnv(spec.kwargs["game"], num_envs, **arguments)
     # Drops the stack's axis, which has one frame; a view, not a copy.
     stack = env.single_observation_space
     assert isinstance(stack, Box)

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from envs_server.errors import BuildError
 from envs_server.faults.culprit import misshapen_row, row_of
 from envs_server.recipe import Recipe
+from envs_server.spaces import check_size
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
 from seedrl.types import Tree
 from seedrl.wire.values import ValueFaultError
@@ -38,7 +40,7 @@ def build(recipe: Recipe, num_envs: int, idle_before: Sequence[int] = ()) -> Vec
     idle: list[gymnasium.Env[Any, Any]] = []
     env = SyncVectorEnv(
         [
-            functools.partial(_build_after, recipe, num_idle, idle)
+            functools.partial(_build_after, recipe, num_idle, idle, num_envs)
             for num_idle in idle_before or [0] * num_envs
         ],
         copy=False,
@@ -128,12 +130,20 @@ def _check_leaf(row: int, value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def _build_after(
-    recipe: Recipe, num_idle: int, idle: list[gymnasium.Env[Any, Any]]
+    recipe: Recipe, num_idle: int, idle: list[gymnasium.Env[Any, Any]], num_envs: int
 ) -> gymnasium.Env[Any, Any]:
     for _ in range(num_idle):
         with contextlib.suppress(Exception):  # it is quarantined, whatever it says
             idle.append(_build_env(recipe))
-    return _build_env(recipe)
+    env = _build_env(recipe)
+    check_size(_num_bytes(env.observation_space), num_envs)  # before the others are built
+    return env
+
+
+def _num_bytes(space: Any) -> int:
+    """Of one observation; of dicts, tuples and whatever has no shape it is left to the spec."""
+    shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
+    return 0 if shape is None or dtype is None else math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def _build_env(recipe: Recipe) -> gymnasium.Env[Any, Any]:

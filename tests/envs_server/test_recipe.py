@@ -35,6 +35,7 @@ def test_factories_and_wrappers_are_loaded() -> None:
     [
         (Environment(id="CartPole-v1", arguments="[1]"), r"JSON object .* got '\[1\]'"),
         (Environment(id="CartPole-v1", arguments="{"), "expected a JSON object"),
+        (Environment(id="CartPole-v1", arguments="[" * 10**5), "arguments that are nested less"),
         (
             Environment(id="CartPole-v1", arguments='{"wrappers": [], "num_envs": 3}'),
             "must not contain num_envs, wrappers",

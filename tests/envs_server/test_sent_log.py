@@ -1,5 +1,6 @@
 """The log of sent steps: what it counts outlives the process, and is reported until it is heard."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from envs_server import sent_log
 from envs_server.sent_log import SentLog
 
 _ROOT = Path(__file__).parents[2]
@@ -72,3 +74,26 @@ def test_what_lies_beyond_its_groups_is_not_counted() -> None:
     log.sent(1999)
     log.answered(1999)
     assert sum(sent.steps for sent in log.report()) == 0
+
+
+def test_a_log_has_its_place_on_the_disk_or_is_an_error(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "sent"
+    SentLog(path)
+    assert path.stat().st_blocks * 512 >= path.stat().st_size > 0
+
+    other = tmp_path / "other"
+    with other.open("xb") as file:
+
+        class FullDisk:
+            fileno = file.fileno
+
+            def write(self, data: bytes) -> None:
+                file.write(data[:100])
+                file.flush()
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        with pytest.raises(OSError, match="No space left"):
+            sent_log._allocate(FullDisk(), 4096)  # type: ignore[arg-type]
+    assert other.stat().st_size == 0

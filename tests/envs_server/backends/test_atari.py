@@ -80,3 +80,9 @@ def test_ales_own_vector_entry_point_would_stack_frames() -> None:
     # Why `auto` takes this back end for Atari although there is a vector entry point.
     environment = native.build(Recipe("ALE/Pong-v5", {}), 1)
     assert environment.observation_space.shape == (4, 84, 84)
+
+
+def test_frames_that_would_fill_the_memory_are_refused() -> None:
+    arguments = {"img_height": 100_000, "img_width": 100_000}
+    with pytest.raises(BuildError, match="expected observations of at most 1024 MiB in a group"):
+        atari.build(Recipe("ALE/Pong-v5", arguments), 1)

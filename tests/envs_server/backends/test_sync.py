@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from envs_server import spaces as spaces_module
 from envs_server.backends import sync
 from envs_server.envs import counting, masked_cartpole
+from envs_server.errors import BuildError
 from envs_server.recipe import Recipe
 
 
@@ -83,3 +85,12 @@ def test_wider_numbers_are_cast_and_refused_where_they_do_not_fit(
     assert leaf.dtype == dtype and leaf.tolist() == [[0, 1], [0, 1]]
     with pytest.raises(ValueError, match=reason):
         environment.step(np.zeros(2, np.int64))
+
+
+def test_observations_that_would_fill_the_memory_are_refused_before_all_are_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spaces_module, "MOST_OBSERVATION_BYTES", 100)
+    sync.build(Recipe("CartPole-v1", {}), 6).close()
+    with pytest.raises(BuildError, match="7 of 0.0 MiB would be more; see environment.arguments"):
+        sync.build(Recipe("CartPole-v1", {}), 7)

@@ -31,7 +31,8 @@ from seedrl.wire.local_link import connect_link
 
 # For connections to end on request.
 _END_SECONDS = 1.0
-# Between two warnings of an address that anybody may use.
+# To the first warning of an address that anybody may use, and between two.
+_FIRST_WARNING_SECONDS = 0.5
 _WARNING_SECONDS = 60.0
 
 _logger = logging.getLogger(__name__)
@@ -187,7 +188,7 @@ class Service:
         await self._server.start()
         self._signs.look()
         if config.insecure and not self.address.startswith("unix:"):
-            self._warn()
+            self._loop.call_later(_FIRST_WARNING_SECONDS, self._warn)
         return port
 
     def _warn(self) -> None:

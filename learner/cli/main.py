@@ -23,6 +23,7 @@ COMMANDS = {
     "certificates": "make a token and certificates for a run on several machines",
     "check-env": "check an environment of your own before training with it",
     "check-env-server": "check an env server, in any language, against the wire's contract",
+    "checkpoints": "list, verify and prune the checkpoints of a run",
     "digest": "print SHA-256 sums of what a run has learned",
     "replay-images": "draw sequences of a run's saved replay",
     "watch": "show a run, or several, on a page in the browser",
@@ -30,7 +31,7 @@ COMMANDS = {
 }
 
 _OF_SAVED_RUNS = frozenset(
-    {"compare", "digest", "evaluate", "export", "record", "replay-images", "runs"}
+    {"checkpoints", "compare", "digest", "evaluate", "export", "record", "replay-images", "runs"}
 )
 
 

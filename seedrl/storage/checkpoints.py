@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 _FORMAT = 1
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
 _NAME = re.compile(r"(\d{12,})(\.replaced)?")
-_TEMPORARY = ".tmp-"
+TEMPORARY = ".tmp-"  # begins the name of what is being written, or being deleted
 _LOCK_SECONDS = 60.0
 
 
@@ -103,7 +103,7 @@ def _write(
 ) -> None:
     """Writes a checkpoint beside its place, then publishes it: `target` is whole or not there."""
     _require_space(target.parent, [*jax.tree.leaves(state), *extra.values()])
-    temporary = Path(tempfile.mkdtemp(prefix=f"{_TEMPORARY}{target.name}-", dir=target.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{target.name}-", dir=target.parent))
     try:
         array_store.write_tree(temporary / "state", state)
         array_store.write_large(temporary / "extra", extra)
@@ -206,11 +206,11 @@ def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path,
 def _publish(temporary: Path, target: Path) -> None:
     aside = target.with_name(f"{target.name}.replaced")
     if target.exists():
-        _delete(aside)
+        delete(aside)
         target.rename(aside)
     temporary.rename(target)
     manifest.sync(target.parent)
-    _delete(aside)
+    delete(aside)
 
 
 def _prune(directory: Path, step: int, keep: int | None) -> None:
@@ -223,7 +223,7 @@ def _prune(directory: Path, step: int, keep: int | None) -> None:
             _logger.warning("checkpoint %s is later than the one just saved, %d", later, step)
             _set_aside(later, "superseded")
     for path in doomed:
-        _delete(path)
+        delete(path)
 
 
 def _set_aside(path: Path, why: str) -> Path:
@@ -232,17 +232,18 @@ def _set_aside(path: Path, why: str) -> Path:
     return path.rename(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
 
 
-def _delete(path: Path) -> None:
+def delete(path: Path) -> None:
+    """Removes a checkpoint, or what is left of one. For who holds `writing`."""
     if path.exists():
         # Renamed first: no reader and no kill ever sees a part of a checkpoint.
-        doomed = tempfile.mkdtemp(prefix=f"{_TEMPORARY}deleted-", dir=path.parent)
+        doomed = tempfile.mkdtemp(prefix=f"{TEMPORARY}deleted-", dir=path.parent)
         path.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _remove_temporary(directory: Path) -> None:
     # Whoever holds the lock is the only writer: what another left behind, a dead one left behind.
-    for path in directory.glob(f"{_TEMPORARY}*"):
+    for path in directory.glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 

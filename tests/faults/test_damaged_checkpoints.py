@@ -1,0 +1,113 @@
+"""Whatever happens to the files of a checkpoint: noticed, the file named, the one before taken."""
+
+import json
+import logging
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seedrl.storage import checkpoints, manifest
+from tests.faults.scale import scaled
+
+pytestmark = [pytest.mark.gate, pytest.mark.timeout(3600)]
+TRIALS = 300
+Record = Callable[[str, object], None]
+
+
+def _flip(path: Path, chooser: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    content[chooser.randrange(len(content))] ^= 1 << chooser.randrange(8)
+    path.write_bytes(bytes(content))
+
+
+def _cut(path: Path, chooser: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: chooser.randrange(path.stat().st_size)])
+
+
+def _delete(path: Path, chooser: random.Random) -> None:
+    path.unlink()
+
+
+def _listed(path: Path, chooser: random.Random) -> None:
+    """Another manifest: of another shape, or that lists something else."""
+    listed = path.parent / manifest.NAME if path.parent.name.isdigit() else path
+    root = next(parent for parent in path.parents if parent.name.isdigit())
+    listed = root / manifest.NAME
+    content = json.loads(listed.read_text())
+    name = chooser.choice(sorted(content["files"]))
+    changes: list[Callable[[], Any]] = [
+        lambda: "[" * 100_000,
+        lambda: json.dumps(chooser.choice([None, [], {}, 3, "text", {"files": []}])),
+        lambda: json.dumps({"files": {}}),
+        lambda: json.dumps({**content, "files": {}}),
+        lambda: json.dumps({**content, "files": {**content["files"], name: [0, "0" * 64]}}),
+        lambda: json.dumps({**content, "files": {**content["files"], "../x": [0, "0" * 64]}}),
+        lambda: json.dumps({**content, "more": 1}),
+        lambda: json.dumps({**content, "sha256": "0" * 64}),
+        lambda: json.dumps(
+            {**content, "files": {n: v for n, v in content["files"].items() if n != name}}
+        ),
+    ]
+    listed.write_text(chooser.choice(changes)())
+
+
+def _save(directory: Path, step: int) -> Path:
+    kernel = np.random.default_rng(step).normal(size=(64, 64)).astype(np.float32)
+    state = {"params": {"kernel": kernel}, "updates": np.int32(step)}
+    return checkpoints.save(
+        directory, step, state, {"env_steps": step}, keep=2, extra={"replay": np.arange(500)}
+    )
+
+
+def _taken(directory: Path) -> int:
+    """The step of what is restored, after a look at every number of it."""
+    found = checkpoints.latest(directory)
+    assert found is not None
+    zeros = np.zeros((64, 64), np.float32)
+    restored = checkpoints.restore(found, {"params": {"kernel": zeros}, "updates": np.int32(0)})
+    expected = np.random.default_rng(found.step).normal(size=(64, 64)).astype(np.float32)
+    np.testing.assert_array_equal(restored["params"]["kernel"], expected)
+    np.testing.assert_array_equal(checkpoints.restore_extra(found)["replay"], np.arange(500))
+    assert int(restored["updates"]) == found.step == found.meta["env_steps"]
+    return found.step
+
+
+def test_no_damage_is_silent_and_the_checkpoint_before_is_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, record_property: Record
+) -> None:
+    chooser, seen = random.Random(0), Counter[str]()
+    original = tmp_path / "original"
+    _save(original, 1)
+    _save(original, 2)
+    kinds = {"flipped": _flip, "cut": _cut, "deleted": _delete, "listed": _listed}
+    caplog.set_level(logging.ERROR, logger="seedrl.storage.checkpoints")
+    for number in range(scaled(TRIALS)):
+        directory = tmp_path / "copy"
+        shutil.copytree(original, directory)
+        newest = directory / f"{2:012d}"
+        path = chooser.choice(
+            [p for p in sorted(newest.rglob("*")) if p.is_file() and p.stat().st_size]
+        )
+        # Two flips for each of the others.
+        kind = ["flipped", "cut", "flipped", "deleted", "flipped", "listed"][number % 6]
+        kinds[kind](path, chooser)
+        caplog.clear()
+        taken = _taken(directory)
+        message = " ".join(record.getMessage() for record in caplog.records)
+        named = newest / manifest.NAME if kind == "listed" else path
+        seen[kind] += 1
+        seen["silent"] += taken != 1
+        seen["previous_taken"] += taken == 1
+        seen["file_named"] += f"{named}: " in message
+        shutil.rmtree(directory)
+    trials = scaled(TRIALS)
+    record_property("trials", trials)
+    for name in (*kinds, "silent", "file_named", "previous_taken"):
+        record_property(name, seen[name])
+    assert (seen["silent"], seen["file_named"], seen["previous_taken"]) == (0, trials, trials)

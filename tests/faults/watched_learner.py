@@ -1,0 +1,98 @@
+"""A learner with hand-started env servers, to which things happen, and what its files say of it."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seedrl.storage import manifest
+from tests.system.processes import TINY, UNHURRIED, Program, Programs
+
+FLAGS = (*TINY, *UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", 0.2)
+ENV_SERVERS = 2
+
+
+def start_learner(programs: Programs, workdir: Path, address: str, *flags: object) -> Program:
+    """One that saves all the time; `flags` come after those that make it small."""
+    words = ("--workdir", workdir, "--bind", address, *FLAGS, *flags)
+    return programs("learner", "cartpole_r2d2", *words)
+
+
+def start_env_servers(programs: Programs, address: str) -> list[Program]:
+    """Which share the slots of such a learner, and outlive it."""
+    words = ("--learner", address, "--num-envs", 6 // ENV_SERVERS, "--allow-env", "tests.*")
+    return [programs("envs_server", *words) for _ in range(ENV_SERVERS)]
+
+
+def events(workdir: Path, kind: str) -> list[dict[str, Any]]:
+    """Whole lines of a kind in a run's events.jsonl, oldest first."""
+    path = workdir / "events.jsonl"
+    text = path.read_text() if path.exists() else ""
+    lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:
+    """From the listening of a run's n-th learner, from 1, until all env servers have joined.
+
+    None as long as they have not.
+    """
+    started = events(workdir, "started")
+    if len(started) < session:
+        return None
+    listens = started[session - 1]["time_seconds"]
+    joined = [event["time_seconds"] for event in events(workdir, "server_joined")]
+    joined = [seconds for seconds in joined if seconds >= listens]
+    return joined[ENV_SERVERS - 1] - listens if len(joined) >= ENV_SERVERS else None
+
+
+def newest_durable(workdir: Path) -> int:
+    """The step of the newest checkpoint whose files are all as they were written; -1 without."""
+    folder = workdir / "checkpoints"
+    found = [path for path in folder.glob("0*") if path.is_dir() and not manifest.damage(path)]
+    return max((int(path.name.partition(".")[0]) for path in found), default=-1)
+
+
+def is_saving(workdir: Path) -> bool:
+    """Whether a checkpoint is being written, or was when the learner died."""
+    with contextlib.suppress(OSError):
+        return any(name.startswith(".tmp-") for name in os.listdir(workdir / "checkpoints"))
+    return False
+
+
+@contextlib.contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """Inside, so many processes want all the time that they can get."""
+    command = [shutil.which("sh") or "sh", "-c", "while :; do :; done"]
+    busy = [subprocess.Popen(command) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """A file system of its own of that size in `folder`, which may be mounted read-only later."""
+    folder.mkdir()
+    options = f"size={mebibytes}m"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Takes all that is left of a file system; the file to delete."""
+    path = folder / "ballast"
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    return path

@@ -32,6 +32,18 @@ class SentLog:
         Raises ValueError if the file belongs to a running env server or is something else, OSError
         if the disk has no room for it.
         """
+        self._lock = -1
+        try:
+            table = self._open_table(path)
+        except BaseException:
+            if self._lock >= 0:
+                os.close(self._lock)
+            raise
+        self._rows = table[1:]
+        self._open: list[int] = []
+
+    def _open_table(self, path: Path | None) -> np.ndarray:
+        """`[1 + most groups, fields] uint64`, of which the first row says what it is."""
         size = 8 * len(_FIELDS) * (1 + _MOST_GROUPS)
         if path is None:
             memory = mmap.mmap(-1, size)
@@ -45,11 +57,10 @@ class SentLog:
                     _allocate(file, size)
                 memory = mmap.mmap(file.fileno(), size)
         table = np.frombuffer(memory, np.uint64).reshape(1 + _MOST_GROUPS, len(_FIELDS))
-        if table[0, 0] not in (0, _MAGIC):
+        if table[0, 0] not in (0, _MAGIC) or not _fits(table[1:]):
             raise ValueError(f"expected an env server's log of sent steps, got {path}")
         table[0, 0] = _MAGIC
-        self._rows = table[1:]
-        self._open: list[int] = []
+        return table
 
     def open(self, lease: int, num_envs: Sequence[int]) -> None:
         """Forgets what was reported, and begins to count for the groups of a lease.
@@ -92,6 +103,11 @@ def _allocate(file: BinaryIO, size: int) -> None:
         with contextlib.suppress(OSError):  # what is left of it would be taken for another file
             os.ftruncate(file.fileno(), 0)
         raise
+
+
+def _fits(rows: np.ndarray) -> bool:
+    """Whether a report can hold them: a disk may give back what nobody has written."""
+    return bool((rows[:, [_GROUP, _NUM_ENVS]] < 2**32).all())
 
 
 def _lock(descriptor: int, path: Path) -> int:

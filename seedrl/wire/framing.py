@@ -138,12 +138,14 @@ def _content_start(data: bytes | memoryview, kind: str) -> int:
     """Offset of the content of the only field of `data`, which must end where `data` ends."""
     if not data:
         raise WireError(f"expected a {kind} message, got no bytes")
+    # Whatever else a field is, a message may hold more behind it.
+    is_delimited = data[0] & 0x87 == _LENGTH_DELIMITED
     length = 0
     for position, byte in enumerate(data[1 : 1 + _LONGEST_VARINT]):
         length |= (byte & 0x7F) << 7 * position
         if byte & 0x80:
             continue
-        if position and not byte:
+        if not is_delimited or (position and not byte):
             break  # a longer encoding than needed: there must be one encoding of a message only
         start = 2 + position
         if start + length == len(data):

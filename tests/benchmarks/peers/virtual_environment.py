@@ -14,15 +14,15 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl-peers"
 
 
-def python(name: str, venvs: Path) -> Path:
+def python(name: str, venvs: Path, lists: Path = PROGRAMS) -> Path:
     """The interpreter of the environment `venvs/name`, which is made first if there is none.
 
-    It holds what `programs/NAME.txt` lists, and is made again when that file has changed. A copy of
+    It holds what `NAME.txt` in `lists` names, and is made again when that file has changed. A copy of
     the list in the folder says that it was made to the end.
 
     Raises RuntimeError if something cannot be installed.
     """
-    requirements = PROGRAMS / f"{name}.txt"
+    requirements = lists / f"{name}.txt"
     folder = venvs / name
     installed = folder / requirements.name
     interpreter = folder / "bin" / "python"

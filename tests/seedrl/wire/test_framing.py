@@ -71,6 +71,7 @@ def test_control_messages_round_trip() -> None:
         pytest.param(b"\x7a\x00", id="unknown field"),
         pytest.param(b"\x0a\x01\xff", id="broken hello"),
         pytest.param(b"\x1b\x00", id="step with another wire type"),
+        pytest.param(b"\x18\x02\x1a\x00", id="a number before the step"),
         pytest.param(b"\x9a\x00\x01\x07", id="tag longer than needed"),
     ],
 )

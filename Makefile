@@ -6,6 +6,7 @@ VENV ?= .venv
 ARGS ?=
 # Test processes (pytest-xdist); 0 runs in one process.
 WORKERS ?= 2
+MINUTES ?= 60
 UV ?= uv
 LOCK := requirements.lock
 STAMP := $(VENV)/.installed
@@ -19,7 +20,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test guards documented mutants check format docs lock proto
+.PHONY: help train test guards documented mutants soak check format docs lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +54,9 @@ guards: $(STAMP) ## Hold speed and memory to what the machine itself does (nothi
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)
+
+soak: $(STAMP) ## Train for MINUTES=60 while every fault of this machine happens (ARGS="--seed 1")
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 documented: $(STAMP) ## Run every command of README and docs for real (ARGS="docs/watch.md ...")
 	$(BIN)/python -m tests.documented $(ARGS)

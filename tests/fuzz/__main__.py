@@ -4,8 +4,8 @@
     python -m tests.fuzz frames --runs 1000000  one of them
     python -m tests.fuzz --list                 what there is
 
-Prints a JSON line for each target, and appends it to docs/results/fuzz.jsonl. An input that breaks a
-promise ends its target's run, is written to runs/fuzz/crashes, and makes the command end with 1.
+Prints a JSON line for each target, and appends it to docs/results/fuzz.jsonl. An input that breaks
+a promise ends its target's run, is written to runs/fuzz/crashes, and makes the command end with 1.
 Inputs that reached something new are kept in runs/fuzz/corpus: the next run begins with them. Needs
 atheris (Linux, Python 3.11 to 3.13), for which a virtual environment is made at first use.
 """

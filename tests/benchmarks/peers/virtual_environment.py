@@ -17,8 +17,8 @@ def default_folder() -> Path:
 def python(name: str, venvs: Path, lists: Path = PROGRAMS) -> Path:
     """The interpreter of the environment `venvs/name`, which is made first if there is none.
 
-    It holds what `NAME.txt` in `lists` names, and is made again when that file has changed. A copy of
-    the list in the folder says that it was made to the end.
+    It holds what `NAME.txt` in `lists` names, and is made again when that file has changed. A copy
+    of the list in the folder says that it was made to the end.
 
     Raises RuntimeError if something cannot be installed.
     """

@@ -28,7 +28,7 @@ MINUTES=60` trains CartPole with four env servers, two of them behind a proxy, w
 each other in an order that a seed decides (`python -m tests.soak --list` names them), and adds to \
 `docs/results/soak.jsonl` whether every row is accounted for, how memory, descriptors and threads \
 developed after the last start of the learner, what was started again, and how many updates each \
-kill has cost. It does not bring about the growth of an environment's memory or the loss of a host."""
+kill has cost. It does not bring about the loss of a host."""
 
 _TITLES = {
     "E": "Environments and env servers",

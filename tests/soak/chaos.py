@@ -1,6 +1,6 @@
 """Every fault that one machine can bring about, each a function of the world.
 
-Not here: the growth of an environment's memory, which has no bound of ours, and a host that dies.
+Not here: a host that dies.
 """
 
 import contextlib

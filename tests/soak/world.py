@@ -17,6 +17,8 @@ from tests.soak.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
 _ENVS_EACH = 8
+# Of an env server, which takes a tenth of that.
+_MOST_MIB = 700
 _NUM_SERVERS = 4
 # The second half of them is behind the proxy, and uses no link.
 _BEFORE_PROXY = _NUM_SERVERS // 2
@@ -25,6 +27,7 @@ _LEARNER = (
     *("--serving.evaluation-slots=4", "--evaluation.target-return=None", "--evaluation.episodes=8"),
     *("--learning.total-steps=1000000000", "--checkpoint.interval-seconds=10"),
     *("--environment.wrappers=tests.soak.faulty:Faulty", "--logging.interval-seconds=1"),
+    "--serving.step-deadline-seconds=10",
     *("--logging.no-learning-curve", "--resume=auto"),
 )
 # What nobody did is no crash loop if it takes longer than that.
@@ -107,6 +110,7 @@ class World:
         command = [sys.executable, "-m", "envs_server", "--learner", address]
         command += ["--num-envs", str(_ENVS_EACH), "--allow-env", "tests.soak.faulty:Faulty"]
         command += ["--token-file", str(self._token)]
+        command += ["--max-memory-mib", str(_MOST_MIB)]
         logs = self.workdir / "logs"
         command += ["--sent-log", str(logs / f"env_server_{index}.sent")]
         command += ["--no-local-link"] * is_behind

@@ -24,14 +24,13 @@ from typing import Any
 from learner.bench.measure.machine import commit, in_words
 from learner.serving.ledger import AT_REST, residues
 from tests.soak.chaos import ALL, END_LEARNER, schedule
-from tests.soak.figures import Sample, range_of, sample, slope
+from tests.soak.figures import Sample, range_of, records, sample, slope
 from tests.soak.world import ROOT, World
-from tests.system.processes import records
 
 RECORDS = ROOT / "docs" / "results" / "soak.jsonl"
 # For SIGTERM, and for the first update; a machine may be busy with more than this.
 _END_SECONDS = 60.0
-_START_SECONDS = 300.0
+_START_SECONDS = 900.0
 
 
 class Soak:

@@ -1,8 +1,10 @@
 """What a soak says of memory is the slope of one process's, whatever others began with."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.soak.figures import Sample, Slope, range_of, slope
+from tests.soak.figures import Sample, Slope, range_of, records, slope
 
 
 def _samples(pid: int, level: float, per_hour: float, noise: float = 0.0) -> list[Sample]:
@@ -30,3 +32,11 @@ def test_too_few_samples_have_no_slope() -> None:
 def test_what_must_stay_flat_is_told_by_three_numbers() -> None:
     assert range_of([7, 9, 8]) == {"first": 7, "last": 8, "max": 9}
     assert range_of([]) == {}
+
+
+def test_lines_that_were_cut_are_passed_over(tmp_path: Path) -> None:
+    lines = ['{"kind": "metrics", "a": 1}', "", '{"kind": "met', '{"kind": "ledger"}', '{"kin']
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+    assert records(tmp_path) == [{"kind": "metrics", "a": 1}]
+    assert records(tmp_path, "ledger") == [{"kind": "ledger"}]
+    assert records(tmp_path / "absent") == []

@@ -52,7 +52,7 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=16),
         replay=QueueConfig(ahead_updates=1),
-        learning=LearningConfig(batch_sequences=64, total_steps=10_000_000, keep_freed_memory=True),
+        learning=LearningConfig(batch_sequences=64, total_steps=8_000_000, keep_freed_memory=True),
         evaluation=EvaluationConfig(
             interval_seconds=180.0, episodes=16, target_return=18.0, confirm_episodes=100
         ),

@@ -123,9 +123,12 @@ def with_values(value: Value, values: Mapping[tuple[str, ...], Any]) -> Value:
 
 
 def _quick(hint: Any) -> Any:
-    # For the other form of a union tyro imports typeguard, which takes longer than all of its work.
-    is_union = isinstance(hint, types.UnionType)
-    return typing.Union[typing.get_args(hint)] if is_union else hint  # noqa: UP007
+    # For the other form of a union tyro imports typeguard, which takes longer than all of its work;
+    # and for a tuple, unless None comes first and is the default.
+    if not isinstance(hint, types.UnionType):
+        return hint
+    kinds = sorted(typing.get_args(hint), key=lambda kind: kind is not types.NoneType)
+    return typing.Union[tuple(kinds)]  # noqa: UP007
 
 
 def _name(path: str) -> str:

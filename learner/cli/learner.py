@@ -46,7 +46,7 @@ class RunOptions:
     checkpoint_replay: bool = False
     bind: str | None = None
     token_file: str | None = None
-    allow: tuple[str, ...] = ()
+    allow: tuple[str, ...] | None = None
 
     def apply(self, config: Config) -> Config:
         """The configuration with those options that stand for fields of it.

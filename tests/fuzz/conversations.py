@@ -4,7 +4,6 @@ An input is a row of messages, each behind its length in two bytes.
 """
 
 import itertools
-import logging
 import queue
 from collections.abc import Iterator
 
@@ -64,8 +63,6 @@ _CODES = {
 }
 # Its text stands for any exception that nobody thought of.
 _UNEXPECTED = "internal error"
-
-logging.getLogger("envs_server").setLevel(logging.ERROR)
 
 
 def in_a_row(*messages: bytes) -> bytes:

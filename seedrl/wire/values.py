@@ -29,6 +29,11 @@ class ValueFaultError(WireError):
         self.is_absurd = is_absurd
 
 
+def largest_reward(most: float) -> float:
+    """The bound of rewards; `most` is `environment.max_abs_reward`, 0 for what float32 can hold."""
+    return min(most or _LARGEST, _LARGEST)
+
+
 def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
     """Raises ValueFaultError unless rewards `[E]` are finite as float32, and of -most to most.
 
@@ -36,7 +41,7 @@ def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
     """
     if reward.dtype.kind != "f" or reward.dtype.itemsize < 4:
         reward = reward.astype(np.float64)  # the bound may be beyond what it can hold
-    bound = min(most or _LARGEST, _LARGEST)
+    bound = largest_reward(most)
     fits = np.abs(reward) <= bound
     if 0 not in fits.tobytes():
         return

@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "nan_reward_accepted",
         "seedrl/wire/payload.py",
-        "    check_rewards(reward, max_abs_reward)\n",
-        "",
+        "        check_rewards(reward, largest)\n",
+        "        pass\n",
         "A reward that is not a number reaches the learner.",
         "nothing non-finite reaches replay (DESIGN 9.7)",
     ),

@@ -91,6 +91,7 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["seedrl", "check-env-server", *argv]:
             read_server_check_options(argv)
         case ["seedrl", "experiment", grid, *argv]:
+            (folder / "tests").symlink_to(ROOT / "tests")  # as in a checkout
             checked_runs(folder / grid)
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
         case ["seedrl", name, *argv]:

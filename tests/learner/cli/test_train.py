@@ -55,6 +55,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     os.mkfifo(tmp_path / "ready")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEARNER_CODE", "0")
+    # Configurations that other tests have read in this process are none of this user's.
+    monkeypatch.setattr("seedrl.config_modules._folders", [])
     return tmp_path
 
 

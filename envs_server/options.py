@@ -79,8 +79,8 @@ class Options:
     and leave only the lease to gRPC."""
 
     max_memory_mib: Annotated[int, tyro.conf.arg(metavar="MIB")] = 0
-    """Memory of this process beyond which it begins again, with environments that are built anew, a
-    minute after it was served at the earliest; 0 for no limit."""
+    """Memory of this process at most: beyond it the process begins again and builds its
+    environments anew, though never within a minute of being served; 0 for no limit."""
 
     log_level: LogLevel = "info"
     """What to report on stderr."""

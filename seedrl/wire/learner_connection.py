@@ -110,20 +110,22 @@ class LearnerConnection:
     def put(self, message: ToLearner) -> None:
         """Sends `message` after those before it. Raises WireError if it is too long for a link."""
         self._has_sent = True
-        if isinstance(message, FromEnvServer):
-            self._prepare(message)
+        if isinstance(message, FromEnvServer) and message.HasField("hello"):
+            message.hello.link = "" if self._listener is None else self._listener.name
+            message.hello.alive_seconds = self._promised_seconds()
         if self._link is not None:
             self._send_over(self._link, message)
         else:
             self._outgoing.put(message)
+        # Behind Ready, which has to be the first message after Assign.
+        if isinstance(message, FromEnvServer) and message.HasField("ready"):
+            self._keep_promise()
 
-    def _prepare(self, message: FromEnvServer) -> None:
-        """Adds to Hello what is offered and promised; from Ready on the promise is kept."""
-        seconds = 0.0 if self._promise is None else self._promise.seconds
-        if message.HasField("hello"):
-            message.hello.link = "" if self._listener is None else self._listener.name
-            message.hello.alive_seconds = seconds
-        elif message.HasField("ready") and seconds and self._learner_minor >= MINOR_OF_ALIVE:
+    def _promised_seconds(self) -> float:
+        return 0.0 if self._promise is None else self._promise.seconds
+
+    def _keep_promise(self) -> None:
+        if self._promised_seconds() and self._learner_minor >= MINOR_OF_ALIVE:
             threading.Thread(target=self._say_alive, name="alive", daemon=True).start()
 
     def messages(self) -> Iterator[ToEnvServer | WireError]:

@@ -198,6 +198,8 @@ class LaunchConfig:
         minute, each; one more and it is tried once a minute, while others serve; if none does, the
         run ends.
       local_link: whether steps take a socket of the kernel instead of gRPC.
+      max_memory_mib: resident memory of an env server in MiB beyond which it begins again between
+        two steps; 0 for no limit.
     """
 
     env_servers: int = 2
@@ -205,6 +207,7 @@ class LaunchConfig:
     groups: int = 2
     restarts: int = 10
     local_link: bool = True
+    max_memory_mib: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,13 +26,14 @@ _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
 class Fleet(NamedTuple):
     """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups.
 
-    `local_link`: see `seedrl.config.LaunchConfig`.
+    `local_link`, `max_memory_mib`: see `seedrl.config.LaunchConfig`.
     """
 
     num_servers: int
     num_envs: int
     num_groups: int
     local_link: bool = True
+    max_memory_mib: int = 0
 
 
 def plan(
@@ -66,8 +67,8 @@ def plan(
     _check_least("env-servers", num_servers, 1)
     _check_least("envs-per-server", num_envs, 0)
     _check_least("groups", num_groups, 1)
-    overridden = env_servers is not None or envs_per_server is not None
-    if num_envs and overridden:
+    _check_least("launch.max-memory-mib", launch.max_memory_mib, 0)
+    if num_envs and (env_servers is not None or envs_per_server is not None):
         training = num_servers * num_envs - serving.evaluation_slots
         if training < 1:
             raise ConfigError(
@@ -82,7 +83,8 @@ def plan(
     )
     num_envs = num_envs or math.ceil(slots / num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
-    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), launch.local_link)
+    limits = (launch.local_link, launch.max_memory_mib)
+    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), *limits)
 
 
 def _check_least(flag: str, number: int, least: int) -> None:
@@ -128,6 +130,8 @@ def commands(
         arguments += ["--token-file", token_file]
     if not fleet.local_link:
         arguments += ["--no-local-link"]
+    if fleet.max_memory_mib:
+        arguments += ["--max-memory-mib", str(fleet.max_memory_mib)]
     for name in dict.fromkeys(factories):
         arguments += ["--allow-env", name]
     variables = env_server_environment()

@@ -77,6 +77,8 @@ def test_no_group_is_empty() -> None:
 def test_a_fleet_that_cannot_train_is_refused(numbers: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         env_servers.plan(config(), **numbers)
+    with pytest.raises(ConfigError, match="--launch.max-memory-mib: expected at least 0, got -1"):
+        env_servers.plan(config(max_memory_mib=-1))
 
 
 def test_env_servers_may_build_only_what_the_config_names(tmp_path: Path) -> None:
@@ -103,6 +105,14 @@ def test_a_registered_environment_needs_no_permission(tmp_path: Path) -> None:
         Fleet(1, 1, 1), EnvironmentConfig(id="CartPole-v1"), address="a:1", logs=tmp_path
     )
     assert "--allow-env" not in command.arguments
+
+
+def test_a_limit_of_memory_reaches_the_env_servers(tmp_path: Path) -> None:
+    environment = EnvironmentConfig(id="CartPole-v1")
+    _, planned = env_servers.plan(config(max_memory_mib=300))
+    for command in env_servers.commands(planned, environment, address="a:1", logs=tmp_path):
+        index = command.arguments.index("--max-memory-mib")
+        assert command.arguments[index + 1] == "300"
 
 
 def test_children_find_the_modules_beside_a_config_file(

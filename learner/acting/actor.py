@@ -22,6 +22,12 @@ def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
     return tuple(sorted({-(-largest // factor**rung) for rung in range(rungs)}))
 
 
+def page_rows(num_training: int, rungs: int) -> tuple[int, ...]:
+    """The numbers of pages that there are programs for, in ascending order."""
+    # Pages of one group fill up together, so few sizes are enough: each costs compilations.
+    return ladder(max(num_training, 1), factor=4, rungs=rungs)
+
+
 class BatchShapes:
     """Copies the steps of a batch into arrays of the next larger compiled shape.
 
@@ -37,8 +43,7 @@ class BatchShapes:
         sizes = {size for size in (num_training, num_evaluation) if size}
         self.act_rows = tuple(sorted(sizes | set(ladder(max(sizes), factor=2, rungs=rungs))))
         self.ready_rows = self.act_rows
-        # Pages of one group fill up together, so few sizes are enough: each costs two compilations.
-        self.page_rows = ladder(max(num_training, 1), factor=4, rungs=rungs)
+        self.page_rows = page_rows(num_training, rungs)
         leaves, self._tree = jax.tree.flatten(example_timestep(spec))
         self._leaves = [(leaf.shape, leaf.dtype) for leaf in leaves]
 

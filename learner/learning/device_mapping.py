@@ -8,18 +8,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from learner.learning.learn_step import AXIS, LearnPrograms
 from seedrl.replay.experience import Batch
-from seedrl.types import Array, Sequence, Tree
+from seedrl.types import Array, Page, Sequence, Tree
 
 
 class MappedPrograms(NamedTuple):
     """The learning thread's programs over n devices.
 
     Attributes:
-      insert: `(replay [n, ...], pages [I, ...], plan [n, ...]) -> replay`. Consumes `replay`. Every
-        device sees all pages and keeps those that its plan names.
+      devices: the n devices, in the order of their shards.
+      insert: `(shard [1, ...], pages [I, ...], plan) -> shard`, on the device of that shard, which
+        the pages must be on, too; see `learner.learning.page_routing`. Consumes the shard.
+      pick: `(pages [I, ...], rows [R] int32) -> pages [R, ...]`, copies, where the pages are.
       learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
         Consumes `state` and `replay`. State and numbers are replicated.
       local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the acting device.
@@ -27,7 +31,9 @@ class MappedPrograms(NamedTuple):
       look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
     """
 
+    devices: Listed[jax.Device]
     insert: Callable[..., Any]
+    pick: Callable[[Tree, Any], Tree]
     learn: Callable[..., Any]
     local_part: Callable[[Array], Array]
     copy_behaviour: Callable[[Tree], Tree]
@@ -37,17 +43,20 @@ class MappedPrograms(NamedTuple):
 def map_programs(programs: LearnPrograms, devices: Listed[jax.Device]) -> MappedPrograms:
     """Maps the programs over `devices`, of which the first is also the one that acts.
 
-    `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes these two
-    expressions only. Its `pmean` after the gradient is what makes n devices equal to one.
+    `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes one
+    expression only. Its `pmean` after the gradient is what makes n devices equal to one. Insertion
+    is a program of one device, compiled for each: pages arrive for one shard at a time.
     """
+    # One shard is all of the replay, and stays laid out as the update gives it.
+    whole = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
     return MappedPrograms(
-        insert=jax.pmap(
-            programs.insert,
-            axis_name=AXIS,
-            in_axes=(0, None, 0),
-            devices=devices,
+        devices=devices,
+        insert=jax.jit(
+            functools.partial(_insert, programs.insert),
             donate_argnums=(0,),
+            out_shardings=whole if len(devices) == 1 else None,
         ),
+        pick=jax.jit(_pick),
         learn=jax.pmap(
             programs.learn,
             axis_name=AXIS,
@@ -62,6 +71,17 @@ def map_programs(programs: LearnPrograms, devices: Listed[jax.Device]) -> Mapped
         ),
         look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
     )
+
+
+def _insert(
+    insert: Callable[[Tree, Page, Tree], Tree], shard: Tree, pages: Page, plan: Tree
+) -> Tree:
+    inserted = insert(jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[1:]), shard), pages, plan)
+    return jax.tree.map(lambda leaf: leaf[None], inserted)
+
+
+def _pick(pages: Tree, rows: Array) -> Tree:
+    return jax.tree.map(lambda leaf: leaf[rows], pages)
 
 
 def _look(

@@ -11,13 +11,13 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.look import Look, compile_look, take_look
+from learner.learning.page_routing import compile_insertion, insert_parcels, plan_parcels
 from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.requests import Requests
 from learner.threads.shapes import shapes_of
-from seedrl.replay.index import planned
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
@@ -131,13 +131,7 @@ class Learning:
 
         The plans that it asks for are of padding alone, which changes nothing in the page index.
         """
-        insert: Any = self._programs.insert
-        _, replay = self._shapes
-        for rows in page_rows:
-            pages = jax.tree.map(
-                lambda x, n=rows: jax.ShapeDtypeStruct((n, *x.shape), x.dtype), page
-            )
-            insert.lower(replay, pages, self._plan([], [], rows)).compile()
+        compile_insertion(self._programs, self._shapes[1], self._shards.indices, page, page_rows)
 
     def trace_update(self) -> None:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
@@ -197,19 +191,13 @@ class Learning:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
             stale = self._shards.stale(item.versions, self._newest, self.num_sequences)
-            plan = self._plan(item.streams, item.slots, rows, stale)
-            self._replay = self._programs.insert(self._replay, item.pages, plan)
+            planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
+            self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
             if stale:
                 self._drop(len(stale))
         for stream in item.ended:
             for index in self._shards.indices:
                 index.end_stream(stream)
-
-    def _plan(
-        self, streams: Sequence[int], slots: Sequence[int], rows: int, stale: Sequence[int] = ()
-    ) -> Tree:
-        shards = self._shards
-        return _stacked(planned(shards.indices, shards.shard_of, streams, slots, rows, stale))
 
     def _drop(self, num_pages: int) -> None:
         self.num_stale += num_pages

@@ -17,6 +17,8 @@ class ShardedReplay(NamedTuple):
       indices: what the host knows of each shard.
       page_steps: K.
       most_pages: that may arrive at once.
+      page_rows: numbers of pages that there are insertion programs for, ascending; whatever arrives
+        if empty.
       starts_in_page: sequences that start in a page, at most.
       example_draw, stream_of, shard_of, accounts, stale: see `Experience`.
     """
@@ -25,6 +27,7 @@ class ShardedReplay(NamedTuple):
     indices: Sequence[Index]
     page_steps: int
     most_pages: int
+    page_rows: Sequence[int] = ()
     starts_in_page: int = 1
     example_draw: Tree = ()
     stream_of: Callable[[Any, int], int] = unknown_stream

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor, BatchShapes
+from learner.acting.actor import Actor, BatchShapes, page_rows
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.learning.allocation import require_update_memory
@@ -211,10 +211,15 @@ def _actor(
         spec,
         num_training=config.serving.training_slots,
         num_evaluation=config.serving.evaluation_slots,
-        # Unless both run at once every batch has all slots, and their pages fill up together.
-        rungs=3 if config.learning.regime == "asynchronous" else 1,
+        rungs=_rungs(config),
     )
     return Actor(programs, shapes, jax.device_put(programs.init(key), device))
+
+
+def _rungs(config: Config) -> int:
+    """Of the ladders of batch and page sizes."""
+    # Unless both run at once every batch has all slots, and their pages fill up together.
+    return 3 if config.learning.regime == "asynchronous" else 1
 
 
 def _act_programs(config: Config, agent: Agent, page: Page) -> ActPrograms:
@@ -248,6 +253,7 @@ def _sharded_replay(
         indices,
         geometry.page_steps,
         most_pages=config.serving.training_slots,
+        page_rows=page_rows(config.serving.training_slots, _rungs(config)),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
         example_draw=experience.example_draw,
         stream_of=experience.stream_of,

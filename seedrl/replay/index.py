@@ -4,7 +4,7 @@ Numpy only: the index never touches a device.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,49 +61,10 @@ def by_slot(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[in
     return [slot % num_shards for slot in slots]
 
 
-def dealt(
-    streams: Sequence[int], shards: Sequence[int], *, num_shards: int, num_rows: int
-) -> list[list[int]]:
-    """What `Index.plan` is asked of each shard, `[num_shards][num_rows]`, -1 for what is not its.
-
-    Args:
-      streams: the stream of each of I <= `num_rows` pages; the other rows are padding.
-      shards: the shard of each page.
-    """
-    padding = [-1] * (num_rows - len(streams))
-    return [
-        [stream if owner == shard else -1 for stream, owner in zip(streams, shards, strict=True)]
-        + padding
-        for shard in range(num_shards)
-    ]
-
-
 def none_stale(versions: Sequence[int], updates: int, num_waiting: int) -> Sequence[int]:
     """Of a replay that takes in pages of any age."""
     del versions, updates, num_waiting
     return ()
-
-
-def planned(
-    indices: Sequence[Any],
-    shard_of: Callable[[Sequence[int], int, int], list[int]],
-    streams: Sequence[int],
-    slots: Sequence[int],
-    num_rows: int,
-    stale: Sequence[int] = (),
-) -> list[Tree]:
-    """The plan of each shard, for I = `num_rows` pages of which the last may be padding.
-
-    The pages at `stale` are of no shard: the others are dealt as if they had never come.
-    """
-    num_inserted = sum(index.num_inserted for index in indices)
-    kept = [position for position in range(len(slots)) if position not in stale]
-    owners = [-1] * len(slots)
-    of_kept = shard_of([slots[position] for position in kept], num_inserted, len(indices))
-    for position, owner in zip(kept, of_kept, strict=True):
-        owners[position] = owner
-    deal = dealt(streams, owners, num_shards=len(indices), num_rows=num_rows)
-    return [index.plan(part) for index, part in zip(indices, deal, strict=True)]
 
 
 @dataclass

@@ -79,8 +79,7 @@ def examine_programs() -> Programs:
 def copies(learner: BareLearner) -> list[str]:
     """How insertion and learning copy more than they must, or wait for the host."""
     pool = sum(leaf.nbytes for leaf in jax.tree.leaves(learner.memory))
-    num_pages = jax.tree.leaves(learner.pages)[0].shape[0]
-    plan = learner.plan(num_pages)
+    ((_, plan),) = learner.planned()
     programs = {
         "insert": learner.programs.insert.lower(learner.memory, learner.pages, plan),
         "learn": learner.programs.learn.lower(learner.state, learner.memory, (), np.bool_(True)),

@@ -12,6 +12,7 @@ from learner.bench.rigs.workloads import Workload
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
 from learner.learning.loop import fetched
+from learner.learning.page_routing import Parcel, insert_parcels, parcels
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import paged_replay, prioritized_memory
@@ -93,19 +94,16 @@ class BareLearner:
     def insert(self) -> int:
         """Inserts the pages, one for each of as many streams; returns their number."""
         num_pages = jax.tree.leaves(self.pages)[0].shape[0]
-        self.memory = self.programs.insert(self.memory, self.pages, self.plan(num_pages))
+        self.memory = insert_parcels(self.programs, self.memory, self.pages, self.planned())
         jax.block_until_ready(self.memory.mass)
         return num_pages
 
-    def plan(self, num_pages: int) -> np.ndarray:
+    def planned(self) -> list[tuple[Parcel, np.ndarray]]:
         """Where the next pages go, one of each of as many streams, dealt to the devices."""
-        plans = [
-            index.plan(
-                [page if page % len(self._indices) == shard else -1 for page in range(num_pages)]
-            )
-            for shard, index in enumerate(self._indices)
-        ]
-        return np.stack(plans)
+        streams = range(jax.tree.leaves(self.pages)[0].shape[0])
+        dealt = [stream % len(self._indices) for stream in streams]
+        sent = parcels(streams, dealt, num_rows=len(streams))
+        return [(parcel, self._indices[parcel.shard].plan(parcel.streams)) for parcel in sent]
 
     def fill(self) -> None:
         """Inserts until nothing is empty."""

@@ -9,6 +9,7 @@ from learner.bench.rigs.workloads import Workload
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
 from learner.learning.loop import fetched
+from learner.learning.page_routing import insert_parcels, parcels
 from learner.session.geometry import plan_geometry, scale
 
 
@@ -41,8 +42,9 @@ class BareOnPolicyLearner:
         )
         memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
         index = experience.index()
-        plan = index.plan(range(batch))[None]
-        self._memory = self._programs.insert(memory, random_pages(page, batch), plan)
+        sent = parcels(range(batch), [0] * batch, num_rows=batch)
+        planned = [(parcel, index.plan(parcel.streams)) for parcel in sent]
+        self._memory = insert_parcels(self._programs, memory, random_pages(page, batch), planned)
         self._draw = index.draw()[None]
         self.rows_per_update = batch * agent.window.length
 

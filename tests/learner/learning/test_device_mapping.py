@@ -12,6 +12,7 @@ import pytest
 from learner.learning.device_mapping import MappedPrograms, map_programs, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import fetched, published
+from learner.learning.page_routing import insert_parcels, parcels
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
@@ -107,12 +108,13 @@ def _pages(marks: list[float]) -> Page:
 
 def _insert(setting: Setting, replay: ReplayState, marks: list[float]) -> ReplayState:
     """Inserts one page on each shard; `marks[i]` goes to shard i."""
-    plans = [
-        index.plan([shard if shard == owner else -1 for owner in range(len(marks))])
-        for shard, index in enumerate(setting.indices)
+    shards = range(len(marks))
+    planned = [
+        (parcel, setting.indices[parcel.shard].plan(parcel.streams))
+        for parcel in parcels(shards, shards, num_rows=len(marks), sizes=[1, 4])
     ]
-    plan = np.stack(plans)
-    return setting.programs.insert(replay, _pages(marks), plan)
+    inserted: ReplayState = insert_parcels(setting.programs, replay, _pages(marks), planned)
+    return inserted
 
 
 def _marks(setting: Setting, base: float) -> list[float]:
@@ -176,7 +178,7 @@ def test_no_shape_of_a_step_makes_insertion_copy_the_replay(
     pages = Page(StoredStep(timestep, numbers, numbers, ()), ())
     memory = stack_shards(lambda: replay.init(jax.tree.map(lambda leaf: leaf[0], pages)), device)
     index = PageIndex(capacity_pages=1024, window=agent.window, page_steps=page_steps)
-    plan = jax.tree.map(lambda field: field[None], index.plan(range(8)))
+    plan = index.plan(range(8))
     lowered = map_programs(per_device, device).insert.lower(memory, pages, plan)  # type: ignore[attr-defined]
     scratch = lowered.compile().memory_analysis().temp_size_in_bytes
     pool_bytes = memory.pages.steps.timestep.observation.nbytes
@@ -238,11 +240,9 @@ def test_nothing_is_compiled_after_the_first_updates(
     for base in (1.0, 2.0):
         replay = _insert(setting, replay, _marks(setting, base))
         state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
-    pages = [_pages(_marks(setting, base)) for base in (3.0, 4.0, 5.0)]
-    plan = np.full((len(setting.devices), 3, len(setting.devices)), P, np.int32)
     with jax.log_compiles():
-        for number, some in enumerate(pages):
-            replay = setting.programs.insert(replay, some, plan)
+        for number in range(3):
+            replay = _insert(setting, replay, _marks(setting, 3.0 + number))
             state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(number == 1))
         jax.jit(lambda x: x + number)(1)
     compiled = [text for text in caplog.messages if text.startswith("Compiling")]

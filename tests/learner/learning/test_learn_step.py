@@ -463,7 +463,7 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     carry = _on_host(agent.initial_carry(rows // page_steps))
     pages = Page(jax.tree.map(lambda x: x.reshape(-1, page_steps, *x.shape[1:]), steps), carry)
     index = PageIndex(capacity_pages=memory.capacity_pages, window=window, page_steps=page_steps)
-    plan = jax.tree.map(lambda x: x[None], index.plan([0] * len(carry.previous_action)))
+    plan = index.plan([0] * len(carry.previous_action))
     empty = _on_host(jax.jit(memory.init)(jax.tree.map(lambda leaf: leaf[0], pages)))
     stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
     state, skipped = jax.jit(programs.init)(jax.random.PRNGKey(1)), []

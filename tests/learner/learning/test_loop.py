@@ -13,8 +13,6 @@ from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import PageIndex, by_slot, planned
 from seedrl.replay.limiter import ratio_limiter
 
 
@@ -61,7 +59,13 @@ def _learning(
     memory: Any = ()
     learning = Learning(
         programs=MappedPrograms(
-            lambda *_: None, learn, lambda leaf: leaf, _copied, lambda *_: None
+            jax.local_devices()[:1],
+            lambda shard, *_: shard,
+            lambda pages, _: pages,
+            learn,
+            lambda leaf: leaf,
+            _copied,
+            lambda *_: None,
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
@@ -209,15 +213,6 @@ def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> N
         assert counts["applied_steps"] == applied_steps
     # What a skipped update computed is not reported: its loss is not a number.
     assert {name: list(values) for name, values in tally.measured.items()} == {"loss": [0.5, 0.5]}
-
-
-def test_a_page_is_planned_for_the_shard_of_its_slot_alone() -> None:
-    window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
-    indices = [PageIndex(capacity_pages=8, window=window, page_steps=1) for _ in range(2)]
-    plans = planned(indices, by_slot, [100, 101, 102], [0, 1, 2], 4)
-    # Slots 0 and 2 lie on shard 0, slot 1 on shard 1; the last row is padding, and 8 means none.
-    assert [plan[0].tolist() for plan in plans] == [[0, 8, 1, 8], [8, 0, 8, 8]]
-    assert [index.num_inserted for index in indices] == [2, 1]
 
 
 def test_every_shard_holds_what_the_poorest_does_and_its_part_of_what_is_on_its_way() -> None:

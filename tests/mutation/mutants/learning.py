@@ -7,7 +7,7 @@ _FINITE_GUARD = "learner/learning/finite_guard.py"
 _PASSES = "learner/learning/passes.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
-_INDEX = "seedrl/replay/index.py"
+_PAGE_ROUTING = "learner/learning/page_routing.py"
 _ASSEMBLY = "learner/session/components.py"
 
 MUTANTS = (
@@ -173,9 +173,9 @@ MUTANTS = (
     ),
     Mutant(
         "pages_on_every_shard",
-        _INDEX,
-        "stream if owner == shard else -1",
-        "stream",
+        _PAGE_ROUTING,
+        "if owner == shard]",
+        "]",
         "Every shard stores the pages of all.",
         "experience is stored once (DESIGN 6)",
     ),

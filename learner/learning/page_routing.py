@@ -1,0 +1,172 @@
+"""Pages on their way to the shards that own them: each device is sent its own, and no others."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import jax
+import numpy as np
+
+from learner.learning.device_mapping import MappedPrograms
+from learner.learning.sharded_replay import ShardedReplay
+from learner.threads.shapes import rows_on
+from seedrl.replay.experience import Index
+from seedrl.types import Page, Tree
+
+
+class Parcel(NamedTuple):
+    """The pages of one shard, of I that arrived together.
+
+    Attributes:
+      shard: whose they are.
+      rows: which of the I rows it is sent, padded to a number that there is a program for; empty
+        for all of them, as they lie.
+      streams: of each row that is sent; -1 for one that is not to be stored.
+    """
+
+    shard: int
+    rows: Sequence[int]
+    streams: Sequence[int]
+
+
+def owners(
+    indices: Sequence[Any],
+    shard_of: Callable[[Sequence[int], int, int], list[int]],
+    slots: Sequence[int],
+    stale: Sequence[int] = (),
+) -> list[int]:
+    """The shard of each page, by its slot; see `Experience.shard_of`.
+
+    The pages at `stale` are of no shard, -1: the others are dealt as if they had never come.
+    """
+    num_inserted = sum(index.num_inserted for index in indices)
+    kept = [position for position in range(len(slots)) if position not in stale]
+    found = [-1] * len(slots)
+    of_kept = shard_of([slots[position] for position in kept], num_inserted, len(indices))
+    for position, owner in zip(kept, of_kept, strict=True):
+        found[position] = owner
+    return found
+
+
+def parcels(
+    streams: Sequence[int], owners: Sequence[int], *, num_rows: int, sizes: Sequence[int] = ()
+) -> list[Parcel]:
+    """What each shard is sent: one parcel for each that owns a page.
+
+    Pages of one owner go as they lie, which costs nothing where they are on its device.
+
+    Args:
+      streams, owners: of each page; an owner of -1 for one that nobody stores.
+      num_rows: I, at least as many as there are pages; the rows beyond are padding.
+      sizes: numbers of rows that there are programs for, ascending; I alone if empty.
+    """
+    shards = sorted(set(owners) - {-1})
+    if len(shards) == 1:
+        kept = [stream if owner >= 0 else -1 for stream, owner in zip(streams, owners, strict=True)]
+        return [Parcel(shards[0], (), kept + [-1] * (num_rows - len(kept)))]
+    found = []
+    for shard in shards:
+        own = [position for position, owner in enumerate(owners) if owner == shard]
+        size = next((size for size in sizes if size >= len(own)), num_rows)
+        padding = size - len(own)
+        rows = own + own[:1] * padding
+        found.append(Parcel(shard, rows, [streams[row] for row in own] + [-1] * padding))
+    return found
+
+
+def plan_parcels(
+    shards: ShardedReplay,
+    streams: Sequence[int],
+    slots: Sequence[int],
+    num_rows: int,
+    stale: Sequence[int] = (),
+) -> list[tuple[Parcel, Tree]]:
+    """The parcels of pages that have arrived, each with its shard's plan, which is taken as done.
+
+    For the arguments see `owners` and `parcels`.
+    """
+    found = parcels(
+        streams,
+        owners(shards.indices, shards.shard_of, slots, stale),
+        num_rows=num_rows,
+        sizes=shards.page_rows,
+    )
+    return [(parcel, shards.indices[parcel.shard].plan(parcel.streams)) for parcel in found]
+
+
+def insert_parcels(
+    programs: MappedPrograms,
+    replay: Tree,
+    pages: Page | tuple[()],
+    planned: Sequence[tuple[Parcel, Tree]],
+) -> Tree:
+    """The replay `[n, ...]` with the pages of each parcel in its shard. Consumes `replay`.
+
+    Only the devices that own pages have anything to do, and none waits for another.
+
+    Args:
+      pages: leaves `[I, ...]`, on any device.
+      planned: each parcel with its shard's plan for it, see `Index.plan`.
+    """
+    shards = shards_of(replay, len(programs.devices))
+    for parcel, plan in planned:
+        own: Tree = pages
+        if parcel.rows:
+            own = programs.pick(pages, np.asarray(parcel.rows, np.int32))
+        own = _on(programs.devices[parcel.shard], own)
+        shards[parcel.shard] = programs.insert(shards[parcel.shard], own, plan)
+    return shards[0] if len(shards) == 1 else jax.tree.map(_joined, replay, *shards)
+
+
+def _on(device: jax.Device, pages: Tree) -> Tree:
+    # Handing over what is there already takes 0.4 ms, longer than all else.
+    leaves = jax.tree.leaves(pages)
+    is_there = leaves and isinstance(leaves[0], jax.Array) and leaves[0].devices() == {device}
+    return pages if is_there else jax.device_put(pages, device)
+
+
+def shards_of(replay: Tree, num_shards: int) -> list[Tree]:
+    """The shard of each device, leaves `[1, ...]`, in the buffers of `replay`."""
+    if num_shards == 1:
+        return [replay]  # to take apart and join what is whole takes 0.3 ms
+    return [
+        jax.tree.map(lambda leaf, shard=shard: leaf.addressable_data(shard), replay)
+        for shard in range(num_shards)
+    ]
+
+
+def compile_insertion(
+    programs: MappedPrograms,
+    replay: Tree,
+    indices: Sequence[Index],
+    page: Page,
+    page_rows: Sequence[int],
+) -> None:
+    """Compiles all that `insert_parcels` may run, without running it; for any thread.
+
+    Args:
+      replay: its shapes, `[n, ...]`.
+      indices: asked for plans of padding alone, which change nothing in them.
+      page: example page (shapes and dtypes).
+      page_rows: numbers of pages that may arrive at once, and be sent to a shard.
+    """
+    insert, pick = cast(Any, programs.insert), cast(Any, programs.pick)
+    shards = _shapes_of_shards(replay, programs.devices)
+    for rows in page_rows:
+        for device, shard, index in zip(programs.devices, shards, indices, strict=True):
+            pages = rows_on(device, page, rows)
+            insert.lower(shard, pages, index.plan([-1] * rows)).compile()
+        arrived = rows_on(programs.devices[0], page, rows)
+        for picked in page_rows if len(shards) > 1 else ():
+            if picked <= rows:
+                pick.lower(arrived, np.zeros(picked, np.int32)).compile()
+
+
+def _shapes_of_shards(replay: Tree, devices: Sequence[jax.Device]) -> list[Tree]:
+    if len(devices) == 1:
+        return [replay]
+    shard = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), replay)
+    return [rows_on(device, shard, 1) for device in devices]
+
+
+def _joined(like: jax.Array, *parts: jax.Array) -> jax.Array:
+    return jax.make_array_from_single_device_arrays(like.shape, like.sharding, parts)

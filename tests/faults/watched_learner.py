@@ -81,12 +81,31 @@ def busy_processes(number: int) -> Iterator[None]:
 def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
     """A file system of its own of that size in `folder`, which may be mounted read-only later."""
     folder.mkdir()
-    options = f"size={mebibytes}m"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
-    try:
+    with _mounted("-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)):
         yield folder
+
+
+@contextlib.contextmanager
+def _mounted(*words: str) -> Iterator[None]:
+    subprocess.run(["mount", *words], check=True)
+    try:
+        yield
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", words[-1]], check=True)
+
+
+@contextlib.contextmanager
+def read_only(folder: Path, elsewhere: Path) -> Iterator[None]:
+    """Inside, nothing can be written below `folder`; `elsewhere` is a new one beside it.
+
+    Not a mount that is changed: while a file of it is open for writing, that is refused.
+    """
+    elsewhere.mkdir()
+    with _mounted("--bind", str(folder), str(elsewhere)):
+        command = ["mount", "-o", "remount,ro,bind", str(elsewhere)]
+        subprocess.run(command, check=True)
+        with _mounted("--bind", str(elsewhere), str(folder)):
+            yield
 
 
 def fill(folder: Path) -> Path:

@@ -2,9 +2,13 @@
 
 import os
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from types import FrameType
+
+from seedrl.exit_codes import ExitCode
 
 
 class Stop:
@@ -15,7 +19,9 @@ class Stop:
     the thread does the rest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leave: Callable[[int], object] = os._exit) -> None:
+        """`leave` ends the process if nothing else can."""
+        self._leave = leave
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._cancel: Callable[[], object] | None = None
@@ -51,8 +57,13 @@ class Stop:
         self.request()
 
     def _watch(self) -> None:
-        os.read(self._read_end, 1)
-        self._event.set()
-        with self._lock:
-            if self._cancel:
-                self._cancel()
+        try:
+            os.read(self._read_end, 1)
+            self._event.set()
+            with self._lock:
+                if self._cancel:
+                    self._cancel()
+        except BaseException:
+            # Whoever blocks would never hear of it.
+            print(f"{traceback.format_exc()}the stop request failed", file=sys.stderr, flush=True)
+            self._leave(ExitCode.INTERNAL)

@@ -6,9 +6,12 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
+
+from seedrl.exit_codes import ExitCode
 
 # Between two looks; a look that comes later than by that was suspended, and so was what it watches.
 _LOOK_SECONDS = 0.2
@@ -78,8 +81,9 @@ class Watchdog(Generic[Work]):
         is_stopping: Callable[[], bool] = lambda: False,
         allow_computing: Callable[[float], None] = lambda seconds: None,
         max_memory_mib: int = 0,
+        leave: Callable[[int], object] = os._exit,
     ) -> None:
-        """Starts it.
+        """Starts it. Ends the process if it fails itself: nobody else would notice what hangs.
 
         Args:
           watch: what is looked at.
@@ -90,20 +94,29 @@ class Watchdog(Generic[Work]):
           allow_computing: takes for how long the process may compute until the next call, in
             seconds; 0 for ever.
           max_memory_mib: 0 for no limit.
+          leave: ends the process.
         """
+        self._leave = leave
         self._watch, self._on_overdue = watch, on_overdue
         self._on_grown, self._is_stopping = on_grown, is_stopping
         self._allow_computing = allow_computing
         self._max_memory_mib = max_memory_mib or math.inf
         self._seen: _Begun[Work] | None = None  # what was overdue last
         self._has_closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._guarded, name="watchdog", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Ends the thread."""
         self._has_closed.set()
         self._thread.join()
+
+    def _guarded(self) -> None:
+        try:
+            self._run()
+        except BaseException:
+            print(f"{traceback.format_exc()}the watchdog failed", file=sys.stderr, flush=True)
+            self._leave(ExitCode.INTERNAL)
 
     def _run(self) -> None:
         last = time.monotonic()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from learner.launch import parent_death
+from seedrl.exit_codes import ExitCode
 
 _LOG_TAIL_BYTES = 4096
 
@@ -89,6 +90,13 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _wait(self, on_exit: Callable[["Child", int], None]) -> None:
+        code: int = ExitCode.INTERNAL
+        try:
+            code = self._awaited()
+        finally:  # whoever waits for it would wait for ever
+            on_exit(self, code)
+
+    def _awaited(self) -> int:
         pid = self._process.pid
         if hasattr(os, "waitid"):  # not on macOS before Python 3.13
             # Not reaped: its number, which is its group's number too, cannot be another's yet.
@@ -96,4 +104,4 @@ class Child:
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
                 os.killpg(pid, signal.SIGKILL)
         self._code = code = self._process.wait()
-        on_exit(self, code if code >= 0 else 128 - code)
+        return code if code >= 0 else 128 - code

@@ -33,7 +33,8 @@ class Progress:
         self._status: Status | None = None
         self._live: Live | None = None
         if self._console.is_terminal:
-            self._live = Live(self._panel(), console=self._console, refresh_per_second=2)
+            # Without the thread that it would refresh itself in, and that could die.
+            self._live = Live(self._panel(), console=self._console, auto_refresh=False)
             self._live.start()
 
     def look(self, status: Status) -> None:
@@ -41,7 +42,7 @@ class Progress:
         with self._lock:
             self._status = status
             if self._live is not None:
-                self._live.update(self._panel())
+                self._live.update(self._panel(), refresh=True)
 
     def update(self, metrics: Mapping[str, float]) -> None:
         """Takes the metrics of an interval, and shows them; what is missing is left out."""

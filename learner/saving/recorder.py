@@ -1,7 +1,9 @@
 """Records what a learner in lock step is sent, and how it answers, in its run folder."""
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -94,12 +96,18 @@ class Recorder:
         )
 
 
-def open_recorder(config: Config, workdir: Path, spec: EnvSpec, position: int) -> Recorder | None:
+@contextlib.contextmanager
+def open_recorder(
+    config: Config, workdir: Path, spec: EnvSpec, position: int
+) -> Iterator[Recorder | None]:
     """The recorder of a run whose next batch is number `position`; None if it does not record."""
     if not config.learning.record:
-        return None
+        yield None
+        return
     slots = config.serving.training_slots
-    return Recorder(workdir / FILE_NAME, spec, num_slots=slots, position=position)
+    recorder = Recorder(workdir / FILE_NAME, spec, num_slots=slots, position=position)
+    with contextlib.closing(recorder):
+        yield recorder
 
 
 def _header(path: Path, spec: EnvSpec, num_slots: int, position: int) -> RecordingHeader | None:

@@ -139,6 +139,8 @@ class Saver:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
             self.failure = error
             _logger.exception("saving failed")
+            reason = f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
+            self._listener.say("save_failed", reason, reason=reason)
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
         extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)

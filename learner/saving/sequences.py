@@ -68,17 +68,20 @@ class SequencesOnRequest:
 
     def _write(self, source: Source) -> None:
         try:
-            found = _found(source)
+            text = _text(_found(source))
         except ValueError as error:
-            found = {"problem": str(error)}
+            text = _text({"problem": str(error)})
         except Exception:
             _logger.exception("sequences could not be sampled")
-            found = {"problem": "sampling failed; the learner's log has the reason"}
-        text = json.dumps(plain({"time_seconds": time.time(), **found}), allow_nan=False)
+            text = _text({"problem": "sampling failed; the learner's log has the reason"})
         new = self._workdir / f".{SEQUENCES}.new"
         with contextlib.suppress(OSError):
             new.write_text(text)
             os.replace(new, self._workdir / SEQUENCES)
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    return json.dumps(plain({"time_seconds": time.time(), **found}), allow_nan=False)
 
 
 def _found(source: Source) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -112,8 +112,9 @@ class Service:
         self._longest = message_limit(config, hub.environment, hub.spec)
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
-        self._handshakes = Handshakes(self._loop.call_later, ready=config.ready_deadline_seconds)
-        self._signs = SignsOfLife(self._loop.call_later, self._loop.time)
+        self._handshakes = Handshakes(self._call_later, ready=config.ready_deadline_seconds)
+        self._signs = SignsOfLife(self._call_later, self._loop.time)
+        self._defect: BaseException | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)
         self._server: grpc.aio.Server | None = None
         self._is_stopped = False
@@ -137,10 +138,10 @@ class Service:
 
     @property
     def failure(self) -> BaseException | None:
-        """What one of its two threads has died of; for as long as it serves."""
+        """What one of its two threads has died of, or does not do any more; while it serves."""
         if self._server is not None and not self._is_stopped and not self._thread.is_alive():
             return RuntimeError("the event loop of all connections has ended")
-        return self._links.failure
+        return self._defect or self._links.failure
 
     def finish(self, reason: str, *, grace_seconds: float = 2.0) -> None:
         """Tells every env server that training is over, and stops serving."""
@@ -167,6 +168,18 @@ class Service:
         if self._lock is not None:
             self._lock.release()
 
+    def _call_later(self, seconds: float, work: Callable[[], None]) -> asyncio.TimerHandle:
+        """Like the loop's, which would go on without whom `work` watches over if that fails."""
+
+        def noted() -> None:
+            try:
+                work()
+            except Exception as error:
+                self._defect = self._defect or error
+                raise
+
+        return self._loop.call_later(seconds, noted)
+
     def _do(self, work: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
@@ -188,14 +201,14 @@ class Service:
         await self._server.start()
         self._signs.look()
         if config.insecure and not self.address.startswith("unix:"):
-            self._loop.call_later(_FIRST_WARNING_SECONDS, self._warn)
+            self._call_later(_FIRST_WARNING_SECONDS, self._warn)
         return port
 
     def _warn(self) -> None:
         _logger.warning(
             "warning: serving.insecure: whoever reaches %s can feed this run", self.address
         )
-        self._loop.call_later(_WARNING_SECONDS, self._warn)
+        self._call_later(_WARNING_SECONDS, self._warn)
 
     async def _end(self, grace_seconds: float) -> None:
         if self._server is not None:

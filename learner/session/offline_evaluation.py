@@ -84,7 +84,7 @@ def evaluate(
         exploration = 0.0 if is_greedy else agent.evaluation_exploration
         frozen = _restore(agent, checkpoint)
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
-        player = _Player(hub, actor, frozen)
+        player = _Player(hub, actor, frozen, service)
         score = player.play(episodes)
     except BaseException:
         service.stop(grace_seconds=0.0)
@@ -130,8 +130,9 @@ def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, s
 class _Player:
     """Plays frozen parameters on all slots, in the caller's thread."""
 
-    def __init__(self, hub: Hub, actor: Actor, frozen: FrozenParams):
+    def __init__(self, hub: Hub, actor: Actor, frozen: FrozenParams, service: Service):
         self._hub = hub
+        self._service = service
         self._actor = actor
         self._frozen = frozen
         self._episodes = EpisodeTracker(actor.num_slots)
@@ -144,6 +145,8 @@ class _Player:
             now = time.monotonic()
             if now >= next_look:
                 next_look = now + _POLL_SECONDS
+                if (failure := self._service.failure) is not None:
+                    raise RuntimeError(f"a thread of the service died: {failure}") from failure
                 round_ = self._current_round(round_, episodes)
             roles: list[Role] = [] if round_ is None else ["evaluation"]
             batch = self._hub.next_batch(roles, timeout=_POLL_SECONDS)

@@ -1,6 +1,7 @@
 """A learner's run: the wiring of its parts, from what its folder holds to the summary."""
 
 import contextlib
+import functools
 import shlex
 import sys
 import time
@@ -28,7 +29,8 @@ from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
-from learner.session.supervision import STOP_SECONDS, Supervision, wait_for
+from learner.session.supervision import STOP_SECONDS, Supervision, raise_death, wait_for
+from learner.threads.deaths import Deaths
 from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
 from seedrl.config_checks import check
@@ -106,24 +108,23 @@ def _train(
     stop: StopRequest,
 ) -> Summary | None:
     _, metrics, events, live = reports
-    live.hub = hub
     with contextlib.ExitStack() as stack:
+        deaths = stack.enter_context(Deaths())
         service = stack.enter_context(_served(hub, config))
-        live.address = service.address
+        live.hub, live.address = hub, service.address
         _say_started(events, folder.path, service.address, geometry)
-        spec = wait_for(hub.wait_for_spec, stop)
+        look = functools.partial(raise_death, service, deaths)
+        spec = wait_for(hub.wait_for_spec, stop, look)
         if spec is None:
             _end_early(service, reports, stop)
             return None
-        recorder = open_recorder(config, folder.path, spec, hub.num_batches)
-        if recorder is not None:
-            stack.callback(recorder.close)
+        recorder = stack.enter_context(open_recorder(config, folder.path, spec, hub.num_batches))
         session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder, initial)
         reports.begins_with(initial)
         live.session, events.count_steps = session, lambda: session.acting.training_steps
         # With the spec of a checkpoint there may be no env server yet, or another environment:
         # that is reported before anything is compiled.
-        if not wait_for(hub.wait_for_agreement, stop):
+        if not wait_for(hub.wait_for_agreement, stop, look):
             _end_early(service, reports, stop)
             return None
         _begin(config, folder, session, reports)
@@ -134,6 +135,7 @@ def _train(
             saver=_saver(config, folder, checkpoint, events),
             reports=reports,
             stop=stop,
+            deaths=deaths,
             earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
         )
         try:

@@ -28,12 +28,25 @@ STOP_SECONDS = 120.0
 Found = TypeVar("Found")
 
 
-def wait_for(condition: Callable[[float], Found | None], stop: threading.Event) -> Found | None:
-    """What `condition(timeout)` finds; None if `stop` is set before."""
+def wait_for(
+    condition: Callable[[float], Found | None],
+    stop: threading.Event,
+    look: Callable[[], object] = lambda: None,
+) -> Found | None:
+    """What `condition(timeout)` finds; None if `stop` is set before. `look` may raise meanwhile."""
     while not stop.is_set():
+        look()
         if found := condition(_TICK_SECONDS):
             return found
     return None
+
+
+def raise_death(service: Service, deaths: Deaths) -> None:
+    """Raises what a thread of the service has died of, or one that nobody watches."""
+    if (failure := service.failure) is not None:
+        raise RuntimeError(f"a thread of the service died: {failure}") from failure
+    if (death := deaths.first) is not None:
+        raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
 
 
 class Supervision:
@@ -54,12 +67,14 @@ class Supervision:
         saver: Saver,
         reports: Reports,
         stop: StopRequest,
+        deaths: Deaths,
         earlier: Iterable[EvaluationStatus] = (),
     ):
         """Uses what it is given; whoever gave it closes it.
 
         Args:
           stop: the run is to end, as SIGTERM says.
+          deaths: of threads that nobody watches.
           earlier: rounds of evaluation of the sessions before this one.
         """
         self._config = config
@@ -78,14 +93,10 @@ class Supervision:
         self.reason = ""
         # Updates and environment steps of the run when it was saved last in this session.
         self._saved: tuple[int, int] | None = None
-        self._deaths = Deaths()
+        self._deaths = deaths
 
     def run(self) -> None:
         """Reports and saves at their intervals until the run is over."""
-        with self._deaths:
-            self._run()
-
-    def _run(self) -> None:
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
             self._end_if_stuck(self._config.logging.stuck_seconds)
@@ -106,8 +117,16 @@ class Supervision:
         The last report follows the start of the save, which nothing that is merely shown may
         prevent. Raises what has gone wrong in the run; RuntimeError for what is a defect of ours.
         """
-        self.announcements.look()
-        ended = self._end_of_run()
+        ended = None
+        try:
+            self.announcements.look()
+            ended = self._end_of_run()
+            self._say_why(ended)
+        finally:
+            self._stop_and_save(ended)
+        self._raise_failure(ended)
+
+    def _say_why(self, ended: EndOfRun | None) -> None:
         self.reason = why(
             ended,
             self._config.evaluation.target_return,
@@ -118,6 +137,8 @@ class Supervision:
             confirming=self._session.evaluator.confirmation,
         )
         self._reports.end(self.reason)
+
+    def _stop_and_save(self, ended: EndOfRun | None) -> None:
         if not self._session.stop(STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {STOP_SECONDS:.0f} seconds"
@@ -131,12 +152,11 @@ class Supervision:
                 self._start_save(snapshot)
             self.last |= self._report()
         finally:
-            if self._stop.is_set() or has_failed or ended is EndOfRun.NOT_FINITE:
-                self._service.stop()
-            else:
+            if ended in (EndOfRun.CONFIRMED, EndOfRun.ALL_STEPS) and not self._stop.is_set():
                 self._service.finish("training is over")
+            else:
+                self._service.stop()
             self._saver.wait()
-        self._raise_failure(ended)
 
     def _is_over(self) -> bool:
         return self._end_of_run() is not None
@@ -211,10 +231,7 @@ class Supervision:
     def _raise_failure(self, ended: EndOfRun | None) -> None:
         """Raises what has gone wrong in a run that has ended; writes its last accounts."""
         self._session.raise_failure()
-        if (failure := self._service.failure) is not None:
-            raise RuntimeError(f"a thread of the service died: {failure}") from failure
-        if (death := self._deaths.first) is not None:
-            raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
+        raise_death(self._service, self._deaths)
         self._metrics.record("ledger", **self._session.accounts())
         if broken := self._session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))

@@ -15,7 +15,8 @@ class Death(NamedTuple):
 class Deaths:
     """Inside its `with`, notes the first thread of this process that dies; prints its traceback.
 
-    Whoever starts a thread may watch it better: this is for all that nobody watches.
+    Whoever starts a thread may watch it better: this is for all that nobody watches. What dies
+    before a run has begun, while it waits for env servers, ends it too.
 
     Attributes:
       first: the first death; None as long as all live.

@@ -70,11 +70,13 @@ class ExitDeadline:
         if self._is_done.wait(seconds):
             return
         # Asks nobody and takes no lock of ours: whoever has it may be what hangs.
-        stderr = sys.__stderr__
-        faulthandler.dump_traceback(2 if stderr is None else stderr, all_threads=True)
-        text = f"learner: error: {self._what} within {self._seconds:.0f} s; all stacks are above\n"
-        os.write(2, text.encode())
-        self._leave(self._code)
+        try:
+            stderr = sys.__stderr__
+            faulthandler.dump_traceback(2 if stderr is None else stderr, all_threads=True)
+            why = f"{self._what} within {self._seconds:.0f} s"
+            os.write(2, f"learner: error: {why}; all stacks are above\n".encode())
+        finally:  # whether or not anybody reads that
+            self._leave(self._code)
 
 
 def only_compiles(threads: Collection[threading.Thread]) -> bool:

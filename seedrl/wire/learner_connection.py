@@ -189,14 +189,17 @@ class LearnerConnection:
     def _say_alive(self) -> None:
         """Sends Alive whenever nothing else was sent for a while. Runs in a thread of its own."""
         assert self._promise is not None
-        while True:
-            due, worked = time.monotonic() + _LOOK_SECONDS, time.process_time()
-            if self._has_closed.wait(_LOOK_SECONDS):
-                return
-            if not self._has_sent:
-                self._outgoing.put(_ALIVE)
-            self._has_sent = False
-            self._promise.woke_late(time.monotonic() - due, time.process_time() - worked)
+        try:
+            while True:
+                due, worked = time.monotonic() + _LOOK_SECONDS, time.process_time()
+                if self._has_closed.wait(_LOOK_SECONDS):
+                    return
+                if not self._has_sent:
+                    self._outgoing.put(_ALIVE)
+                self._has_sent = False
+                self._promise.woke_late(time.monotonic() - due, time.process_time() - worked)
+        finally:  # a promise that nobody keeps any more; the next connection makes a new one
+            self._call.cancel()
 
     def _send_over(self, link: Link, message: ToLearner) -> None:
         data = encode_from_env_server(message)

@@ -103,13 +103,16 @@ def play(
     ended: list[int] = []
 
     def watch() -> None:
-        code = supervisor.wait()
-        if code != ExitCode.OK:
-            ended.append(code)
-            # A real signal: it also wakes a main thread that waits for a lock.
-            main_thread = threading.main_thread().ident
-            assert main_thread is not None
-            signal.pthread_kill(main_thread, signal.SIGINT)
+        code: int = ExitCode.INTERNAL
+        try:
+            code = supervisor.wait()
+        finally:
+            if code != ExitCode.OK:
+                ended.append(code)
+                # A real signal: it also wakes a main thread that waits for a lock.
+                main_thread = threading.main_thread().ident
+                assert main_thread is not None
+                signal.pthread_kill(main_thread, signal.SIGINT)
 
     watcher = threading.Thread(target=watch, name="env servers", daemon=True)
     with contextlib.ExitStack() as stack:

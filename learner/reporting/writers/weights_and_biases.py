@@ -24,6 +24,7 @@ class WeightsAndBiases:
     """
 
     def __init__(self, project: str, workdir: Path):
+        self._has_ended = False
         self._work: queue.SimpleQueue[Callable[[Any], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._run, args=(project, workdir), name="wandb", daemon=True
@@ -34,19 +35,23 @@ class WeightsAndBiases:
         """See Writer."""
         # No `step`: after a resume environment steps may step back once, which it would drop.
         values = dict(scalars)
-        self._work.put(lambda run: run.log(values))
+        self._do(lambda run: run.log(values))
 
     def describe(
         self, hyperparameters: Mapping[str, Hyperparameter], scores: Sequence[str]
     ) -> None:
         """See Writer."""
         values = dict(hyperparameters)
-        self._work.put(lambda run: run.config.update(values, allow_val_change=True))
+        self._do(lambda run: run.config.update(values, allow_val_change=True))
 
     def close(self) -> None:
         """Waits ten seconds at most for what is still to be sent."""
         self._work.put(None)
         self._thread.join(_CLOSE_SECONDS)
+
+    def _do(self, work: Callable[[Any], object]) -> None:
+        if not self._has_ended:  # else nobody would ever take it
+            self._work.put(work)
 
     def _run(self, project: str, workdir: Path) -> None:
         try:
@@ -66,6 +71,7 @@ class WeightsAndBiases:
                 work(run)
             run.finish()
         except Exception as error:
+            self._has_ended = True
             _logger.warning("nothing more goes to Weights & Biases: %s", error)
 
 

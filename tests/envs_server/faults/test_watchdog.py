@@ -1,6 +1,7 @@
 """What takes too long is seen from another thread, once; what is idle or suspended is not."""
 
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import pytest
 
 from envs_server.faults import watchdog as module
 from envs_server.faults.watchdog import Watch, Watchdog
+from seedrl.exit_codes import ExitCode
 from tests.patience import SECONDS
 
 
@@ -112,3 +114,19 @@ def test_a_process_that_is_to_end_does_not_wait_for_what_hangs(
     assert ended.wait(SECONDS)
     watchdog.close()
     assert codes[0] == 0
+
+
+def test_a_watchdog_that_fails_ends_the_process(
+    seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def fail(work: str, seconds: float) -> None:
+        raise OSError("no such program")
+
+    watch: Watch[str] = Watch(lambda: time.monotonic() - 100.0)
+    watch.begin("long", 99.0)
+    watchdog = Watchdog(watch, on_overdue=fail, leave=left.put)
+    assert left.get(timeout=SECONDS) == ExitCode.INTERNAL
+    watchdog.close()
+    assert "OSError: no such program" in capsys.readouterr().err

@@ -5,11 +5,13 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from learner.launch.child import Child, Command
+from seedrl.exit_codes import ExitCode
 from tests.patience import SECONDS
 
 CODES = pytest.mark.parametrize(
@@ -110,3 +112,16 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
 
 def _with_path() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def test_a_watch_that_fails_says_that_its_child_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(self: Child) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(Child, "_awaited", fail)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    child, code = run(python(""))
+    assert code == ExitCode.INTERNAL
+    child._process.wait()

@@ -155,5 +155,6 @@ def test_a_run_does_not_resume_beyond_its_recording(
 
 def test_only_a_run_that_records_has_a_recorder(tmp_path: Path) -> None:
     config = Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config())
-    assert open_recorder(config, tmp_path, SPEC, 0) is None
+    with open_recorder(config, tmp_path, SPEC, 0) as recorder:
+        assert recorder is None
     assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,7 @@ from tests.learner.serving.scripted_env_server import (
     wait_for,
     wait_until_free,
 )
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.usefixtures("way")
 
@@ -203,6 +204,14 @@ def test_an_env_server_that_vanishes_before_its_answer_costs_no_traceback(
     logger.error("without one", exc_info=False)
     shown = [record.exc_info and record.exc_info[1] for record in caplog.records]
     assert shown == [*defects, False]
+
+
+def test_a_timer_that_fails_can_be_seen(unix_service: Service) -> None:
+    def fail() -> None:
+        raise KeyError("a connection")
+
+    unix_service._loop.call_soon_threadsafe(unix_service._call_later, 0.0, fail)
+    wait_until(lambda: isinstance(unix_service.failure, KeyError))
 
 
 def test_an_event_loop_that_has_ended_can_be_seen(unix_service: Service) -> None:

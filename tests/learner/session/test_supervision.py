@@ -12,7 +12,8 @@ import pytest
 from learner.session import supervision
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
-from learner.session.supervision import Supervision, wait_for
+from learner.session.supervision import Supervision, raise_death, wait_for
+from learner.threads.deaths import Deaths
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
 from seedrl.errors import NotFiniteError
@@ -88,7 +89,8 @@ class Run:
             ),
         }
         session: Any = self._session()
-        self.supervision = Supervision(config, session, stop=self.stop, **parts)
+        self.deaths = Deaths()
+        self.supervision = Supervision(config, session, stop=self.stop, deaths=self.deaths, **parts)
 
     def _reported(self, values: dict[str, float]) -> None:
         self.calls.append(f"report {values['env_steps']}")
@@ -288,10 +290,10 @@ def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
         thread.start()
         thread.join()
 
-    before = threading.excepthook
     run.at_step[1] = start
-    run.supervision.run()
-    assert run.acting.training_steps == 1 and threading.excepthook is before
+    with run.deaths:
+        run.supervision.run()
+    assert run.acting.training_steps == 1
     with pytest.raises(RuntimeError, match="the thread status died: a defect"):
         run.supervision.end()
     assert "save at the end" in run.calls
@@ -347,3 +349,30 @@ def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:
     assert wait_for(lambda timeout: next(looks), stop) == "found"
     stop.set()
     assert wait_for(lambda timeout: None, stop) is None
+
+
+def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> None:
+    service: Any = SimpleNamespace(failure=None)
+    deaths, looks = Deaths(), iter([None, None])
+
+    def look(timeout: float) -> None:
+        next(looks)
+        service.failure = OSError("no more sockets")
+
+    with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
+        wait_for(look, threading.Event(), lambda: raise_death(service, deaths))
+    assert next(looks) is None
+
+
+def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
+    run = Run(_config())
+
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    run.supervision.announcements.look = fail  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="a defect"):
+        run.supervision.run()
+    with pytest.raises(ValueError, match="a defect"):
+        run.supervision.end()
+    assert run.calls == ["stop threads", "save at the end", "report 1", "stop serving", "saved"]

@@ -79,6 +79,18 @@ def test_who_ends_in_time_hears_nothing(capfd: pytest.CaptureFixture[str]) -> No
     assert left.code is None and capfd.readouterr().err == ""
 
 
+def test_a_process_whose_stderr_nobody_reads_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(exit_deadline.os, "write", refuse)
+    monkeypatch.setattr(exit_deadline.faulthandler, "dump_traceback", lambda *_, **__: None)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    left = Left()
+    ExitDeadline(0.0, "the run did not end", leave=left)
+    assert left.wait() == ExitCode.EXIT_HUNG
+
+
 HANGING = """
 import threading
 from learner.threads.exit_deadline import ExitDeadline

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -131,6 +132,33 @@ def test_who_has_nothing_to_send_says_that_it_is_there_if_that_is_understood(
         if minor < version.MINOR_OF_ALIVE:
             connection.put(StepPayload(b"step"))
         assert list(messages) == [_FINISH]
+
+
+def test_a_promise_that_nobody_keeps_any_more_ends_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner_connection, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    class Broken(Promise):
+        def woke_late(self, seconds: float, worked_seconds: float) -> None:
+            raise ValueError("a defect")
+
+    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        next(messages)
+        yield FromLearner(assign=Assign(minor=version.MINOR_OF_ALIVE))
+        yield from (_FINISH for _ in messages if False)
+
+    with (
+        _served(tmp_path, serve) as address,
+        LearnerConnection(address, max_message_bytes=_LIMIT, promise=Broken()) as connection,
+    ):
+        connection.put(_HELLO)
+        messages = connection.messages()
+        next(messages)
+        connection.put(FromEnvServer(ready=Ready()))
+        with pytest.raises(grpc.RpcError):
+            list(messages)
 
 
 def test_a_promise_allows_for_pauses_in_which_the_process_has_worked() -> None:

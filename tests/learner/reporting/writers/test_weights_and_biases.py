@@ -9,6 +9,7 @@ import pytest
 
 from learner.reporting.metrics import Metrics
 from learner.reporting.writers.weights_and_biases import WeightsAndBiases
+from tests.patience import SECONDS
 
 
 @pytest.fixture
@@ -69,7 +70,10 @@ def test_a_service_that_refuses_ends_nothing(
         raise RuntimeError("not logged in")
 
     monkeypatch.setattr(sys.modules["wandb"], "init", refuse)
-    metrics = Metrics(tmp_path, mirrors=[WeightsAndBiases("project", tmp_path)])
+    mirror = WeightsAndBiases("project", tmp_path)
+    metrics = Metrics(tmp_path, mirrors=[mirror])
+    mirror._thread.join(SECONDS)
     metrics.flush(env_steps=1, updates=0)
+    assert mirror._work.empty()  # nobody would ever take it
     metrics.close()
     assert caplog.messages == ["nothing more goes to Weights & Biases: not logged in"]

@@ -1,0 +1,25 @@
+"""A wish to stop that cannot be passed on."""
+
+import queue
+
+import pytest
+
+from envs_server.stop import Stop
+from seedrl.exit_codes import ExitCode
+from tests.patience import SECONDS
+
+
+def test_a_wish_to_stop_that_nobody_could_hear_ends_the_process(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left: queue.SimpleQueue[int] = queue.SimpleQueue()
+    stop = Stop(left.put)
+
+    def fail() -> None:
+        raise RuntimeError("no such call")
+
+    stop.on_request(fail)
+    stop.request()
+    assert left.get(timeout=SECONDS) == ExitCode.INTERNAL
+    assert stop.is_requested
+    assert "RuntimeError: no such call" in capsys.readouterr().err

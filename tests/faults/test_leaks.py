@@ -1,0 +1,136 @@
+"""Env servers and strangers come and go by the thousand: a learner stays as it is."""
+
+import contextlib
+import os
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from seedrl.exit_codes import ExitCode
+from seedrl.wire import channel
+from seedrl.wire.framing import ToLearner
+from seedrl.wire.seedrl_pb2 import FromEnvServer, Hello
+from seedrl.wire.version import MAJOR, MINOR
+from tests.faults.scale import VARIABLE, scaled
+from tests.faults.watched_learner import FLAGS, events
+from tests.patience import SECONDS
+from tests.soak.figures import Sample, sample, slope
+from tests.system.processes import Program, Programs, records, wait_for
+
+pytestmark = [
+    pytest.mark.gate,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+_COMINGS, _STRANGERS = 300, 10
+# Whatever a learner made once for each connection, and kept, would take more than that: 4 KiB.
+_MOST_MIB_PER_THOUSAND = 4.0
+_SAMPLES = 20
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    with Programs(tmp_path) as started:
+        yield started
+
+
+def say_hello(address: str) -> None:
+    """As an env server of one environment, which goes as soon as it is answered."""
+    is_answered = threading.Event()
+
+    def messages() -> Iterator[ToLearner]:
+        hello = Hello(major=MAJOR, minor=MINOR, num_envs=1, num_groups=1, host="stranger", pid=1)
+        yield FromEnvServer(hello=hello)
+        is_answered.wait(SECONDS)
+
+    with channel.connect(address, max_message_bytes=2**20) as connection:
+        call = channel.connect_method(connection)(messages(), timeout=SECONDS)
+        with contextlib.suppress(grpc.RpcError):
+            next(call)
+        is_answered.set()
+        call.cancel()
+
+
+def connect(path: Path) -> None:
+    """Without a word."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+
+
+def quiet_samples(learner: Program) -> list[Sample]:
+    """Enough of them that some see neither a save nor a connection that is just closed."""
+    taken = []
+    for _ in range(_SAMPLES):
+        if found := sample(learner.pid, time.monotonic(), 0.0):
+            taken.append(found)
+        time.sleep(0.1)
+    return taken
+
+
+def growth(samples: list[Sample], thousands: float) -> tuple[float, float]:
+    """Of memory, in MiB for each thousand connections, and the standard error of that."""
+    found = slope(samples)
+    assert found is not None
+    hours = (samples[-1].seconds - samples[0].seconds) / 3600
+    return round(found.per_hour * hours / thousands, 2), round(found.error * hours / thousands, 2)
+
+
+def test_a_learner_keeps_nothing_of_those_who_have_gone(
+    programs: Programs, tmp_path: Path, record_property: Record
+) -> None:
+    workdir, socket_path = tmp_path / "run", tmp_path / "learner"
+    address = f"unix:{socket_path}"
+    words = ("--workdir", workdir, "--bind", address, *FLAGS, "--checkpoint.interval-seconds", 1)
+    learner = programs("learner", "cartpole_r2d2", *words)
+    serve = ("envs_server", "--learner", address, "--num-envs", 3, "--allow-env", "tests.*")
+    programs(*serve)  # goes on
+    wait_for(lambda: any(line["updates"] > 0 for line in records(workdir)), learner)
+
+    comings = scaled(_COMINGS)
+    warm = comings // 3
+    before, churning = list[Sample](), list[Sample]()
+    for number in range(comings):
+        if number == warm:
+            before = quiet_samples(learner)
+        guest = programs(*serve)
+        wait_for(lambda g=guest: "connected: " in g.stderr, learner)
+        if number >= warm:
+            churning += filter(None, [sample(learner.pid, time.monotonic(), 0.0)])
+        if number % 3:
+            guest.signal(signal.SIGKILL)
+        else:
+            guest.signal(signal.SIGTERM)
+        guest.end()
+        for _ in range(_STRANGERS):
+            connect(socket_path)
+            say_hello(address)
+    after = quiet_samples(learner)
+    connections = (comings - warm) * (1 + 2 * _STRANGERS)
+    per_thousand, error = growth(churning, connections / 1000)
+    learner.signal(signal.SIGTERM)
+    assert learner.end() == ExitCode.OK, learner.stderr
+    for name, value in {
+        "env_servers_gone": comings - warm,
+        "connections_gone": connections,
+        "evaluations": len(records(workdir, "evaluation")),
+        "saves": len(events(workdir, "saved")),
+        "rss_mib": round(statistics.median(each.rss_mib for each in after), 1),
+        "rss_mib_per_1000_connections": per_thousand,
+        "rss_error": error,
+    }.items():
+        record_property(name, value)
+    for what in ("descriptors", "threads"):
+        first, last = (min(getattr(each, what) for each in taken) for taken in (before, after))
+        record_property(f"{what}_before", first)
+        record_property(f"{what}_after", last)
+        assert last <= first
+    assert VARIABLE in os.environ or per_thousand <= _MOST_MIB_PER_THOUSAND

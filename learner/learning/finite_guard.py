@@ -9,15 +9,11 @@ from seedrl.agents.agent import UpdateOutput
 from seedrl.types import Array, Tree
 
 
-def is_finite_everywhere(guarded: Tree, axis_name: str) -> Array:
-    """Whether all is finite on all devices of the axis, `[] bool`.
-
-    On all: else devices would apply different updates.
-    """
-    is_finite = functools.reduce(
+def is_all_finite(guarded: Tree) -> Array:
+    """Whether all of it is finite, `[] bool`, on this device: all devices have to agree on it."""
+    return functools.reduce(
         jnp.logical_and, [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)]
     )
-    return jax.lax.pmin(is_finite.astype(jnp.int32), axis_name) > 0
 
 
 def priorities_after(

@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from learner.learning.finite_guard import is_finite_everywhere, priorities_after
+from learner.learning.finite_guard import is_all_finite, priorities_after
+from learner.learning.over_devices import OverDevices, over_devices
 from learner.learning.passes import run_passes
 from learner.reporting.metric_names import RESERVED
 from seedrl.agents.agent import Agent, AgentState
@@ -73,8 +74,6 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
             f"learning.batch_sequences: expected a multiple of the agent's "
             f"{agent.passes.minibatches} minibatches on each device, got {batch_per_device}"
         )
-    mean = functools.partial(jax.lax.pmean, axis_name=AXIS)
-    update = functools.partial(agent.update, mean=mean)
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
     def learn(
@@ -84,9 +83,12 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
         sequence, weights, places = memory.sample(stored, draw, sample_key, largest)
+        # Only what an empty shard gives weighs nothing throughout.
+        over = over_devices(jnp.any(weights > 0), AXIS)
+        update = functools.partial(agent.update, mean=over.mean)
         new, output = run_passes(update, agent.passes, state.agent, sequence, weights, update_key)
-        new, guarded = agent.after_batch(new, sequence, mean)
-        is_finite = is_finite_everywhere((output.guarded, guarded), AXIS)
+        new, guarded = agent.after_batch(new, sequence, over.mean)
+        is_finite = over.all_are(is_all_finite((output.guarded, guarded)))
         is_applied = is_finite & is_enabled
         new = new._replace(updates=state.updates + 1)
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
@@ -97,8 +99,8 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         new_stored = memory.write_back(stored, places, written)
         numbers = packed(
             {
-                **_over_devices(output.metrics),
-                **_lag(agent, state.updates, sequence.steps.version),
+                **_reduced(output.metrics, over),
+                **_lag(agent, state.updates, sequence.steps.version, over),
                 "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
             }
         )
@@ -127,7 +129,7 @@ def initial_state(agent: Agent, key: Array) -> LearnerState:
     return LearnerState._make((*agent.init_state(agent.init(params_key)), key))
 
 
-def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:
+def _reduced(metrics: Mapping[str, Array], over: OverDevices) -> dict[str, Array]:
     """An agent's own numbers: maxima for names that end in `_max`, else means.
 
     Raises ConfigError, when it is traced, for a name that already means something else.
@@ -138,18 +140,18 @@ def _over_devices(metrics: Mapping[str, Array]) -> dict[str, Array]:
             f"for the two could not be told apart; call it {f'agent_{name}'!r}, say"
         )
     return {
-        name: (jax.lax.pmax if name.endswith("_max") else jax.lax.pmean)(
-            jnp.asarray(value, jnp.float32), AXIS
+        name: (over.largest if name.endswith("_max") else over.mean)(
+            jnp.asarray(value, jnp.float32)
         )
         for name, value in metrics.items()
     }
 
 
-def _lag(agent: Agent, updates: Array, versions: Array) -> dict[str, Array]:
+def _lag(agent: Agent, updates: Array, versions: Array, over: OverDevices) -> dict[str, Array]:
     """Mean and largest number of updates between acting and consumption, over the trained rows."""
     start, stop = agent.window.burn_in, agent.window.burn_in + agent.window.unroll
     lag = (updates - versions[start:stop]).astype(jnp.float32)
     return {
-        "policy_lag_updates": jax.lax.pmean(lag.mean(), AXIS),
-        "policy_lag_updates_max": jax.lax.pmax(lag.max(), AXIS),
+        "policy_lag_updates": over.mean(lag.mean()),
+        "policy_lag_updates_max": over.largest(lag.max()),
     }

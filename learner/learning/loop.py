@@ -73,7 +73,7 @@ class Learning:
         # one that is being computed, unlike `updates`.
         self._newest = self._first = int(np.asarray(jax.device_get(state.updates)))
         # A restored replay may be learned from at once, so what is acted first counts already.
-        self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
+        self._is_ready = self._limiter.holds(self.sequences_of_shards())
         # What a limiter counts from acting on, a restored sequence has behind it.
         self._limiter.acted(0, pages=self.num_sequences)
 
@@ -103,15 +103,20 @@ class Learning:
         return sum(index.num_sequences for index in self._shards.indices)
 
     @property
+    def num_empty_shards(self) -> int:
+        """Shards that nothing has arrived for."""
+        return sum(index.num_inserted == 0 for index in self._shards.indices)
+
+    @property
     def replay_fill(self) -> float:
         """Which share of the replay holds experience: the mean of the shards."""
         return sum(index.fill for index in self._shards.indices) / len(self._shards.indices)
 
-    def num_sequences_per_shard(self, steps_to_insert: int = 0) -> int:
-        """Sequences that every shard holds at least, once that many more steps are inserted."""
+    def sequences_of_shards(self, steps_to_insert: int = 0) -> list[int]:
+        """Sequences that each shard holds, once its part of that many more steps is inserted."""
         pages = steps_to_insert // (self._shards.page_steps * len(self._shards.indices))
-        held = min(index.num_sequences for index in self._shards.indices)
-        return held + pages * self._shards.starts_in_page
+        more = pages * self._shards.starts_in_page
+        return [index.num_sequences + more for index in self._shards.indices]
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles all programs, and runs the update without effect.
@@ -162,7 +167,7 @@ class Learning:
         self.insert_pages(0.0 if self._is_ready else self._poll_seconds)
         # At most one update in flight: a queue of them would keep acting from the device.
         self.finish_update()
-        self._is_ready = self._limiter.holds(self.num_sequences_per_shard())
+        self._is_ready = self._limiter.holds(self.sequences_of_shards())
         if self.snapshots.request_made is not None:
             self.snapshots.answer()
         if self.looks.request_made is not None and self._is_ready:

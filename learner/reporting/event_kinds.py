@@ -21,6 +21,7 @@ Kind = Literal[
     "save_failed",
     "updates_skipped",
     "sequences_stale",
+    "shards_empty",
     "metrics_absent",
     "waiting",
     "steps_again",
@@ -149,6 +150,13 @@ EVENTS: tuple[EventKind, ...] = (
         "sequences were dropped, for they were older than `max_lag_updates` allows; at most "
         "once a minute",
         {"sequences": "how many since the last time"},
+        is_problem=True,
+    ),
+    EventKind(
+        "shards_empty",
+        "learning has begun without some of its devices: the env servers of their slots are not "
+        "there; each joins with its first experience",
+        {"shards": "how many devices"},
         is_problem=True,
     ),
     EventKind(

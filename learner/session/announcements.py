@@ -133,6 +133,7 @@ class Announcements:
                 f"first update, at {steps:,} environment steps",
                 updates=learning.updates,
             )
+            self._look_at_empty_shards(learning)
         elif learning.num_skipped >= _SKIPPED_AT_FIRST and not self._has_warned_of_first:
             self._has_warned_of_first, number = True, learning.num_skipped
             self._num_skipped, self._next_warning = number, self._clock() + _WARNING_SECONDS
@@ -142,6 +143,16 @@ class Announcements:
                 "loss or gradient was not finite (is it the loss itself, or are rewards or "
                 "observations very large?)",
                 updates=number,
+            )
+
+    def _look_at_empty_shards(self, learning: Learning) -> None:
+        number, of = learning.num_empty_shards, len(learning.sequences_of_shards())
+        if number:
+            self._listener.say(
+                "shards_empty",
+                f"learning without {number} of {of} devices: no experience has arrived for them "
+                "(are there too few env servers for serving.training_slots?)",
+                shards=number,
             )
 
     def _look_at_metrics(self) -> None:

@@ -73,7 +73,7 @@ class FreeRunning:
             self._learning.snapshots.answer()
             steps = self._parts.acting.training_steps - self._first_step
             # As if what was sent had been inserted: otherwise acting would owe nothing for it.
-            held = self._learning.num_sequences_per_shard(steps)
+            held = self._learning.sequences_of_shards(steps)
             self._parts.exchange.limiter.holds(held)
         elif not _is_over(self._update):
             self._learning.run_without_update()

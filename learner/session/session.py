@@ -224,7 +224,8 @@ class Session:
 
     def _look(self, num_sequences: int) -> Look | None:
         """Sampled sequences; None if nobody answers, raises what prevents it. May wait."""
-        if self.is_compiling or self.learning.num_sequences_per_shard() < 1:
+        # Of the first shard, which is what `Learning.looks` looks into.
+        if self.is_compiling or self.learning.sequences_of_shards()[0] < 1:
             return None
         compiled = self.learning.compile_look(num_sequences)
         with contextlib.suppress(TimeoutError):

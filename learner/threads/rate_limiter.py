@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from seedrl.replay.limiter import Limiter
 
@@ -37,8 +37,8 @@ class RateLimiter:
         """Takes pages back that acting has filled, and that will never be learned from."""
         self.acted(0, -pages)
 
-    def holds(self, num_sequences: int) -> bool:
-        """Takes what every shard holds at least; whether there is enough to learn from."""
+    def holds(self, num_sequences: Sequence[int]) -> bool:
+        """Takes what each shard holds; whether there is enough to learn from."""
         with self._changed:
             self._limiter = self._limiter.holds(num_sequences)
             self._changed.notify_all()

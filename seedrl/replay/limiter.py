@@ -15,6 +15,7 @@ Hence, if at most n environment steps are taken between two questions whether to
 so the ratio T / E is never above r, and is below it by less than c updates whenever acting is
 allowed to continue. An update that was taken pays, whether or not it was applied: what makes every
 update fail must not make acting wait for ever. The ratio that is reported counts applied ones only.
+The device of a shard without experience trains on nothing: b is less until all have some.
 
 At every moment one of the two may continue, for any r, b and any c >= 1: not ready, acting may;
 ready with owed < c * b, acting may; ready with owed >= c * b, owed >= b and learning may. Both
@@ -22,7 +23,7 @@ decide on one value of `owed`, so that rounding cannot come between them.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from seedrl.errors import ConfigError
@@ -54,8 +55,8 @@ class Limiter(Protocol):
         """
         ...
 
-    def holds(self, num_sequences: int) -> Self:
-        """Every shard holds this many sequences, or more, that can be drawn."""
+    def holds(self, num_sequences: Sequence[int]) -> Self:
+        """How many sequences can be drawn from each shard."""
         ...
 
     def took(self) -> Self:
@@ -84,13 +85,15 @@ class RatioLimiter(NamedTuple):
 
     Attributes:
       replay_ratio: r, trained (non-burn-in) steps per training environment step.
-      batch_steps: b, sequences of an update times rows trained of each.
+      batch_steps: b of all shards, sequences of an update times rows trained of each.
       tolerance_updates: c, how many updates acting may run ahead of learning.
-      min_sequences: what each shard must hold before learning starts.
+      min_sequences: what shards must hold before learning starts, on average: one whose env servers
+        never come does not keep the others from it.
       env_steps: E.
       taken_steps: T.
       applied_steps: those of T whose update was applied.
-      is_ready: whether every shard holds enough; while not, acting is free and owes nothing.
+      is_ready: whether shards hold enough; while not, acting is free and owes nothing.
+      num_filled, num_shards: how many shards hold experience, of how many.
     """
 
     replay_ratio: float
@@ -101,31 +104,42 @@ class RatioLimiter(NamedTuple):
     taken_steps: int = 0
     applied_steps: int = 0
     is_ready: bool = False
+    num_filled: int = 1
+    num_shards: int = 1
 
     def may_act(self) -> bool:
         """See Limiter."""
-        return not self.is_ready or self.owed_steps < self.tolerance_updates * self.batch_steps
+        return not self.is_ready or self.owed_steps < self.tolerance_updates * self.update_steps
 
     def may_learn(self) -> bool:
         """See Limiter."""
-        return self.is_ready and self.owed_steps >= self.batch_steps
+        return self.is_ready and self.owed_steps >= self.update_steps
 
     def acted(self, steps: int, pages: int = 0) -> Self:
         """See Limiter. Steps are owed only while it is ready."""
         del pages
         return self._replace(env_steps=self.env_steps + steps) if self.is_ready else self
 
-    def holds(self, num_sequences: int) -> Self:
+    def holds(self, num_sequences: Sequence[int]) -> Self:
         """See Limiter."""
-        return self._replace(is_ready=num_sequences >= self.min_sequences)
+        return self._replace(
+            is_ready=sum(num_sequences) >= self.min_sequences * len(num_sequences),
+            num_filled=max(1, sum(number > 0 for number in num_sequences)),
+            num_shards=len(num_sequences),
+        )
 
     def took(self) -> Self:
         """See Limiter."""
-        return self._replace(taken_steps=self.taken_steps + self.batch_steps)
+        return self._replace(taken_steps=self.taken_steps + self.update_steps)
 
     def applied(self) -> Self:
         """See Limiter."""
-        return self._replace(applied_steps=self.applied_steps + self.batch_steps)
+        return self._replace(applied_steps=self.applied_steps + self.update_steps)
+
+    @property
+    def update_steps(self) -> int:
+        """Steps that an update trains now: each shard that holds experience gives its part."""
+        return self.batch_steps * self.num_filled // self.num_shards
 
     @property
     def owed_steps(self) -> float:

@@ -13,7 +13,7 @@ much from each; so from S - D >= n b on, every shard will hold b. Unlike the rat
 to environment steps, this does not depend on how long episodes are (a row of FIRST is no step).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 
@@ -54,9 +54,9 @@ class QueueLimiter(NamedTuple):
         del steps
         return self._replace(completed=self.completed + pages)
 
-    def holds(self, num_sequences: int) -> Self:
-        """See Limiter."""
-        return self._replace(held=num_sequences)
+    def holds(self, num_sequences: Sequence[int]) -> Self:
+        """See Limiter. All shards get as many, whoever fills them."""
+        return self._replace(held=min(num_sequences))
 
     def took(self) -> Self:
         """See Limiter."""

@@ -101,7 +101,7 @@ def _played(
             finished = begun
             if finished % case.publish_every == 0:
                 version = finished
-            limiter = limiter.holds(index.num_sequences)
+            limiter = limiter.holds([index.num_sequences])
             if limiter.may_learn():
                 rows = [waiting.pop(place) for place in index.draw().tolist()]
                 number = np.arange(case.batch * _LENGTH).reshape(_LENGTH, -1)

@@ -33,7 +33,7 @@ def test_every_unroll_is_drawn_once_in_the_order_of_arrival() -> None:
     state = experience.memory.init(jax.tree.map(lambda leaf: leaf[0], _pages([0])))
     arrived, trained = 0, []
     while len(trained) < 60:
-        limiter = limiter.holds(index.num_sequences)
+        limiter = limiter.holds([index.num_sequences])
         assert limiter.may_act() or limiter.may_learn()
         if index.has_room(SLOTS) and random.random() < 0.6:
             streams = random.permutation([5, 6, -1])  # the last is padding, or of another shard

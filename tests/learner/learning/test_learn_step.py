@@ -13,11 +13,12 @@ from learner.learning.device_mapping import MappedPrograms, map_programs
 from learner.learning.learn_step import (
     AXIS,
     LearnerState,
-    _over_devices,
+    _reduced,
     build_learn_programs,
     initial_state,
 )
 from learner.learning.loop import fetched
+from learner.learning.over_devices import over_devices
 from seedrl.agents.agent import Agent, Passes
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -215,6 +216,32 @@ def test_four_devices_make_the_same_updates_of_the_same_batches_as_one() -> None
     assert one.priorities.min() >= 0.0  # all were written: they were -1
 
 
+def test_devices_of_empty_shards_count_for_nothing() -> None:
+    one, four = _r2d2(1), _r2d2(4)
+    sequence = _sequence(R2D2)
+    some = four.memory(sequence)
+    # What lies in the shards 1 and 2 is nothing, and what is computed of it absurd.
+    some.sequence.steps.timestep.reward[1:3] = np.nan
+    some.sequence.steps.version[1:3] = -(10**6)
+    some.probability[1:3] = 0.0
+    state, after, metrics = _learn(four, four.state, some)
+    # One device with the sequences of the others, each of them twice to be as many as before.
+    rows = [0, 1, 6, 7] * 2
+    steps = jax.tree.map(lambda leaf: leaf[:, rows], sequence.steps)
+    same = one.memory(Sequence(steps, jax.tree.map(lambda leaf: leaf[rows], sequence.carry)))
+    same = same._replace(probability=one.memory(sequence).probability[:, rows])
+    expected, _, expected_metrics = _learn(one, one.state, same)
+    # Other metrics are means of means, of as many trained rows as a device happens to have.
+    names = ("loss", "gradient_norm", "q_mean", "q_max", "policy_lag_updates", "td_error_max")
+    jax.tree.map(
+        lambda got, want: np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6),
+        (state.params, state.optimizer, [metrics[name] for name in names]),
+        (expected.params, expected.optimizer, [expected_metrics[name] for name in names]),
+    )
+    assert metrics["skipped_updates"] == 0.0 and state.updates == 1
+    assert (after.priorities[1:3] == -1.0).all() and after.priorities[[0, 3]].min() >= 0.0
+
+
 def test_an_update_that_is_not_finite_is_skipped_and_counted(r2d2: Setting) -> None:
     state, memory, _ = _learn(r2d2, r2d2.state, r2d2.memory(_sequence(R2D2)))
     poisoned = _sequence(R2D2)
@@ -322,7 +349,11 @@ def test_metrics_are_means_over_devices_and_maxima_where_their_names_say_so(toy:
 
 def test_metrics_of_any_numbers_are_averaged_as_float32() -> None:
     metrics = {"is_on": np.array([True, False]), "level_max": np.array([200, 100], np.uint8)}
-    averaged = jax.vmap(_over_devices, axis_name=AXIS)(metrics)
+
+    def of_device(metrics: dict[str, Array]) -> dict[str, Array]:
+        return _reduced(metrics, over_devices(jnp.bool_(True), AXIS))
+
+    averaged = jax.vmap(of_device, axis_name=AXIS)(metrics)
     assert {name: value.tolist() for name, value in averaged.items()} == {
         "is_on": [0.5, 0.5],
         "level_max": [200.0, 200.0],
@@ -357,9 +388,11 @@ def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_up
 
 
 def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
-    assert set(_over_devices({})) == set()
+    never: Any = None
+    assert set(_reduced({}, never)) == set()
+    metrics = {"loss": jnp.zeros(()), "frames": jnp.zeros(()), "env_steps": jnp.zeros(())}
     with pytest.raises(ConfigError) as caught:
-        _over_devices({"loss": jnp.zeros(()), "frames": jnp.zeros(()), "env_steps": jnp.zeros(())})
+        _reduced(metrics, never)
     assert str(caught.value) == (
         "agent.update: metric 'env_steps': expected a name that the run does not use itself, for "
         "the two could not be told apart; call it 'agent_env_steps', say"

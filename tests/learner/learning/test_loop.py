@@ -46,7 +46,7 @@ def _learning(
         )
 
     limiter = RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
-    limiter.holds(int(is_ready))
+    limiter.holds([int(is_ready)])
     limiter.acted(50)
     exchange = open_exchange(limiter, FrozenParams((), 7), wake_acting=lambda: None)
     tally = Tally()
@@ -215,14 +215,14 @@ def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> N
     assert {name: list(values) for name, values in tally.measured.items()} == {"loss": [0.5, 0.5]}
 
 
-def test_every_shard_holds_what_the_poorest_does_and_its_part_of_what_is_on_its_way() -> None:
+def test_every_shard_holds_its_own_and_its_part_of_what_is_on_its_way() -> None:
     learning, *_ = _learning([])
-    indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 4)]
+    indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 0)]
     learning._shards = learning._shards._replace(indices=indices, page_steps=4)
-    assert learning.num_sequences_per_shard() == 3
-    assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 5
+    assert learning.sequences_of_shards() == [3, 9, 0]
+    assert learning.sequences_of_shards(3 * 4 * 2 + 11) == [5, 11, 2]
     learning._shards = learning._shards._replace(starts_in_page=4)
-    assert learning.num_sequences_per_shard(3 * 4 * 2 + 11) == 3 + 2 * 4
+    assert learning.sequences_of_shards(3 * 4 * 2 + 11) == [11, 17, 8]
 
 
 def test_a_look_that_fails_is_raised_to_who_has_asked() -> None:

@@ -31,7 +31,14 @@ class Watched:
                 measured_episodes=0,
                 absent_metrics=("sucess", "level"),
             ),
-            learning=SimpleNamespace(updates=7, num_applied=0, num_skipped=0, num_stale=0),
+            learning=SimpleNamespace(
+                updates=7,
+                num_applied=0,
+                num_skipped=0,
+                num_stale=0,
+                num_empty_shards=0,
+                sequences_of_shards=lambda: [3, 4, 0, 0],
+            ),
             evaluator=SimpleNamespace(confirmation=None),
         )
         config = load("cartpole_r2d2")
@@ -69,6 +76,20 @@ def test_compiling_ends_and_then_there_is_a_first_update(watched: Watched) -> No
     assert watched.look(3.0) == [("first_update", "first update, at 2,644 environment steps")]
     watched.session.learning.num_applied = 2
     assert watched.look(4.0) == []
+
+
+def test_devices_without_experience_are_said_with_the_first_update(watched: Watched) -> None:
+    watched.session.is_compiling = False
+    watched.look(1.0)
+    watched.session.learning.num_applied, watched.session.learning.num_empty_shards = 1, 2
+    (_, first), empty = watched.look(2.0)
+    assert first.startswith("first update")
+    assert empty == (
+        "shards_empty",
+        "learning without 2 of 4 devices: no experience has arrived for them (are there too few "
+        "env servers for serving.training_slots?)",
+    )
+    assert watched.look(3.0) == []
 
 
 def played(mean: float, *, is_confirmation: bool = False, episodes: int = 20) -> EvaluationStatus:

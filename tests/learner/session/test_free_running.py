@@ -46,8 +46,8 @@ class Learning:
         self._compile("update")
         return SimpleNamespace(memory_analysis=lambda: None)
 
-    def num_sequences_per_shard(self, steps_to_insert: int) -> int:
-        return steps_to_insert
+    def sequences_of_shards(self, steps_to_insert: int) -> list[int]:
+        return [steps_to_insert]
 
     def run_without_update(self) -> None:
         self.calls.append("run without update")

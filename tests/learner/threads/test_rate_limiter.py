@@ -14,7 +14,7 @@ def _limiter(
         replay_ratio=replay_ratio, batch_steps=batch_steps, tolerance_updates=tolerance_updates
     )
     shared = RateLimiter(limiter)
-    assert shared.holds(1)
+    assert shared.holds([1])
     return shared
 
 
@@ -31,7 +31,7 @@ def test_every_event_reaches_the_limiter() -> None:
     limiter.applied()
     expected = {"env_steps": 10, "taken_steps": 14, "applied_steps": 13, "replay_ratio": 0.5}
     assert limiter.now.counts() == expected
-    assert not limiter.holds(0)
+    assert not limiter.holds([0])
 
 
 def test_two_threads_continue_at_the_configured_ratio() -> None:

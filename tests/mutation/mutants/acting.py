@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "update_before_it_is_owed",
         _LIMITER,
-        "return self.is_ready and self.owed_steps >= self.batch_steps",
+        "return self.is_ready and self.owed_steps >= self.update_steps",
         "return self.is_ready and self.owed_steps > 0",
         "Learning runs up to a batch ahead.",
         "the measured replay ratio is the configured one (DESIGN 7)",
@@ -164,15 +164,15 @@ MUTANTS = (
     Mutant(
         "acting_too_far_ahead",
         _LIMITER,
-        "self.owed_steps < self.tolerance_updates * self.batch_steps",
-        "self.owed_steps < 2 * self.tolerance_updates * self.batch_steps",
+        "self.owed_steps < self.tolerance_updates * self.update_steps",
+        "self.owed_steps < 2 * self.tolerance_updates * self.update_steps",
         "Acting runs twice as far ahead as allowed.",
         "whichever side is ahead waits (DESIGN 7)",
     ),
     Mutant(
         "update_does_not_pay",
         _LIMITER,
-        "self._replace(taken_steps=self.taken_steps + self.batch_steps)",
+        "self._replace(taken_steps=self.taken_steps + self.update_steps)",
         "self._replace(taken_steps=self.taken_steps)",
         "An update leaves the debt as it is.",
         "whichever side is ahead waits (DESIGN 7)",

@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 _LEARN_STEP = "learner/learning/learn_step.py"
+_OVER_DEVICES = "learner/learning/over_devices.py"
 _FINITE_GUARD = "learner/learning/finite_guard.py"
 _PASSES = "learner/learning/passes.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
@@ -21,16 +22,32 @@ MUTANTS = (
     ),
     Mutant(
         "gradient_summed",
-        _LEARN_STEP,
-        "functools.partial(jax.lax.pmean, axis_name=AXIS)",
-        "functools.partial(jax.lax.psum, axis_name=AXIS)",
+        _OVER_DEVICES,
+        "return total / (number.astype(total.dtype) if is_float else number)",
+        "return total",
         "The gradient grows with the number of devices.",
         "one device equals many (DESIGN 9.4)",
     ),
     Mutant(
+        "empty_shard_learned_from",
+        _OVER_DEVICES,
+        "jnp.where(is_filled, leaf, jnp.zeros_like(leaf))",
+        "leaf",
+        "The device of a shard without experience shares in the gradient.",
+        "unequal shards stay unbiased (DESIGN 9.4)",
+    ),
+    Mutant(
+        "empty_shard_shares_in_the_mean",
+        _OVER_DEVICES,
+        "jax.lax.psum(is_filled.astype(jnp.float32), axis_name), 1.0)",
+        "jax.lax.psum(jnp.float32(1.0), axis_name), 1.0)",
+        "Where a shard is empty, gradients are divided by the number of all devices.",
+        "unequal shards stay unbiased (DESIGN 9.4)",
+    ),
+    Mutant(
         "nan_update_applied",
         _LEARN_STEP,
-        "is_finite = is_finite_everywhere((output.guarded, guarded), AXIS)",
+        "is_finite = over.all_are(is_all_finite((output.guarded, guarded)))",
         "is_finite = jnp.bool_(True)",
         "An update that is not finite is applied.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",
@@ -62,8 +79,8 @@ MUTANTS = (
     Mutant(
         "maxima_averaged_over_devices",
         _LEARN_STEP,
-        'jax.lax.pmax if name.endswith("_max") else jax.lax.pmean',
-        "jax.lax.pmean",
+        'over.largest if name.endswith("_max") else over.mean',
+        "over.mean",
         "The maximum that is reported is the mean of those of the devices.",
         "metrics are those of the whole batch (DESIGN 7)",
     ),
@@ -85,9 +102,9 @@ MUTANTS = (
     ),
     Mutant(
         "one_device_skips_alone",
-        _FINITE_GUARD,
-        "return jax.lax.pmin(is_finite.astype(jnp.int32), axis_name) > 0",
-        "return is_finite",
+        _OVER_DEVICES,
+        "return jax.lax.pmin((value | ~is_filled).astype(jnp.int32), axis_name) > 0",
+        "return value | ~is_filled",
         "A device whose own loss is not finite skips an update that the others apply.",
         "parameters are updated identically (DESIGN 7)",
     ),

@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "moments_are_not_guarded",
         "learner/learning/learn_step.py",
-        "is_finite_everywhere((output.guarded, guarded), AXIS)",
-        "is_finite_everywhere(output.guarded, AXIS)",
+        "is_all_finite((output.guarded, guarded))",
+        "is_all_finite(output.guarded)",
         "An observation that is not finite is clipped, and spoils the moments for ever.",
         "an update that is not finite changes nothing",
     ),

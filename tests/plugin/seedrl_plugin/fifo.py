@@ -85,7 +85,7 @@ class Turns(NamedTuple):
     may_learn = lambda self: self.waiting >= self.batch  # noqa: E731
     is_ready = property(may_learn)
     may_act = lambda self: self.waiting < 2 * self.batch  # noqa: E731
-    holds = lambda self, num_sequences: self._replace(waiting=num_sequences)  # noqa: E731
+    holds = lambda self, num_sequences: self._replace(waiting=min(num_sequences))  # noqa: E731
     took = lambda self: self._replace(waiting=self.waiting - self.batch)  # noqa: E731
     acted = applied = restored = lambda self, *_: self
     counts = metrics = lambda self: {}

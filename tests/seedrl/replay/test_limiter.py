@@ -17,7 +17,7 @@ def _limiter(
         tolerance_updates=tolerance_updates,
         min_sequences=3,
     )
-    return limiter.holds(3)
+    return limiter.holds([3])
 
 
 def test_an_update_is_due_when_its_steps_are_owed() -> None:
@@ -42,11 +42,11 @@ def test_acting_waits_when_it_is_ahead_by_the_tolerance() -> None:
 
 
 def test_acting_is_free_and_owes_nothing_until_replay_can_be_sampled() -> None:
-    limiter = _limiter(tolerance_updates=1.0).holds(2)
+    limiter = _limiter(tolerance_updates=1.0).holds([2])
     limiter = limiter.acted(1000)
     assert limiter.may_act()
     assert not limiter.may_learn()
-    limiter = limiter.holds(3)
+    limiter = limiter.holds([3])
     assert limiter.owed_steps == 0.0
     assert limiter.measured_ratio == 0.0
     assert not limiter.may_learn()
@@ -55,11 +55,27 @@ def test_acting_is_free_and_owes_nothing_until_replay_can_be_sampled() -> None:
 def test_a_gap_in_readiness_is_not_owed() -> None:
     limiter = _limiter()
     limiter = limiter.acted(15)
-    limiter = limiter.holds(2)
+    limiter = limiter.holds([2])
     assert not limiter.may_learn()
     limiter = limiter.acted(500)
-    limiter = limiter.holds(3)
+    limiter = limiter.holds([3])
     assert limiter.owed_steps == 15.0
+
+
+def test_shards_that_hold_nothing_keep_the_others_from_nothing_and_train_nothing() -> None:
+    limiter = _limiter(replay_ratio=1.0, batch_steps=12, tolerance_updates=2.0)
+    # Three in each of four shards, or as many in fewer.
+    assert not limiter.holds([5, 0, 6, 0]).is_ready
+    half = limiter.holds([6, 0, 6, 0])
+    assert half.is_ready and half.update_steps == 6
+    half = half.acted(5)
+    assert half.may_act() and not half.may_learn()
+    half = half.acted(7)
+    assert not half.may_act() and half.may_learn()
+    half = half.took().applied()
+    assert half.owed_steps == 6 and half.measured_ratio == 0.5
+    whole = half.holds([6, 1, 6, 1])
+    assert whole.update_steps == 12 and whole.may_act() and not whole.may_learn()
 
 
 def test_infinite_tolerance_never_makes_acting_wait() -> None:

@@ -55,7 +55,7 @@ def test_every_sequence_is_drawn_once_in_order_of_arrival(num_devices: int) -> N
     on_their_way: list[int] = []
     num_completed, trained, longest = 0, [], 0
     while len(trained) < 30 * BATCH * num_devices:
-        limiter = limiter.holds(min(index.num_sequences for index in indices))
+        limiter = limiter.holds([index.num_sequences for index in indices])
         # Whatever is on its way arrives: then one of the two may continue.
         assert limiter.may_act() or limiter.may_learn() or on_their_way
         what = random.choice(["act", "arrive", "learn"])
@@ -130,7 +130,7 @@ def test_acting_waits_for_what_is_on_its_way_too() -> None:
     assert not limiter.may_learn()  # nothing has arrived
     limiter = limiter.acted(0, 1)
     assert not limiter.may_act()
-    limiter = limiter.holds(6)
+    limiter = limiter.holds([6])
     assert limiter.may_learn()
     assert limiter.metrics() == {"queue_updates": 2.0}
     limiter = limiter.took().applied()

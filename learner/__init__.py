@@ -12,6 +12,7 @@ and the others stand around them:
     saving      what outlives the process: checkpoints, the run folder, recordings
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
+    jobs        files by which engines place a run on machines: one template for each
     session     a run from start to end: the only package that wires the ones above
     watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
     bench       what `seedrl bench` measures
@@ -20,5 +21,5 @@ and the others stand around them:
     cli         one file per command
 
 Imports go one way: cli, experiment, bench, watch or evidence, session, saving, acting, then serving
-or learning, then threads, reporting or launch. The import linter holds that (pyproject.toml).
+or learning, then threads, reporting, launch or jobs. The import linter holds that (pyproject.toml).
 """

@@ -15,7 +15,9 @@ from envs_server.server_conformance.options import read_options as read_server_c
 from learner.cli import learner, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
+from learner.cli.launch import rendered
 from seedrl.config_checks import check
+from tests.documented import scratch
 from tests.documented.commands import (
     ROOT,
     Command,
@@ -94,12 +96,19 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             (folder / "tests").symlink_to(ROOT / "tests")  # as in a checkout
             checked_runs(folder / grid)
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
+        case ["seedrl", "launch", *argv]:
+            rendered(argv[: argv.index(">")] if ">" in argv else argv)
         case ["seedrl", name, *argv]:
             _require_flags(argv, _help(lambda: main.main([name, "--help"])))
         case ["python", "-m", module, *argv]:
             source = Path(ROOT, *module.split("."))
             source = source / "__main__.py" if source.is_dir() else source.with_suffix(".py")
             _require_flags(argv, source.read_text() + _help(lambda: main.main(["bench", "--help"])))
+        case [engine, *argv] if engine in scratch.ENGINES:
+            # The files that it takes are those that the document has written before.
+            text = (ROOT / file).read_text()
+            named = [word for word in argv if word.endswith((".yaml", ".sbatch"))]
+            assert all(f"> {name}\n" in text for name in named), argv
         case ["node", script, *argv]:
             _require_flags(argv, (ROOT / file).with_name(script).read_text())
         case ["npm", "install", *_]:

@@ -65,6 +65,8 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
         "seedrl/wire/seedrl.proto",
         "seedrl/wire/seedrl_pb2.pyi",
         "seedrl/configs/cartpole_r2d2.py",
+        "learner/jobs/templates/jobset.yaml",
+        "learner/jobs/templates/slurm.sbatch",
         "learner/watch/page/index.html",
         "learner/watch/page/watch.js",
         "learner/watch/page/watch.css",
@@ -78,7 +80,7 @@ def test_the_wheel_holds_what_is_not_a_module(wheel: zipfile.ZipFile, name: str)
 
 
 def test_jobs_stay_in_the_repository(wheel: zipfile.ZipFile) -> None:
-    assert [name for name in wheel.namelist() if "jobs" in name] == []
+    assert [name for name in wheel.namelist() if "configs/jobs" in name] == []
 
 
 def test_console_scripts_name_existing_functions(wheel: zipfile.ZipFile) -> None:

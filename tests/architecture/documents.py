@@ -1,11 +1,13 @@
-"""Writes the references in docs/ from the code: `python -m tests.architecture.documents`.
+"""Writes from the code what `make docs` writes: `python -m tests.architecture.documents`.
 
-A test fails while a page differs from what this makes.
+The references in docs/, and the job files in configs/jobs/. A test fails while one differs from
+what this makes.
 """
 
 import ast
 import dataclasses
 import importlib
+import shlex
 import types
 import typing
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import docstring_parser
 
+from learner.cli.launch import rendered
 from learner.reporting.event_kinds import EVENTS
 from learner.reporting.events import Event
 from learner.reporting.metric_names import KINDS, METRICS, Group
@@ -25,6 +28,14 @@ from tests.faults import page as faults
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
+# The files of configs/jobs, and what `seedrl launch` writes them from.
+JOBS = {
+    "jobset-gpu.yaml": "atari_r2d2 --render jobset --env-servers 8 --accelerator gpu",
+    "jobset-tpu.yaml": "atari_r2d2 --render jobset --env-servers 8 --accelerator tpu-v6e:4",
+    "slurm.sbatch": "atari_r2d2 --render slurm --env-servers 8 --accelerator gpu",
+    "sky.yaml": "atari_r2d2 --render sky --env-servers 8 --accelerator a100",
+    "compose.yaml": "cartpole_r2d2 --render compose",
+}
 
 _GROUPS: dict[Group, str] = {
     "balance": "Balance: how fast, and how well acting and learning keep pace",
@@ -43,7 +54,13 @@ def pages() -> dict[str, str]:
         "docs/config.md": config_page(),
         "docs/exit_codes.md": exit_codes_page(),
         "docs/reliability.md": reliability_page(),
+        **{f"configs/jobs/{name}": job_file(name) for name in JOBS},
     }
+
+
+def job_file(name: str) -> str:
+    """A file of configs/jobs."""
+    return rendered(shlex.split(JOBS[name]))
 
 
 def metrics_page() -> str:

@@ -21,6 +21,9 @@ BEFORE = {
     "--learning.total-steps 3000 --evaluation.target-return None",
 }
 
+# Programs of engines that place processes on machines: they want a cluster, or docker.
+ENGINES = ("docker", "kubectl", "sbatch", "scancel", "scontrol", "sky", "squeue")
+
 # A documented size that takes longer than a reader's look: the same command with a smaller one.
 _SMALLER = (
     (r"^(seedrl bench(?!.*--seconds).*)", r"\1 --seconds 0.1"),
@@ -50,6 +53,7 @@ def here(command: Command, port: int) -> str:
     """The command for this machine: a free port, no folder at its root, sizes that end soon."""
     words = command.words.replace("8686", str(port)).replace("0.0.0.0", "127.0.0.1")
     words = words.replace("LEARNER:", "127.0.0.1:").replace("/checkpoints/", "checkpoints/")
+    words = words.replace("~/", "")
     words = words.replace("unix:/tmp/", "unix:")
     for pattern, smaller in _SMALLER:
         words = re.sub(pattern, smaller, words)
@@ -67,6 +71,8 @@ def left_out(command: Command) -> str:
     """Why a command cannot run here; "" if it can."""
     if command.argv[:3] == ["python", "-m", "tests.benchmarks.peers"]:
         return "makes virtual environments of other libraries, gigabytes of them"
+    if command.argv[0] in ENGINES:
+        return "wants a cluster, or docker"
     if "node" in command.file and shutil.which("npm") is None:
         return "node and npm are not installed"
     return ""

@@ -81,6 +81,8 @@ HELP_AND_MISTAKES = {
     "train cartpole_r2d2 --agent.unrol 3": 2,
     "train cartpole_r2d2 --agent.unroll many": 2,
     "train cartpole_r2d2 --replay.capacity-steps 1": 2,
+    "launch --help": 0,
+    "launch cartpole_r2d2 --render slurm": 0,
     "evaluate no/such/run": 2,
     "--version": 0,
 }

@@ -1,0 +1,1 @@
+"""Job files, with which engines that exist place the processes of a run on machines."""

@@ -19,8 +19,10 @@ _log = logging.getLogger("envs_server")
 
 # For a last message to get on its way.
 _SEND_SECONDS = 0.3
-# One that grows beyond its limit while it builds its environments would do nothing else.
+# One that begins again more often would do nothing else.
 _SERVED_SECONDS = 60.0
+# Of this machine's memory, for building environments: their arguments come from a learner.
+_SHARE_FOR_BUILDING = 0.75
 
 
 class Cancelled(Protocol):
@@ -56,7 +58,8 @@ class Keeper:
         Args:
           quarantine: see there.
           start_again, allow_computing: see `envs_server.faults.self_restart`.
-          max_memory_mib: of this process, before it begins again; 0 for no limit.
+          max_memory_mib: of this process, before it begins again; 0 for no limit but three quarters
+            of this machine's memory while environments are built.
         """
         self.quarantine = quarantine
         self.watch: Watch[Stepped | None] = Watch()
@@ -77,7 +80,7 @@ class Keeper:
             on_grown=self._end_what_grows,
             is_stopping=lambda: stop.is_requested,
             allow_computing=self._allow_computing,
-            max_memory_mib=self._max_memory_mib,
+            max_memory_mib=self._max_memory_mib or _most_for_building_mib(),
         )
 
     def keeps(self, lease: Lease, connection: Cancelled) -> None:
@@ -108,8 +111,25 @@ class Keeper:
         self._start_again(self.quarantine.remember())
 
     def _end_what_grows(self, mib: int) -> bool:
+        if self.watch.current is not None and self._lease and not self._lease.is_serving:
+            self._end_what_is_too_large(mib)
+        if not self._max_memory_mib:
+            return False
         if time.monotonic() - self._since < _SERVED_SECONDS or self._connection is None:
             return False
         self._grown_mib = mib
         self._connection.cancel()
         return True
+
+    def _end_what_is_too_large(self, mib: int) -> None:
+        line = f"building the environments takes more than {mib} MiB (--max-memory-mib)"
+        if self.quarantine.has_worked:  # maybe what was built before has leaked
+            _log.error("%s; the env server begins again", line)
+            self._start_again(self.quarantine.remember())
+        _log.error("%s%s", FAREWELL, line)
+        os._exit(ExitCode.USAGE)
+
+
+def _most_for_building_mib() -> int:
+    mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return int(mib * _SHARE_FOR_BUILDING)

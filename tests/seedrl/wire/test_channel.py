@@ -11,6 +11,7 @@ import pytest
 from seedrl.wire import seedrl_pb2_grpc
 from seedrl.wire.channel import (
     CONNECT,
+    client_options,
     connect,
     connect_method,
     learner_handler,
@@ -113,3 +114,11 @@ def test_a_second_learner_cannot_share_a_port() -> None:
         servers[1].add_insecure_port(f"127.0.0.1:{port}")
     for server in servers:
         server.stop(None).wait()
+
+
+def test_an_env_server_notices_a_frozen_learner_within_three_seconds() -> None:
+    options = dict(client_options(_LIMIT))
+    assert options["grpc.http2.max_pings_without_data"] == 0
+    # The timeout of that name alone does nothing in gRPC's core.
+    waits = (options["grpc.keepalive_time_ms"], options["grpc.http2.ping_timeout_ms"])
+    assert sum(map(int, waits)) <= 3_000

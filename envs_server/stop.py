@@ -1,5 +1,6 @@
 """The wish to stop, from a signal to whoever blocks."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -65,5 +66,8 @@ class Stop:
                     self._cancel()
         except BaseException:
             # Whoever blocks would never hear of it.
-            print(f"{traceback.format_exc()}the stop request failed", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                print(
+                    f"{traceback.format_exc()}the stop request failed", file=sys.stderr, flush=True
+                )
             self._leave(ExitCode.INTERNAL)

@@ -115,7 +115,8 @@ class Watchdog(Generic[Work]):
         try:
             self._run()
         except BaseException:
-            print(f"{traceback.format_exc()}the watchdog failed", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                print(f"{traceback.format_exc()}the watchdog failed", file=sys.stderr, flush=True)
             self._leave(ExitCode.INTERNAL)
 
     def _run(self) -> None:

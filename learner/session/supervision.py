@@ -1,8 +1,5 @@
 """The main thread's work during a run: reports, saves, and the decision that it is over."""
 
-import faulthandler
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +15,7 @@ from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
 from learner.threads.deaths import Deaths
+from learner.threads.hung_exit import exit_hung
 from seedrl.config import Config
 from seedrl.errors import NotFiniteError
 from seedrl.exit_codes import ExitCode
@@ -175,14 +173,11 @@ class Supervision:
         """Ends the process at once: nothing can be saved or joined while a thread hangs."""
         names = self._session.stuck(seconds)
         if names:
-            faulthandler.dump_traceback(all_threads=True)
-            print(
-                f"learner: error: {' and '.join(names)} finished nothing for {seconds:.0f} seconds "
-                "(logging.stuck_seconds); all stacks are above",
-                file=sys.stderr,
-                flush=True,
+            exit_hung(
+                f"{' and '.join(names)} finished nothing for {seconds:.0f} seconds "
+                "(logging.stuck_seconds)",
+                ExitCode.STUCK,
             )
-            os._exit(ExitCode.STUCK)
 
     def _report(self) -> dict[str, float]:
         session = self._session

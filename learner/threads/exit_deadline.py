@@ -1,12 +1,11 @@
 """An end of the process that cannot hang."""
 
-import faulthandler
 import os
-import sys
 import threading
 from collections.abc import Callable, Collection
 from typing import Self
 
+from learner.threads.hung_exit import exit_hung
 from seedrl.exit_codes import ExitCode
 
 # What a process waits for at its end though nobody needs it any more: a program that is still being
@@ -69,14 +68,7 @@ class ExitDeadline:
                 return
         if self._is_done.wait(seconds):
             return
-        # Asks nobody and takes no lock of ours: whoever has it may be what hangs.
-        try:
-            stderr = sys.__stderr__
-            faulthandler.dump_traceback(2 if stderr is None else stderr, all_threads=True)
-            why = f"{self._what} within {self._seconds:.0f} s"
-            os.write(2, f"learner: error: {why}; all stacks are above\n".encode())
-        finally:  # whether or not anybody reads that
-            self._leave(self._code)
+        exit_hung(f"{self._what} within {self._seconds:.0f} s", self._code, self._leave)
 
 
 def only_compiles(threads: Collection[threading.Thread]) -> bool:

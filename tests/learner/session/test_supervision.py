@@ -55,7 +55,14 @@ class Run:
         self.acting = SimpleNamespace(
             training_steps=0, rounds=collections.deque(), measured_episodes=0, best_score=None
         )
-        self.learning = SimpleNamespace(updates=7, num_applied=0, num_skipped=0, num_stale=0)
+        self.learning = SimpleNamespace(
+            updates=7,
+            num_applied=0,
+            num_skipped=0,
+            num_stale=0,
+            num_empty_shards=0,
+            sequences_of_shards=lambda: (0,),
+        )
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
         self.is_compiling = False
         self.service = SimpleNamespace(
@@ -326,22 +333,22 @@ def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
 
 
 def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class EndedError(Exception):
         """The process would be gone."""
 
-    def end(code: int) -> None:
-        raise EndedError(code)
+    def end(text: str, code: int) -> None:
+        raise EndedError(text, code)
 
-    monkeypatch.setattr(supervision.os, "_exit", end)
-    monkeypatch.setattr(supervision.faulthandler, "dump_traceback", lambda all_threads: None)
+    monkeypatch.setattr(supervision, "exit_hung", end)
     run = Run(_config())
     run.at_step[2] = lambda: run.stuck.extend(["acting", "learning"])
     with pytest.raises(EndedError) as caught:
         run.supervision.run()
-    assert caught.value.args == (ExitCode.STUCK,)
-    assert "acting and learning finished nothing for 60 seconds" in capsys.readouterr().err
+    text, code = caught.value.args
+    assert text.startswith("acting and learning finished nothing for 60 seconds")
+    assert code == ExitCode.STUCK == 75
 
 
 def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:

@@ -1,5 +1,7 @@
 """The end of a process that something holds up."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -48,15 +50,14 @@ class Left:
 
 
 def test_an_end_that_hangs_prints_all_stacks_and_has_a_code_of_its_own(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sys.__stderr__", None)  # pytest has replaced its descriptor
     left = Left()
     deadline = ExitDeadline(0.0, "the run did not end", then=0, leave=left)
     assert left.wait() == ExitCode.EXIT_HUNG == 79
     deadline.cancel()
     said = capfd.readouterr().err
-    assert "most recent call first" in said and "in wait" in said
+    assert "most recent call first" in said and "in test_an_end_that_hangs_" in said
     assert said.endswith("learner: error: the run did not end within 0 s; all stacks are above\n")
 
 
@@ -79,28 +80,38 @@ def test_who_ends_in_time_hears_nothing(capfd: pytest.CaptureFixture[str]) -> No
     assert left.code is None and capfd.readouterr().err == ""
 
 
-def test_a_process_whose_stderr_nobody_reads_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(exit_deadline.os, "write", refuse)
-    monkeypatch.setattr(exit_deadline.faulthandler, "dump_traceback", lambda *_, **__: None)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    left = Left()
-    ExitDeadline(0.0, "the run did not end", leave=left)
-    assert left.wait() == ExitCode.EXIT_HUNG
-
-
 HANGING = """
 import threading
+from learner.threads import hung_exit
 from learner.threads.exit_deadline import ExitDeadline
+hung_exit._STDERR_SECONDS = 0.1
 threading.Thread(target=threading.Event().wait, name="sender").start()
 ExitDeadline(0.1, "the process did not end", then=0)
 """
+COMMAND = [sys.executable, "-c", HANGING]
 
 
 def test_a_process_that_something_keeps_from_ending_ends() -> None:
-    command = [sys.executable, "-c", HANGING]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == ExitCode.EXIT_HUNG
     assert "threading.py" in done.stderr and "the process did not end within" in done.stderr
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["full", "closed"])
+def test_a_process_whose_stderr_takes_nothing_ends_too(is_read: bool) -> None:
+    reads, writes = os.pipe()
+    try:
+        if is_read:  # by somebody who has paused
+            os.set_blocking(writes, False)
+            with contextlib.suppress(BlockingIOError):
+                while os.write(writes, bytes(4096)):
+                    pass
+            os.set_blocking(writes, True)
+        else:
+            os.close(reads)
+        done = subprocess.run(COMMAND, stderr=writes, timeout=SECONDS)
+    finally:
+        os.close(writes)
+        if is_read:
+            os.close(reads)
+    assert done.returncode == ExitCode.EXIT_HUNG

@@ -1,9 +1,12 @@
-"""Whether an update fits a device, known before the first one runs."""
+"""Whether parameters and an update fit a device, known before they are made or run."""
 
 from typing import Any
 
+import jax
+
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Scale
+from seedrl.types import Tree
 
 
 def update_bytes(compiled: Any) -> int | None:
@@ -33,3 +36,17 @@ def require_update_memory(compiled: Any, scale: Scale) -> None:
         f"{scale.device_bytes / 2**30:.1f} GiB; fewer sequences, a smaller replay or more devices "
         "would fit"
     )
+
+
+def require_state_memory(shapes: Tree, scale: Scale) -> None:
+    """Raises ConfigError if the learner's state, arrays of these shapes, is more than a device has.
+
+    They follow from an observation that an env server has named.
+    """
+    wanted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    if wanted > scale.device_bytes:
+        raise ConfigError(
+            f"agent: for this environment its parameters, with all that learns them, need "
+            f"{wanted / 2**30:.1f} GiB on each device, but {scale.device_name} has "
+            f"{scale.device_bytes / 2**30:.1f} GiB; a smaller network or observation would fit"
+        )

@@ -11,6 +11,7 @@ import numpy as np
 from learner.reporting.env_servers.attendance import Attendance, EnvServers
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
+from learner.serving.handshake.agreement import Agreement
 from learner.serving.leases import Group, Lease
 from learner.serving.peer import (
     Admission,
@@ -18,7 +19,6 @@ from learner.serving.peer import (
     HubConnection,
     Offer,
     arrival_of,
-    check_spec,
     holders_of,
     turns_of,
 )
@@ -47,9 +47,10 @@ class Hub:
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
         attendance: Attendance | None = None,
+        tries_spec: bool = False,
     ):
         """`spec`: of a checkpoint: what environments must look like. Without one the first env
-        server to send a step decides.
+        server to send a step decides; if `tries_spec`, only until `settle_spec`.
         """
         self.environment = environment
         self.clock = clock
@@ -57,8 +58,7 @@ class Hub:
         self._changed = threading.Condition()
         self._serving = serving
         self._attendance = attendance or Attendance()
-        self._spec = spec
-        self._is_agreed = False
+        self._agreement = Agreement(spec, is_tried=tries_spec)
         self._is_open = True
         self._is_woken = False
 
@@ -97,15 +97,22 @@ class Hub:
         """
         with self._changed:
             # Twice: two env servers may have got ready before either has sent a step.
-            check_spec(spec, self._spec, is_agreed=self._is_agreed)
+            self._agreement.check(spec)
             if not has_stepped and not lease.ended:
                 self._serving.ready(lease)
                 self._make_room()
                 if not lease.ended:
                     self._attendance.ready(lease.number, self.clock())
-            if (has_stepped or self._spec is not None) and not self._is_agreed:
-                self._spec, self._is_agreed = spec, True
+            if self._agreement.take(spec, lease, has_stepped=has_stepped):
                 self._changed.notify_all()
+
+    def settle_spec(self, reason: str = "") -> bool:
+        """The run uses what `wait_for_spec` gave or, for a `reason`, wants another; if it can."""
+        with self._changed:
+            leases, error = self._agreement.settle(reason)
+            for lease in [each for each in leases if not each.ended]:
+                self._end(lease, error)
+            return error is not None
 
     def fail(self, lease: Lease, reason: str) -> EndError:
         """Notes that an environment has failed; how its connection ends."""
@@ -204,27 +211,19 @@ class Hub:
     def wait_for_spec(self, timeout: float) -> EnvSpec | None:
         """Waits for a first env server's spec; None if none arrived in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._spec is not None, timeout)
-            return self._spec
+            self._changed.wait_for(lambda: self._agreement.spec is not None, timeout)
+            return self._agreement.spec
 
     def wait_for_agreement(self, timeout: float) -> bool:
         """Waits for an env server with an environment of the spec; whether one arrived in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_agreed, timeout)
-            return self._is_agreed
-
-    def wait_for_rows(self, num_rows: int, timeout: float) -> int:
-        """Waits until N rows were accepted in all; how many were in time."""
-        with self._changed:
-            ledger = self._serving.ledger
-            self._changed.wait_for(lambda: ledger["accepted"] >= num_rows, timeout)
-            return ledger["accepted"]
+            return self._changed.wait_for(lambda: self._agreement.is_agreed, timeout)
 
     @property
     def spec(self) -> EnvSpec | None:
         """What environments look like: given, or taken from the first that is stepped."""
         with self._changed:
-            return self._spec
+            return self._agreement.spec
 
     @property
     def num_batches(self) -> int:

@@ -10,7 +10,6 @@ from learner.reporting.env_servers.env_server import Arrival, Turn
 from learner.serving.leases import Lease
 from learner.serving.reconciliation import SentSteps
 from learner.serving.slot_deal import Role
-from seedrl.specs import EnvSpec
 
 _REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
@@ -75,24 +74,6 @@ class Admission(NamedTuple):
 
     lease: Lease
     seeds: list[list[int]]
-
-
-def check_spec(built: EnvSpec, wanted: EnvSpec | None, *, is_agreed: bool) -> None:
-    """Raises EndError if an env server has built another environment than is trained on.
-
-    Args:
-      built, wanted: what it looks like, and what it must; any is good for None.
-      is_agreed: whether an env server has agreed to that; else it is a checkpoint's.
-    """
-    difference = [] if wanted is None else wanted.difference(built)
-    if not difference:
-        return
-    owner = "the one that the learner trains on" if is_agreed else "the checkpoint's"
-    advice = "" if is_agreed else "; restore the config or start a new workdir"
-    raise EndError(
-        grpc.StatusCode.FAILED_PRECONDITION,
-        f"this environment differs from {owner}: {'; '.join(difference)}{advice}",
-    )
 
 
 def arrival_of(lease: Lease, offer: Offer) -> Arrival:

@@ -11,7 +11,7 @@ from learner.acting.act_step import ActPrograms, build_act_programs, example_pag
 from learner.acting.actor import Actor, BatchShapes, page_rows
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
-from learner.learning.allocation import require_update_memory
+from learner.learning.allocation import require_state_memory, require_update_memory
 from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning, published
@@ -107,7 +107,7 @@ def assemble(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
-    state = _learner_state(given, learn_programs, learning_key)
+    state = _learner_state(given, learn_programs, learning_key, of_devices)
     mapped = map_programs(learn_programs, geometry.devices)
     exchange = _exchange(given, RateLimiter(experience.limiter), state, mapped)
     acting = _acting(given, exchange, acting_key, version=int(state.updates))
@@ -153,9 +153,14 @@ def _warm_up_learning(parts: Parts) -> None:
     parts.learning.warm_up(parts.page, parts.acting.page_rows)
 
 
-def _learner_state(given: _Given, programs: LearnPrograms, key: Array) -> LearnerState:
+def _learner_state(
+    given: _Given, programs: LearnPrograms, key: Array, of_devices: Scale
+) -> LearnerState:
     """On all devices: fresh, or the checkpoint's. The learn step consumes it."""
-    state = jax.jit(programs.init)(key)
+    init = jax.jit(programs.init).lower(key)
+    # Of an absurd observation it could take all memory, and the kernel would end this process.
+    require_state_memory(init.out_info, of_devices)
+    state = init.compile()(key)
     if given.checkpoint is not None:
         state = restore_state(given.checkpoint, state, given.config)
     elif given.initial is not None:

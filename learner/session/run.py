@@ -29,7 +29,7 @@ from learner.session.geometry import Geometry, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
-from learner.session.supervision import STOP_SECONDS, Supervision, raise_death, wait_for
+from learner.session.supervision import STOP_SECONDS, Supervision, first_fit, raise_death, wait_for
 from learner.threads.deaths import Deaths
 from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
@@ -39,6 +39,7 @@ from seedrl.config_tree import fields_of
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 from seedrl.spec_json import saved_spec
+from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_return
 
@@ -114,17 +115,17 @@ def _train(
         live.hub, live.address = hub, service.address
         _say_started(events, folder.path, service.address, geometry)
         look = functools.partial(raise_death, service, deaths)
-        spec = wait_for(hub.wait_for_spec, stop, look)
-        if spec is None:
-            _end_early(service, reports, stop)
-            return None
-        recorder = stack.enter_context(open_recorder(config, folder.path, spec, hub.num_batches))
-        session = Session(config, geometry, hub, spec, metrics, checkpoint, recorder, initial)
-        reports.begins_with(initial)
-        live.session, events.count_steps = session, lambda: session.acting.training_steps
-        # With the spec of a checkpoint there may be no env server yet, or another environment:
-        # that is reported before anything is compiled.
-        if not wait_for(hub.wait_for_agreement, stop, look):
+
+        def build(spec: EnvSpec) -> Session:
+            opened = open_recorder(config, folder.path, spec, hub.num_batches)
+            recorder = stack.enter_context(opened)
+            return Session(config, geometry, hub, spec, metrics, checkpoint, recorder, initial)
+
+        if session := first_fit(hub, build, stop, look):
+            reports.begins_with(initial)
+            live.session, events.count_steps = session, lambda: session.acting.training_steps
+        # A checkpoint's may have no env server yet: that is reported before anything is compiled.
+        if session is None or not wait_for(hub.wait_for_agreement, stop, look):
             _end_early(service, reports, stop)
             return None
         _begin(config, folder, session, reports)
@@ -240,7 +241,7 @@ def _hub(
         if evaluation.target_return is None
         else max(evaluation.episodes, evaluation.confirm_episodes),
     )
-    return Hub(serving, config.environment, spec=spec, attendance=attendance)
+    return Hub(serving, config.environment, spec=spec, attendance=attendance, tries_spec=True)
 
 
 def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None, events: Events) -> Saver:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from learner.learning.snapshot import Snapshot
 from learner.reporting.status import EvaluationStatus
 from learner.saving.saver import Saver
+from learner.serving.hub import Hub
 from learner.serving.server import Service
 from learner.session.announcements import Announcements
 from learner.session.end_of_run import EndOfRun, end_of_run, why
@@ -17,8 +18,9 @@ from learner.session.session import Session
 from learner.threads.deaths import Deaths
 from learner.threads.hung_exit import exit_hung
 from seedrl.config import Config
-from seedrl.errors import NotFiniteError
+from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
+from seedrl.specs import EnvSpec
 
 _TICK_SECONDS = 0.1
 STOP_SECONDS = 120.0
@@ -45,6 +47,29 @@ def raise_death(service: Service, deaths: Deaths) -> None:
         raise RuntimeError(f"a thread of the service died: {failure}") from failure
     if (death := deaths.first) is not None:
         raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
+
+
+def first_fit(
+    hub: Hub,
+    build: Callable[[EnvSpec], Found],
+    stop: threading.Event,
+    look: Callable[[], object],
+) -> Found | None:
+    """What is built for the first environment that the run can use; None if `stop` is set before.
+
+    What an env server has built shall not end the run: whoever has built what does not fit is told
+    so, as is the user, and the next one decides.
+    """
+    while (spec := wait_for(hub.wait_for_spec, stop, look)) is not None:
+        try:
+            built = build(spec)
+        except ConfigError as error:
+            if not hub.settle_spec(str(error)):
+                raise
+            continue
+        hub.settle_spec()
+        return built
+    return None
 
 
 class Supervision:

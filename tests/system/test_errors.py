@@ -78,6 +78,8 @@ import numpy as np
 class Changed(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (int(os.environ["SIZE"]),), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
+    if "BOX" in os.environ:
+        action_space = observation_space
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(self.observation_space.shape, np.float32), {}
@@ -163,16 +165,12 @@ def test_a_wrong_config_is_told_before_anything_starts(
     ("flags", "expected"),
     [
         (
-            ("--environment.id", "Pendulum-v1"),
-            "python -m learner: error: agent: R2D2 chooses among discrete actions, the environment "
-            "has a box of shape [1]; choose an agent for continuous actions",
+            ("--replay.capacity-steps", "1000000000000"),
+            r"the learner at unix:\S+ refused: replay.capacity_steps: the .* would fit",
         ),
-        (
-            ("--environment.id", "NoSuch-v0"),
-            "seedrl: error: env server 0 cannot run: cannot build NoSuch-v0: NameNotFound",
-        ),
+        (("--environment.id", "NoSuch-v0"), "cannot build NoSuch-v0: NameNotFound"),
     ],
-    ids=["actions", "environment"],
+    ids=["memory", "environment"],
 )
 def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
     programs: Programs, tmp_path: Path, flags: tuple[str, ...], expected: str
@@ -188,20 +186,10 @@ def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
     )
     assert run.end() == USAGE
     (line,) = [line for line in run.stderr.splitlines() if "error: " in line]
-    assert line.startswith(expected)
+    assert re.match(f"seedrl: error: env server 0 cannot run: {expected}", line)
     assert "Traceback" not in run.stderr and run.stdout == ""
     assert children
     processes.wait_until_gone(children)
-
-
-def test_a_replay_that_no_device_has_memory_for_is_refused_in_one_line(
-    programs: Programs, tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    programs("envs_server", "--learner", address, "--num-envs", 6)
-    flags = ("--bind", address, "--replay.capacity-steps", 10**12)
-    code, line = processes.told(capsys, *OWN, "--workdir", tmp_path / "run", *flags)
-    assert code == USAGE
-    assert line.startswith("python -m learner: error: replay.capacity_steps: the replay needs ")
 
 
 def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,6 +231,23 @@ def test_an_env_server_that_is_not_ready_is_named_on_both_sides_and_the_learner_
     assert "Traceback" not in shared.learner.stderr
     assert has_line(env_server, expected)
     assert "Traceback" not in env_server.stderr
+
+
+def test_a_first_environment_that_does_not_suit_the_agent_is_refused_and_the_learner_waits(
+    programs: Programs, tmp_path: Path, shared: Shared
+) -> None:
+    (tmp_path / "changed.py").write_text(CHANGED)
+    command = ("envs_server", "--learner", shared.address, "--num-envs", 3)
+    env_server = programs(*command, "--allow-env", "changed:*", SIZE="4", BOX="")
+    expected = (
+        "agent: R2D2 chooses among discrete actions, the environment has a box of shape [4]; "
+        "choose an agent for continuous actions"
+    )
+    assert env_server.end() == 2
+    assert has_line(env_server, f" refused: {expected}")
+    learner = shared.learner
+    processes.wait_for(lambda: f" is refused: {expected}" in learner.stderr, learner)
+    assert "Traceback" not in learner.stderr
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

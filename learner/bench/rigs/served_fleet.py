@@ -89,11 +89,14 @@ class ServedFleet:
 
     def await_rows(self, num_rows: int) -> None:
         """Waits until N rows have arrived in all. Raises RuntimeError if they do not."""
-        accepted = self.hub.wait_for_rows(num_rows, _START_SECONDS)
-        if accepted < num_rows:
+
+        def accepted() -> int:
+            return self.hub.ledger().get("accepted", 0)
+
+        if not self.hub.wait_until(lambda: accepted() >= num_rows, _START_SECONDS):
             raise RuntimeError(
                 f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
-                f"got {accepted}: {self._logs()}"
+                f"got {accepted()}: {self._logs()}"
             )
 
     def _logs(self) -> str:

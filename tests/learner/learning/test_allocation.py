@@ -7,7 +7,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from learner.learning.allocation import require_update_memory, update_bytes
+from learner.learning.allocation import (
+    require_state_memory,
+    require_update_memory,
+    update_bytes,
+)
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Scale
 
@@ -55,3 +59,12 @@ def test_an_update_that_no_device_has_memory_for_is_refused_by_field() -> None:
 
 def test_a_device_that_does_not_know_is_believed() -> None:
     require_update_memory(SimpleNamespace(memory_analysis=lambda: None), scale(0))
+
+
+def test_parameters_that_no_device_has_memory_for_are_refused_before_they_are_made() -> None:
+    shapes = {"a": jax.ShapeDtypeStruct((2**20, 1024), jnp.float32), "b": jax.random.key(0)}
+    require_state_memory(shapes, scale(5 * 2**30))
+    with pytest.raises(
+        ConfigError, match=r"agent: .* need 4\.0 GiB on each device, but some device"
+    ):
+        require_state_memory(shapes, scale(4 * 2**30))

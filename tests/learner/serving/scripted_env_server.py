@@ -101,12 +101,17 @@ class Client:
                 yield from map(receive_from_learner, self._link.receive())
 
     def shake_hands(
-        self, num_envs: int = 2, num_groups: int = 1, sent: Sequence[seedrl_pb2.Sent] = ()
+        self,
+        num_envs: int = 2,
+        num_groups: int = 1,
+        sent: Sequence[seedrl_pb2.Sent] = (),
+        *,
+        spec: EnvSpec = SPEC,
     ) -> "Client":
         self.send(hello(num_envs, num_groups, sent=sent))
         assign = self.receive().assign
         self.lease, self.groups = assign.lease, list(assign.groups)
-        self.send(ready())
+        self.send(ready(spec))
         return self
 
     def step(
@@ -163,14 +168,19 @@ def _naming(link: str, message: seedrl_pb2.FromEnvServer) -> seedrl_pb2.FromEnvS
 
 
 def service_at(
-    bind: str, *, training: int = 4, evaluation: int = 2, spec: EnvSpec | None = None
+    bind: str,
+    *,
+    training: int = 4,
+    evaluation: int = 2,
+    spec: EnvSpec | None = None,
+    tries_spec: bool = False,
 ) -> Service:
     slots = SlotTable(training=training, evaluation=evaluation, seed=3)
     config = ServingConfig(
         training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
     )
     serving = Serving(slots, page_steps=2, rule=free_running(0.005))
-    return Service(Hub(serving, ENVIRONMENT, spec=spec), config)
+    return Service(Hub(serving, ENVIRONMENT, spec=spec, tries_spec=tries_spec), config)
 
 
 @contextlib.contextmanager

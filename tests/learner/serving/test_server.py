@@ -174,10 +174,14 @@ def test_a_role_that_is_not_allowed_waits(unix_service: Service, waits: bool) ->
 def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
     """Sends first steps of these groups, each after the one before was accepted."""
     expected = 0
+
+    def is_accepted() -> bool:
+        return service.hub.ledger().get("accepted", 0) == expected
+
     for group in groups:
         client.step(0, FIRST, group=group)
         expected += len(client.groups[group].slots)
-        assert service.hub.wait_for_rows(expected, SECONDS) == expected
+        wait_for(service, is_accepted)
 
 
 def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -> None:

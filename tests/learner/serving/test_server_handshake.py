@@ -191,3 +191,31 @@ def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Servic
         for client in clients:
             client.leave()
     assert ends == [(grpc.StatusCode.RESOURCE_EXHAUSTED, "all 6 slots are leased")] * 5
+
+
+def test_a_first_environment_that_the_run_cannot_use_costs_its_env_server_and_nobody_else(
+    tmp_path: Path,
+) -> None:
+    service = service_at(f"unix:{tmp_path}/socket", tries_spec=True)
+    hub, other = service.hub, EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(3))
+    unfit = (grpc.StatusCode.FAILED_PRECONDITION, "agent: it has no use for that")
+    with Client(service.start()) as first, Client(service.address) as early:
+        first.shake_hands(spec=other).step(0, FIRST, spec=other)
+        assert hub.wait_for_spec(SECONDS) == other
+        # While the learner finds that out, the right one may be sent away, but not for good.
+        code, details = early.shake_hands().end()
+        assert code == grpc.StatusCode.UNAVAILABLE
+        assert details.startswith("the learner finds out whether it can use another environment: ")
+        assert hub.settle_spec("agent: it has no\nuse for that")
+        assert first.end() == unfit
+    assert ("h:7", unfit[1]) in left(service)
+    with Client(service.address) as again, Client(service.address) as right:
+        assert again.shake_hands(spec=other).end() == unfit  # without another try
+        assert hub.wait_for_spec(0.0) is None
+        right.shake_hands().step(0, FIRST)
+        assert hub.wait_for_spec(SECONDS) == SPEC
+        assert not hub.settle_spec()
+        assert not hub.settle_spec("too late")
+        assert hub.wait_for_spec(0.0) == SPEC
+        wait_until_free(service, 4)
+    service.stop(grace_seconds=0.0)

@@ -155,9 +155,8 @@ def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
         "Session": lambda *arguments: session,
         "Supervision": lambda *arguments, **named: Ends(),
         "_served": lambda *arguments: contextlib.nullcontext(service),
-        "wait_for": lambda condition, stop, look: EnvSpec(
-            ArraySpec((4,), "float32"), DiscreteSpec(2)
-        ),
+        "first_fit": lambda hub, build, stop, look: build(None),
+        "wait_for": lambda condition, stop, look: True,
         "open_reports": lambda *arguments: contextlib.nullcontext(reports),
     }.items():
         monkeypatch.setattr(f"learner.session.run.{name}", stand_in)

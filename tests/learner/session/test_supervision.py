@@ -6,18 +6,20 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
 from learner.session import supervision
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
-from learner.session.supervision import Supervision, raise_death, wait_for
+from learner.session.supervision import Supervision, first_fit, raise_death, wait_for
 from learner.threads.deaths import Deaths
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
-from seedrl.errors import NotFiniteError
+from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 TOTAL_STEPS = 5
 
@@ -383,3 +385,26 @@ def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
     with pytest.raises(ValueError, match="a defect"):
         run.supervision.end()
     assert run.calls == ["stop threads", "save at the end", "report 1", "stop serving", "saved"]
+
+
+@pytest.mark.parametrize("is_checkpoints", [False, True])
+def test_an_environment_that_does_not_fit_ends_a_run_only_if_a_checkpoint_names_it(
+    is_checkpoints: bool,
+) -> None:
+    small, right = (EnvSpec(ArraySpec((size,), "float32"), DiscreteSpec(2)) for size in (3, 4))
+    hub, stop = mock.Mock(), threading.Event()
+    hub.wait_for_spec.side_effect = [small, None, right]
+    hub.settle_spec.return_value = not is_checkpoints
+
+    def build(spec: EnvSpec) -> Any:
+        if spec == small:
+            raise ConfigError("agent: too small")
+        return spec
+
+    if is_checkpoints:
+        with pytest.raises(ConfigError, match="too small"):
+            first_fit(hub, build, stop, lambda: None)
+    else:
+        assert first_fit(hub, build, stop, lambda: None) == right
+    assert hub.settle_spec.call_args_list[0] == mock.call("agent: too small")
+    assert (mock.call() in hub.settle_spec.call_args_list) != is_checkpoints

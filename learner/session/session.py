@@ -24,6 +24,7 @@ from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
 from learner.session.lock_step import LockStep
 from learner.session.rounds import Rounds
+from learner.threads.awake_clock import AwakeClock
 from learner.threads.requests import Requests
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_behaviour
@@ -107,8 +108,10 @@ class Session:
         self.failed = threading.Event()
         self.begins_untrained = checkpoint is None and initial is None
         self._regime = _regime(config, self._parts, hub, recorder)
+        self._awake = AwakeClock()
         self._workers = [
-            Worker(name, body, self.failed) for name, body in self._regime.bodies.items()
+            Worker(name, body, self.failed, lambda: self._awake.seconds)
+            for name, body in self._regime.bodies.items()
         ]
 
     def start(self) -> None:
@@ -126,10 +129,13 @@ class Session:
     def stuck(self, seconds: float) -> list[str]:
         """Names of threads that have been at one piece of work for longer than that.
 
-        Empty while programs are compiled: acting may have to wait until that is over.
+        Time in which this process was suspended does not count. It is noticed if this is called
+        several times a second. Nor does time in which programs are compiled, for acting may have to
+        wait until that is over.
         """
         if self.is_compiling:
             return []
+        self._awake.tick()
         return [worker.name for worker in self._workers if worker.seconds_at_work > seconds]
 
     @property

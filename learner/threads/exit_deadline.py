@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Self
 
+from learner.threads.awake_clock import wait_awake
 from learner.threads.hung_exit import exit_hung
 from seedrl.exit_codes import ExitCode
 
@@ -34,7 +35,7 @@ class ExitDeadline:
         """The time begins now.
 
         Args:
-          seconds: how long it may take.
+          seconds: how long it may take, not counting time in which this process is suspended.
           what: has not been done by then, in words.
           code: the exit code in that case.
           then: the exit code once nothing but a compilation is left; None if that is not known yet.
@@ -61,12 +62,12 @@ class ExitDeadline:
         seconds = self._seconds
         if self._then is not None:
             seconds = max(0.0, seconds - _NOT_NEEDED_SECONDS)
-            if self._is_done.wait(min(_NOT_NEEDED_SECONDS, self._seconds)):
+            if wait_awake(self._is_done.wait, min(_NOT_NEEDED_SECONDS, self._seconds)):
                 return
             if only_compiles(threading.enumerate()):
                 self._leave(self._then)
                 return
-        if self._is_done.wait(seconds):
+        if wait_awake(self._is_done.wait, seconds):
             return
         exit_hung(f"{self._what} within {self._seconds:.0f} s", self._code, self._leave)
 

@@ -4,6 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from learner.threads.awake_clock import wait_awake
+
 
 class ClosedError(Exception):
     """The other side has closed: what raises it ends quietly."""
@@ -45,10 +47,15 @@ class Worker:
         return 0.0 if begun is None else self._clock() - begun
 
     def stop(self, timeout: float) -> bool:
-        """Asks the thread to end after its present piece of work; whether it has in time."""
+        """Asks the thread to end after its present piece of work; whether it has in time.
+
+        Time in which this process is suspended does not count.
+        """
         self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
+        return self._thread.ident is None or wait_awake(self._joined, timeout)
+
+    def _joined(self, timeout: float) -> bool:
+        self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import threading
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,9 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(
         session.failed.wait(0.01)
     # From now on what hangs is reported.
     assert set(session.stuck(-1.0)) == {"acting", "learning"}
+    # What was suspended with the whole process did not hang.
+    session._awake._clock = lambda: time.monotonic() + 3600.0
+    assert session.stuck(SECONDS) == []
     assert session.stop(SECONDS)
     session.raise_failure()
 

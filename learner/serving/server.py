@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from learner.serving.access.health import health_handler
+from learner.serving.access.tcp_connection import cut
 from learner.serving.access.token_check import TokenCheck
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
@@ -31,6 +32,8 @@ from seedrl.wire.local_link import connect_link
 
 # For connections to end on request.
 _END_SECONDS = 1.0
+# For a peer to take what its connection ends with: who does not read is cut off.
+_TAKE_END_SECONDS = 5.0
 # To the first warning of an address that anybody may use, and between two.
 _FIRST_WARNING_SECONDS = 0.5
 _WARNING_SECONDS = 60.0
@@ -75,6 +78,10 @@ class LoopOutbox(Generic[Item]):
             return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._has_items.set)
+
+    def qsize(self) -> int:
+        """How many were put and not got yet."""
+        return len(self._items)
 
     async def get(self) -> Item:
         """The next item, once there is one."""
@@ -225,7 +232,10 @@ class Service:
         """One connection."""
         await self._admit(context)
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
-        transport = EnvServerConnection(outbox, self._connect_link)
+        call = asyncio.current_task()
+        assert call is not None, "gRPC calls this in a task"
+        on_end = functools.partial(self._expect_end, call, context.peer())
+        transport = EnvServerConnection(outbox, self._connect_link, on_end)
         connection = Connection(
             self.hub,
             context.peer(),
@@ -242,6 +252,19 @@ class Service:
         finally:
             connection.end()
             reading.cancel()
+
+    def _expect_end(self, call: asyncio.Task[Any], peer: str) -> None:
+        """Any thread may say that a connection ends."""
+
+        def cut_off() -> None:
+            # Its end stands behind what it does not read, and would do so for ever. A peer over a
+            # Unix socket keeps the stream, but none of ours: it is of this user, or let in by it.
+            if not call.done():
+                call.cancel()
+                cut(peer)
+
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._loop.call_later, _TAKE_END_SECONDS, cut_off)
 
     async def _admit(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         """Ends a call without the token before anything of it was read."""

@@ -8,12 +8,19 @@ from seedrl.wire.framing import ActionsPayload, WireError
 from seedrl.wire.local_link import Link
 from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, FromLearner, Hello
 
+# Beside one for each group: a group sends no step before it has the answer to its last one.
+_SPARE_ANSWERS = 2
+
 
 class Outbox(Protocol):
     """Takes what is to be sent over gRPC; from any thread, without waiting."""
 
     def put(self, item: Answer | Exception | None, /) -> None:
         """Queues it behind what was put before."""
+        ...
+
+    def qsize(self) -> int:
+        """How many wait to be sent."""
         ...
 
 
@@ -54,12 +61,20 @@ class EnvServerConnection:
         self,
         outbox: Outbox,
         connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
-        """`connect_link` gives the link of a name, or why there is none."""
+        """Args not named here are attributes.
+
+        Args:
+          connect_link: gives the link of a name, or why there is none.
+          on_end: called once, when it ends, by the thread that ends it; does not wait.
+        """
         self.outbox = outbox
         self.link: Link | None = None
         self.send_actions: Callable[[ActionsPayload], bool] = self._queue_actions
         self._connect_link = connect_link
+        self._on_end = on_end
+        self._most_answers = _SPARE_ANSWERS
         self._offered = ""
         self._has_ended = False
 
@@ -70,6 +85,7 @@ class EnvServerConnection:
     def put(self, message: FromLearner) -> None:
         """Sends a message of the handshake. Assign is told whether the link was taken."""
         if message.HasField("assign"):
+            self._most_answers = len(message.assign.groups) + _SPARE_ANSWERS
             self._take_link(message.assign)
         self.outbox.put(message)
 
@@ -81,6 +97,7 @@ class EnvServerConnection:
         self.outbox.put(error)
         if self.link is not None:
             self.link.end()
+        self._on_end()
 
     async def read(
         self,
@@ -123,5 +140,7 @@ class EnvServerConnection:
             reached.end()
 
     def _queue_actions(self, payload: ActionsPayload) -> bool:
+        if self.outbox.qsize() >= self._most_answers:
+            return False
         self.outbox.put(payload)
         return True

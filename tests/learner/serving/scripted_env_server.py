@@ -63,14 +63,15 @@ class Client:
 
     offers_link = False
 
-    def __init__(self, address: str):
+    def __init__(self, address: str, seconds: float = SECONDS):
+        """`seconds`: how long its call may take."""
         self._listener = listen() if self.offers_link else None
         self._link: Link | None = None
         self._channel = channel.connect(address, max_message_bytes=2**20)
         self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
         # A daemon thread of gRPC waits in this iterator: None ends it.
         self.call: Any = channel.connect_method(self._channel)(
-            iter(self._outgoing.get, None), timeout=SECONDS, wait_for_ready=True
+            iter(self._outgoing.get, None), timeout=seconds, wait_for_ready=True
         )
         self._incoming = self._receive()
         self.groups: list[seedrl_pb2.Group] = []

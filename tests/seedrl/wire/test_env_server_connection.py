@@ -10,7 +10,7 @@ import pytest
 from seedrl.wire.channel import Received
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import StepPayload, WireError
-from seedrl.wire.seedrl_pb2 import Alive, Assign, FromEnvServer, FromLearner, Hello
+from seedrl.wire.seedrl_pb2 import Alive, Assign, FromEnvServer, FromLearner, Group, Hello
 
 ACTIONS = memoryview(b"actions")
 
@@ -98,6 +98,26 @@ def test_without_a_link_everything_goes_over_grpc() -> None:
     assert (assign.linked, assign.unlinked_reason) == (False, "none here")
     assert transport.send_actions(ACTIONS)
     assert outbox.get_nowait() is ACTIONS
+
+
+def test_an_env_server_that_takes_no_answers_gets_no_more_than_it_can_wait_for() -> None:
+    transport, outbox, receiver = _connection("none here")
+    _read(transport, receiver, HELLO)
+    outbox.get_nowait()
+    groups = 3
+    transport.put(FromLearner(assign=Assign(groups=[Group()] * groups)))
+    outbox.get_nowait()
+    assert [transport.send_actions(ACTIONS) for _ in range(8)] == [True] * 5 + [False] * 3
+    outbox.get_nowait()
+    assert transport.send_actions(ACTIONS)
+
+
+def test_the_end_is_noted_once() -> None:
+    noted: list[str] = []
+    transport = EnvServerConnection(queue.SimpleQueue(), on_end=lambda: noted.append("ended"))
+    transport.end(None)
+    transport.end(WireError("too late"))
+    assert noted == ["ended"]
 
 
 def test_beside_a_link_nothing_more_is_expected_over_grpc() -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from seedrl.types import Tree
 _logger = logging.getLogger(__name__)
 
 _FIRST_SAVE_SECONDS = 30.0
+
+_Kind = Literal["state", "best"]
 
 
 class Best(NamedTuple):
@@ -78,7 +80,12 @@ class Saver:
         self._listener = listener
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
-        self.failure: Exception | None = None
+        self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the newest state or, else, the best parameters are not saved; None if they are."""
+        return self._failures["state"] or self._failures["best"]
 
     @property
     def is_busy(self) -> bool:
@@ -106,38 +113,39 @@ class Saver:
     def start_best(self, best: Best) -> None:
         """Starts to save what scored highest, and nothing else."""
         self._tried_return = best.mean_return
-        self._start(self._save_best, best)
+        self._start("best", self._save_best, best)
 
     def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
         """Starts a save; waits for the one before it.
 
         `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
+        The rest is saved even if that fails.
         """
-        self._start(self._save, snapshot, dict(meta), best)
+        self._start("state", self._save, snapshot, dict(meta), best)
 
     def wait(self) -> None:
         """Waits until the save that is under way, if any, is durable or has failed."""
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self, write: Callable[..., None], *arguments: object) -> None:
+    def _start(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         self.wait()
         self._thread = threading.Thread(
-            target=self._guarded, args=(write, *arguments), name="saver", daemon=True
+            target=self._guarded, args=(kind, write, *arguments), name="saver", daemon=True
         )
         self._thread.start()
 
-    def _guarded(self, write: Callable[..., None], *arguments: object) -> None:
+    def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         try:
             write(*arguments)
-            self.failure = None
+            self._failures[kind] = None
         except CheckpointError as error:
             # Training continues: the disk may be freed. The end of the run reports what is missing.
-            self.failure = error
+            self._failures[kind] = error
             self._listener.say("save_failed", str(error), reason=str(error))
         except Exception as error:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
-            self.failure = error
+            self._failures[kind] = error
             _logger.exception("saving failed")
             reason = f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
             self._listener.say("save_failed", reason, reason=reason)
@@ -148,7 +156,7 @@ class Saver:
             meta["replay_indices"] = snapshot.indices
         step, start = int(snapshot.state.updates), time.monotonic()
         if best is not None and best.mean_return > self._best_return:
-            self._save_best(best)
+            self._guarded("best", self._save_best, best)
         path = checkpoints.save(
             self._workdir / "checkpoints",
             step,

@@ -200,7 +200,7 @@ class Service:
             + 2 * MOST_SILENT,
         )
         handler = channel.learner_handler(self._connect, self._longest)
-        self._server.add_generic_rpc_handlers((handler, health_handler(self._admit)))
+        self._server.add_generic_rpc_handlers((handler, health_handler(self._admit, self._on_end)))
         if self._credentials is None:
             port = self._server.add_insecure_port(self.address)
         else:
@@ -232,10 +232,7 @@ class Service:
         """One connection."""
         await self._admit(context)
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
-        call = asyncio.current_task()
-        assert call is not None, "gRPC calls this in a task"
-        on_end = functools.partial(self._expect_end, call, context.peer())
-        transport = EnvServerConnection(outbox, self._connect_link, on_end)
+        transport = EnvServerConnection(outbox, self._connect_link, self._on_end(context))
         connection = Connection(
             self.hub,
             context.peer(),
@@ -253,18 +250,24 @@ class Service:
             connection.end()
             reading.cancel()
 
-    def _expect_end(self, call: asyncio.Task[Any], peer: str) -> None:
-        """Any thread may say that a connection ends."""
+    def _on_end(self, context: "grpc.aio.ServicerContext[Any, Any]") -> Callable[[], None]:
+        """What to call, in any thread, when the call that runs here ends: it is cut off later.
+
+        Its end stands behind what its peer does not read, and would do so for ever. Over a Unix
+        socket gRPC keeps the stream, but nothing of ours: that peer is this user, or let in by it.
+        """
+        call, peer = asyncio.current_task(), context.peer()
 
         def cut_off() -> None:
-            # Its end stands behind what it does not read, and would do so for ever. A peer over a
-            # Unix socket keeps the stream, but none of ours: it is of this user, or let in by it.
-            if not call.done():
+            if call is not None and not call.done():
                 call.cancel()
                 cut(peer)
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._loop.call_later, _TAKE_END_SECONDS, cut_off)
+        def end() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._loop.call_later, _TAKE_END_SECONDS, cut_off)
+
+        return end
 
     async def _admit(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
         """Ends a call without the token before anything of it was read."""

@@ -6,7 +6,7 @@ import threading
 
 
 class Proxy:
-    """Passes bytes on. A thread for each direction of each connection; all end with the process."""
+    """Passes bytes on. A thread for each direction of each connection; `close` ends them all."""
 
     def __init__(self, port: int) -> None:
         """To `port` of this machine."""
@@ -32,9 +32,20 @@ class Proxy:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Takes no connection any more, and ends those that are open."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # which ends an `accept`; to close does not
+        self._listening.close()
+        self.heal()
+        self.reset()
+
     def _accept(self) -> None:
         while True:
-            one, _ = self._listening.accept()
+            try:
+                one, _ = self._listening.accept()
+            except OSError:
+                return
             try:
                 other = socket.create_connection(("127.0.0.1", self._port))
             except OSError:
@@ -52,5 +63,7 @@ class Proxy:
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
-        # The other direction may still use it: it is closed with the last reference.
         self._open.discard(source)
+        if sink not in self._open:  # else the other direction still uses both
+            source.close()
+            sink.close()

@@ -13,7 +13,8 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
 # What a disk or a folder says that cannot be written to; nothing that code of ours gets wrong.
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNWRITABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _LOST_READER = 128 + signal.SIGPIPE  # as if the signal, which Python ignores, had killed it
 
 

@@ -57,12 +57,14 @@ class Soak:
         start = time.monotonic()
         faults = threading.Thread(target=self._bring, args=(start,), daemon=True)
         faults.start()
-        while (now := time.monotonic()) < start + self._seconds:
-            self._world.tick()
-            age = now - self._world.learner_starts[-1]
-            if taken := sample(self._world.learner.pid, now - start, age):
-                self._samples.append(taken)
-            time.sleep(1.0)
+        with (self._world.workdir.parent / "samples.jsonl").open("w", buffering=1) as log:
+            while (now := time.monotonic()) < start + self._seconds:
+                self._world.tick()
+                age = now - self._world.learner_starts[-1]
+                if taken := sample(self._world.learner.pid, now - start, age):
+                    self._samples.append(taken)
+                    print(json.dumps(taken._asdict()), file=log)
+                time.sleep(1.0)
         self._is_over.set()
         faults.join(_END_SECONDS)
         code = self._world.finish(_END_SECONDS)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -94,15 +95,30 @@ class World:
         for process in (self.learner, *self.env_servers):
             process.kill()
             process.wait()
+        self._reader.join()
         self._said.close()
 
     def _start_learner(self) -> "subprocess.Popen[bytes]":
         self.learner_starts.append(time.monotonic())
         command = [sys.executable, "-m", "learner", *_LEARNER, "--workdir", str(self.workdir)]
         command += ["--bind", f"127.0.0.1:{self.port}", f"--serving.token-file={self._token}"]
-        return subprocess.Popen(
-            command, cwd=ROOT, env=self._variables(), stdout=self._said, stderr=self._said
+        learner = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self._variables(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
+        # Through a pipe: what it says of a full disk must not be lost to that disk.
+        self._reader = threading.Thread(target=self._keep_what_is_said, args=(learner,))
+        self._reader.start()
+        return learner
+
+    def _keep_what_is_said(self, learner: "subprocess.Popen[bytes]") -> None:
+        assert learner.stdout is not None
+        for line in learner.stdout:
+            self._said.write(line)
+            self._said.flush()
 
     def _start_env_server(self, index: int) -> "subprocess.Popen[bytes]":
         is_behind = index >= _BEFORE_PROXY

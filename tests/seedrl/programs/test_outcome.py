@@ -98,11 +98,12 @@ def test_a_reader_that_goes_away_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
         print("more of it", flush=True)
 
 
-def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    error = OSError(errno.ENOSPC, "No space left on device", "run/metrics.jsonl")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EIO])
+def test_a_full_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    error = OSError(number, "what it says", "run/metrics.jsonl")
     assert exit_code(raising(error), prog="test") == 74
     assert capsys.readouterr().err == (
-        "test: error: cannot write: [Errno 28] No space left on device: 'run/metrics.jsonl'\n"
+        f"test: error: cannot write: [Errno {number}] what it says: 'run/metrics.jsonl'\n"
     )
 
 

@@ -2,7 +2,6 @@
 
 import enum
 import sys
-import threading
 from collections.abc import Iterable
 
 import numpy as np
@@ -18,6 +17,7 @@ from learner.reporting.status import (
 )
 from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
+from learner.session.process import StopRequest
 from learner.session.session import Session
 from learner.threads.deaths import Death
 from seedrl.config import Config, LearningConfig
@@ -49,7 +49,7 @@ class EndOfRun(enum.Enum):
 def end_of_run(
     session: Session,
     service: Service,
-    stop: threading.Event,
+    stop: StopRequest,
     learning: LearningConfig,
     *,
     skipped_in_a_row: int = 0,

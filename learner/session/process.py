@@ -22,8 +22,11 @@ _PATIENT_SECONDS = 60.0
 _ASKED_SECONDS = 10.0
 
 
-class StopRequest(threading.Event):
+class StopRequest:
     """Set when the run is to end.
+
+    No `threading.Event`: that has a lock, and a signal handler may interrupt whoever holds it, even
+    another signal's. The main thread looks at it again and again.
 
     Attributes:
       by: who asked for it first, in words.
@@ -34,6 +37,15 @@ class StopRequest(threading.Event):
     by = ""
     command = ""
     first_signal: float | None = None
+    _is_set = False
+
+    def set(self) -> None:
+        """Asks for the end. Safe in a signal handler."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether the run is to end."""
+        return self._is_set
 
     def seconds_to_end(self, now: float | None = None) -> float:
         """How long may be spent at the end, once all is saved, on what is merely nice to have.
@@ -75,10 +87,10 @@ def stop_on_signals(
         now = clock()
         if is_repeat(stop.first_signal, now):
             return
-        if stop.is_set():
+        if stop.first_signal is not None:
             os._exit(ExitCode.KILLED)
         stop.first_signal = now
-        stop.by = _text(reason) or signal.Signals(number).name
+        stop.by = stop.by or _text(reason) or signal.Signals(number).name
         stop.set()
 
     def orphan(number: int, frame: object) -> None:

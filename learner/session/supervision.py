@@ -1,6 +1,5 @@
 """The main thread's work during a run: reports, saves, and the decision that it is over."""
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -30,7 +29,7 @@ Found = TypeVar("Found")
 
 def wait_for(
     condition: Callable[[float], Found | None],
-    stop: threading.Event,
+    stop: StopRequest,
     look: Callable[[], object] = lambda: None,
 ) -> Found | None:
     """What `condition(timeout)` finds; None if `stop` is set before. `look` may raise meanwhile."""
@@ -52,7 +51,7 @@ def raise_death(service: Service, deaths: Deaths) -> None:
 def first_fit(
     hub: Hub,
     build: Callable[[EnvSpec], Found],
-    stop: threading.Event,
+    stop: StopRequest,
     look: Callable[[], object],
 ) -> Found | None:
     """What is built for the first environment that the run can use; None if `stop` is set before.

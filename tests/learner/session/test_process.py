@@ -59,6 +59,22 @@ def test_a_signal_counts_again_a_second_after_the_first(monkeypatch: pytest.Monk
     assert codes == [143]
 
 
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_may_interrupt_the_handler_of_another_anywhere() -> None:
+    stop, before = stop_on_signals(), sys.gettrace()
+
+    def interrupt(frame: object, event: str, arg: object) -> object:
+        signal.raise_signal(signal.SIGUSR1)
+        return interrupt
+
+    sys.settrace(interrupt)
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        sys.settrace(before)
+    assert stop.is_set() and stop.first_signal is not None
+
+
 def test_threads_ask_for_the_interpreter_soon_and_programs_are_cached() -> None:
     code = (
         "import jax, sys; from learner.session.process import tune_process; "

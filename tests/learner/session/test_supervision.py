@@ -354,7 +354,7 @@ def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
 
 
 def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:
-    stop, looks = threading.Event(), iter([None, None, "found"])
+    stop, looks = StopRequest(), iter([None, None, "found"])
     assert wait_for(lambda timeout: next(looks), stop) == "found"
     stop.set()
     assert wait_for(lambda timeout: None, stop) is None
@@ -369,7 +369,7 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
         service.failure = OSError("no more sockets")
 
     with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
-        wait_for(look, threading.Event(), lambda: raise_death(service, deaths))
+        wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
     assert next(looks) is None
 
 
@@ -392,7 +392,7 @@ def test_an_environment_that_does_not_fit_ends_a_run_only_if_a_checkpoint_names_
     is_checkpoints: bool,
 ) -> None:
     small, right = (EnvSpec(ArraySpec((size,), "float32"), DiscreteSpec(2)) for size in (3, 4))
-    hub, stop = mock.Mock(), threading.Event()
+    hub, stop = mock.Mock(), StopRequest()
     hub.wait_for_spec.side_effect = [small, None, right]
     hub.settle_spec.return_value = not is_checkpoints
 

@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from learner.reporting.health.gauges import gauges
+from learner.reporting.health.http_server import http_server
 from learner.reporting.status import Status
 from seedrl.errors import AddressInUseError
 
@@ -20,25 +20,13 @@ _logger = logging.getLogger(__name__)
 
 # A status is written every second; one as old as this is of a learner that hangs.
 _FRESH_SECONDS = 15.0
-# For a client to send its request. One is served after another.
-_CLIENT_SECONDS = 2.0
+# To the end of its thread, which waits for no client.
+_END_SECONDS = 2.0
 _Start = Callable[[str, list[tuple[str, str]]], Any]
 
 
-class _Quiet(WSGIRequestHandler):
-    timeout = _CLIENT_SECONDS
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing: a probe arrives every few seconds."""
-
-
-class _Server(WSGIServer):
-    def handle_error(self, *_: object) -> None:
-        """Of a client that went away, or sent garbage, nothing is said either."""
-
-
 class Health(Collector):
-    """Answers with the newest status. Owns a thread and a port until `close`.
+    """Answers with the newest status. Owns a port, and threads, until `close`.
 
     It reads what others have made, and is never waited for by them.
     """
@@ -53,7 +41,7 @@ class Health(Collector):
         registry.register(self)
         self._metrics = make_wsgi_app(registry)
         try:
-            self._server = make_server(host.strip("[]"), int(port), self._answer, _Server, _Quiet)
+            self._server = http_server(host.strip("[]"), int(port), self._answer)
         except OSError as error:
             raise AddressInUseError(
                 f"cannot serve on {bind} ({error.strerror}); choose another logging.health_bind"
@@ -69,7 +57,7 @@ class Health(Collector):
         self._status, self._looked = status, self._clock()
 
     def collect(self) -> Iterator[Metric]:
-        """What `/metrics` shows; called by its thread."""
+        """What `/metrics` shows; called by threads of clients."""
         if (status := self._status) is not None:
             yield from gauges(status)
 
@@ -77,7 +65,7 @@ class Health(Collector):
         """Ends the thread."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(_CLIENT_SECONDS)
+        self._thread.join(_END_SECONDS)
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,9 @@
 """The two pages, over a real port."""
 
+import contextlib
 import json
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from learner.reporting.health import http_server
 from learner.reporting.health.endpoint import Health
 from learner.reporting.status import EvaluationStatus, Slots, Status
 from seedrl.errors import AddressInUseError
-from tests.patience import SECONDS
+from tests.patience import SECONDS, wait_until
 
 STATUS = Status(
     time_seconds=1e9,
@@ -49,10 +52,10 @@ def health(clock: _Clock) -> Iterator[Health]:
         yield health
 
 
-def _get(health: Health, path: str) -> tuple[int, str]:
+def _get(health: Health, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
     try:
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{health.port}{path}", timeout=SECONDS
+            f"http://{host}:{health.port}{path}", timeout=SECONDS
         ) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
@@ -103,6 +106,48 @@ def test_a_client_that_says_nothing_or_garbage_keeps_nobody_waiting_for_long(
     assert _well(health) == (200, "starting")
     silent.close()
     garbage.close()
+
+
+def test_clients_that_say_nothing_hold_up_neither_others_nor_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "_CLIENT_SECONDS", 2 * SECONDS)
+    with contextlib.ExitStack() as silent:
+        begun = time.monotonic()
+        with Health("127.0.0.1:0") as health:
+            for _ in range(20):
+                silent.enter_context(socket.create_connection(("127.0.0.1", health.port)))
+            assert _well(health) == (200, "starting")
+        assert time.monotonic() - begun < SECONDS
+
+
+def test_a_client_that_sends_its_request_byte_by_byte_is_cut_off(
+    health: Health, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "_CLIENT_SECONDS", 0.1)
+
+    def has_ended() -> bool:
+        try:
+            slow.send(b"G")
+            return slow.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    with socket.create_connection(("127.0.0.1", health.port)) as slow:
+        slow.setblocking(False)
+        wait_until(has_ended)
+    assert _well(health) == (200, "starting")
+
+
+def test_a_port_of_ipv6_is_served_too() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with Health("[::1]:0") as health:
+        assert _get(health, "/healthz", "[::1]")[0] == 200
 
 
 def test_a_port_that_is_taken_is_named(health: Health) -> None:

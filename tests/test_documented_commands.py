@@ -107,7 +107,7 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case [engine, *argv] if engine in scratch.ENGINES:
             # The files that it takes are those that the document has written before.
             text = (ROOT / file).read_text()
-            named = [word for word in argv if word.endswith((".yaml", ".sbatch"))]
+            named = [word for word in argv if re.fullmatch(r"[\w-]+\.(yaml|sbatch)", word)]
             assert all(f"> {name}\n" in text for name in named), argv
         case ["node", script, *argv]:
             _require_flags(argv, (ROOT / file).with_name(script).read_text())

@@ -72,5 +72,5 @@ def _setup(extra: str) -> str:
     what = f"'.[{extra}]'" if extra else "."
     return f"""\
 sed -n 's/^\\([A-Za-z0-9].*\\) \\\\$/\\1/p' requirements.lock > /tmp/constraints.txt
-uv venv --python 3.12 {_VENV}
-uv pip install --python {_VENV} --constraint /tmp/constraints.txt {what}"""
+~/.local/bin/uv venv --python 3.12 {_VENV}
+~/.local/bin/uv pip install --python {_VENV} --constraint /tmp/constraints.txt {what}"""

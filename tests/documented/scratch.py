@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.documented.commands import ROOT, Command, write_files
+from tests.engines.one_machine import missing
 
 # Files that a document says are there, and commands whose runs it looks at.
 _EXAMPLES = ROOT / "docs" / "examples"
@@ -22,7 +23,7 @@ BEFORE = {
 }
 
 # Programs of engines that place processes on machines: they want a cluster, or docker.
-ENGINES = ("docker", "kubectl", "sbatch", "scancel", "scontrol", "sky", "squeue")
+ENGINES = ("docker", "gcloud", "kubectl", "sbatch", "scancel", "scontrol", "sky", "squeue")
 
 # A documented size that takes longer than a reader's look: the same command with a smaller one.
 _SMALLER = (
@@ -73,6 +74,8 @@ def left_out(command: Command) -> str:
         return "makes virtual environments of other libraries, gigabytes of them"
     if command.argv[0] in ENGINES:
         return "wants a cluster, or docker"
+    if command.argv[:3] == ["python", "-m", "tests.engines.slurm"] and missing():
+        return "wants Slurm"
     if "node" in command.file and shutil.which("npm") is None:
         return "node and npm are not installed"
     return ""

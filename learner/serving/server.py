@@ -119,7 +119,9 @@ class Service:
         self._longest = message_limit(config, hub.environment, hub.spec)
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
-        self._handshakes = Handshakes(self._call_later, ready=config.ready_deadline_seconds)
+        self._handshakes = Handshakes(
+            self._call_later, self._loop.time, ready=config.ready_deadline_seconds
+        )
         self._signs = SignsOfLife(self._call_later, self._loop.time)
         self._defect: BaseException | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="service", daemon=True)

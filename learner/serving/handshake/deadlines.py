@@ -13,6 +13,8 @@ HELLO_SECONDS = 2.0
 # Of connections that have not said Hello: beyond it the oldest makes room for the newest, so that
 # those that stay silent keep nobody out.
 MOST_SILENT = 64
+# Who looks later than by that was suspended, and has not read yet what has arrived meanwhile.
+_LATE_SECONDS = 1.0
 
 
 class Handshake(Protocol):
@@ -30,12 +32,19 @@ class Handshakes:
     """Ends connections whose handshake takes too long. Used by the service's loop alone.
 
     Who says nothing must not keep out who does: neither the streams that a server can have at once
-    nor the slots that Hello reserves are held for longer than a deadline.
+    nor the slots that Hello reserves are held for longer than a deadline. After this process was
+    suspended the present deadline begins again, once.
     """
 
-    def __init__(self, call_later: Callable[[float, Callable[[], None]], Any], *, ready: float):
-        """`call_later` is a loop's; Ready is due `ready` seconds after Hello was due."""
-        self._call_later = call_later
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], Any],
+        clock: Callable[[], float],
+        *,
+        ready: float,
+    ):
+        """`call_later` and `clock` are a loop's; Ready is due `ready` seconds after Hello was."""
+        self._call_later, self._clock = call_later, clock
         self._ready_seconds = ready
         # In the order of their arrival; of some Hello has come since.
         self._silent: dict[Handshake, None] = {}
@@ -46,14 +55,25 @@ class Handshakes:
         """Holds a connection that was just opened to its deadlines."""
         self._make_room()
         self._silent[connection] = None
-        self._timers[connection] = self._call_later(
-            HELLO_SECONDS, lambda: self._expect_hello(connection)
-        )
+        self._expect(connection, HELLO_SECONDS, self._expect_hello)
         try:
             yield
         finally:
             self._silent.pop(connection, None)
             self._timers.pop(connection).cancel()
+
+    def _expect(
+        self, connection: Handshake, seconds: float, look: Callable[[Handshake], None]
+    ) -> None:
+        due = self._clock() + seconds
+
+        def look_unless_late() -> None:
+            if self._clock() - due <= _LATE_SECONDS:
+                look(connection)
+            elif connection in self._timers:
+                self._timers[connection] = self._call_later(seconds, lambda: look(connection))
+
+        self._timers[connection] = self._call_later(seconds, look_unless_late)
 
     def _make_room(self) -> None:
         while len(self._silent) >= MOST_SILENT:
@@ -68,9 +88,7 @@ class Handshakes:
             _end(connection, f"expected hello within {HELLO_SECONDS:.0f} seconds")
             return
         if connection in self._timers:  # else it has ended
-            self._timers[connection] = self._call_later(
-                self._ready_seconds, lambda: self._expect_ready(connection)
-            )
+            self._expect(connection, self._ready_seconds, self._expect_ready)
 
     def _expect_ready(self, connection: Handshake) -> None:
         if not connection.is_ready:

@@ -52,7 +52,7 @@ class _Connection:
 
 def _opened(number: int) -> tuple[_Loop, contextlib.ExitStack, Handshakes, list[_Connection]]:
     loop, stack = _Loop(), contextlib.ExitStack()
-    handshakes = Handshakes(loop.call_later, ready=READY)
+    handshakes = Handshakes(loop.call_later, lambda: loop.now, ready=READY)
     connections = [_Connection() for _ in range(number)]
     for connection in connections:
         stack.enter_context(handshakes.watched(connection))
@@ -73,6 +73,20 @@ def test_hello_is_due_at_once_and_ready_when_environments_may_be_built() -> None
     assert building.error is not None and ready.error is None
     assert building.error.code is grpc.StatusCode.UNAVAILABLE
     assert str(building.error).startswith("expected ready within 120 seconds of hello (serving.")
+    stack.close()
+
+
+def test_who_was_suspended_gives_the_present_deadline_again_and_once() -> None:
+    loop, stack, _, (silent, building) = _opened(2)
+    loop.pass_time(HELLO_SECONDS + 60)
+    assert silent.error is None
+    building.has_said_hello = True  # that was read since
+    loop.pass_time(HELLO_SECONDS)
+    assert silent.error is not None
+    loop.pass_time(READY + 60)
+    assert building.error is None
+    loop.pass_time(READY + 60)
+    assert building.error is not None
     stack.close()
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from learner.serving.access.health import health_handler
-from learner.serving.access.tcp_connection import cut
+from learner.serving.access.tcp_connection import cut, host_of
 from learner.serving.access.token_check import TokenCheck
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
@@ -237,7 +237,7 @@ class Service:
         transport = EnvServerConnection(outbox, self._connect_link, self._on_end(context))
         connection = Connection(
             self.hub,
-            context.peer(),
+            host_of(context.peer()),
             transport,
             self._longest,
             self._config.step_deadline_seconds,
@@ -279,7 +279,7 @@ class Service:
             grpc.StatusCode.UNAUTHENTICATED,
             "expected the learner's token; start the env server with --token-file",
         )
-        self.hub.turn_away(context.peer(), unknown)
+        self.hub.turn_away(host_of(context.peer()), unknown)
         await context.abort(unknown.code, unknown.details)
 
     async def _send(

@@ -1,4 +1,4 @@
-"""Cuts a peer's TCP connection, for which gRPC's server has no call."""
+"""The TCP connection that gRPC's name of a peer stands for: whose it is, and its end."""
 
 import contextlib
 import ipaddress
@@ -9,10 +9,17 @@ import urllib.parse
 _Endpoint = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
 
 
+def host_of(peer: str) -> str:
+    """A peer as gRPC writes it without its port, which is another one whenever it returns."""
+    peer = urllib.parse.unquote(peer)
+    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
+
+
 def cut(peer: str) -> None:
     """Shuts down the connection of `peer`, as gRPC writes it; of a Unix socket nothing is known.
 
-    gRPC, whose descriptor it is, finds it closed by the other side, and ends all of its streams.
+    A server of gRPC has no call for that. It finds its descriptor closed by the other side, and
+    ends all of the connection's streams.
     """
     wanted = _endpoint_of(peer)
     if wanted is None:

@@ -1,10 +1,12 @@
-"""Which connection is cut, and that no other is."""
+"""Whose connection it is; which one is cut, and that no other is."""
 
 import socket
 
+import grpc
 import pytest
 
-from learner.serving.access.tcp_connection import cut
+from learner.serving.access.tcp_connection import cut, host_of
+from tests.learner.serving.scripted_env_server import Client, ready, served
 from tests.patience import SECONDS
 
 
@@ -41,3 +43,24 @@ def test_of_a_unix_socket_nothing_is_cut() -> None:
             cut(peer)
         here.send(b"x")
         assert there.recv(1) == b"x"
+
+
+def test_who_returns_on_another_port_has_the_same_name() -> None:
+    assert host_of("ipv4:10.0.0.1:123") == host_of("ipv4:10.0.0.1:45678") == "ipv4:10.0.0.1"
+    assert host_of("ipv6:%5B::1%5D:123") == host_of("ipv6:[::1]:45678") == "ipv6:[::1]"
+    assert host_of("unix:") == "unix:"
+
+
+def test_a_peer_that_returns_without_the_token_or_hello_is_refused_under_one_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names: list[str] = []
+    with served("127.0.0.1:0") as service:
+        monkeypatch.setattr(service.hub, "turn_away", lambda name, _: names.append(name))
+        for code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED):
+            for _ in range(2):
+                with Client(service.address) as client:
+                    client.send(ready())
+                    assert client.end()[0] is code
+            monkeypatch.setattr(service._token, "admits", lambda metadata: False)
+    assert names == ["ipv4:127.0.0.1"] * 4

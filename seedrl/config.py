@@ -55,6 +55,9 @@ class ServingConfig:
       evaluation_slots: environments that only measure; never learned from. Training slots are
         leased first, but each env server of two environments or more has one that measures while
         such a slot is free; of a fleet of known size (`--env-servers`) each has its part of both.
+      inference_devices: devices that act and do not learn; 0 lets those that learn act, too. Each
+        device that acts has its part of the training slots, a thread and the newest parameters; the
+        first one evaluates.
       bind: address to serve on: `host:port` or `unix:/path`; port 0 takes a free one. Empty for a
         socket that only this user can reach; the learner says where. `seedrl train` has one of its
         own.
@@ -79,6 +82,7 @@ class ServingConfig:
 
     training_slots: int = 32
     evaluation_slots: int = 20
+    inference_devices: int = 0
     bind: str = ""
     batch_deadline_seconds: float = 0.001
     max_message_bytes: int = 0
@@ -99,7 +103,7 @@ class LearningConfig:
       batch_sequences: sequences of one update, over all devices.
       publish_every_updates: updates between two copies of the parameters for acting; 1 in rounds.
       total_steps: training environment steps after which the run ends.
-      num_devices: devices that learn; 0 takes all.
+      num_devices: devices that learn; 0 takes all, but for `serving.inference_devices`.
       regime: how acting and learning share time. `asynchronous`: both at once, whichever is ahead
         waits. `synchronous`: in rounds of one sequence of every training slot: act, by the same
         parameters throughout, then learn from all of them while acting waits: the policy lag is 0.

@@ -22,6 +22,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "environment.failures_per_hour": (1, 2**31 - 1),
     "serving.training_slots": (1, math.inf),
     "serving.evaluation_slots": (0, math.inf),
+    "serving.inference_devices": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),
     "serving.step_deadline_seconds": (0, math.inf),
     # Twice as much is what gRPC holds, which counts in 32 bits.
@@ -223,6 +224,11 @@ def _check_regime(config: Config) -> None:
     if regime not in get_args(Regime):
         raise ConfigError(
             f"learning.regime: expected {' or '.join(get_args(Regime))}, got {regime!r}"
+        )
+    if regime != "asynchronous" and config.serving.inference_devices > 1:
+        raise ConfigError(
+            f"serving.inference_devices: expected at most 1 with learning.regime {regime}, where a "
+            f"batch has all training slots, got {config.serving.inference_devices}"
         )
     if regime == "synchronous":
         _check_rounds(config)

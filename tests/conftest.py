@@ -41,7 +41,8 @@ import hypothesis
 import jax
 import pytest
 
-jax.config.update("jax_num_cpu_devices", 4)
+# A few tests are run again with more devices, see test_eight_devices.py.
+jax.config.update("jax_num_cpu_devices", int(os.environ.get("SEEDRL_TEST_DEVICES", "4")))
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # As if a terminal had started the tests: what `nohup` makes them ignore, their programs would, too.

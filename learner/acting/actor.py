@@ -4,17 +4,25 @@ Programs are compiled for a few numbers of rows: batches of other sizes are padd
 """
 
 import bisect
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from learner.acting.act_step import ActingState, ActPrograms, example_timestep
+from learner.acting.act_step import (
+    ActingState,
+    ActPrograms,
+    build_act_programs,
+    example_timestep,
+)
 from learner.serving.core import Batch
+from learner.serving.slot_deal import SlotRange
 from learner.threads.exchange import FrozenParams
 from learner.threads.shapes import shapes_of
+from seedrl.agents.agent import Agent
 from seedrl.specs import EnvSpec
-from seedrl.types import Page, TimeStep, Tree
+from seedrl.types import Array, Page, TimeStep, Tree
 
 
 def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
@@ -94,7 +102,9 @@ class Actor:
     Its programs number its slots from 0, training slots first; batches number those of all actors.
 
     Attributes:
+      device: the number of its inference device.
       num_slots: S.
+      end_slot: one past the highest of its slots, by the numbers that batches use.
       page_steps: K.
       page_rows: numbers of pages that `take_pages` may return.
     """
@@ -105,12 +115,14 @@ class Actor:
         shapes: BatchShapes,
         state: ActingState,
         slots: np.ndarray | None = None,
+        device: int = 0,
     ):
         """Takes `state` over: the programs consume it.
 
         Args:
           slots: `[S] int32`, the slots that it acts for, in the order of its own numbers; by
             default slot 0 and those that follow.
+          device: the number of its inference device.
         """
         self._programs = programs
         self._shapes = shapes
@@ -119,7 +131,9 @@ class Actor:
         slots = np.arange(shapes.padding_slot, dtype=np.int32) if slots is None else slots
         self._own = np.full(int(slots.max(initial=-1)) + 1, shapes.padding_slot, np.int32)
         self._own[slots] = np.arange(len(slots))
+        self.device = device
         self.num_slots = shapes.padding_slot
+        self.end_slot = len(self._own)
         self.page_steps = programs.page_steps
         self.page_rows = shapes.page_rows
 
@@ -183,6 +197,41 @@ class Actor:
         self._state = jax.tree.map(
             lambda new, old: jax.device_put(new, old.sharding), state, self._state
         )
+
+
+def build_actor(
+    agent: Agent,
+    spec: EnvSpec,
+    page: Page,
+    *,
+    lanes: Sequence[SlotRange],
+    exploration: np.ndarray,
+    key: Array,
+    device: jax.Device,
+    rungs: int,
+) -> Actor:
+    """The actor of an inference device.
+
+    Args:
+      page: example from `example_page`.
+      lanes: of that device, training first.
+      exploration: `[S] float32` of all slots.
+      rungs: sizes of batches and of pages that it has programs for, at most.
+    """
+    slots = np.concatenate([np.array(lane.slots, np.int32) for lane in lanes])
+    num_training = sum(lane.size for lane in lanes if lane.role == "training")
+    programs = build_act_programs(
+        agent,
+        page,
+        num_training=num_training,
+        num_slots=len(slots),
+        exploration=exploration[slots],
+    )
+    shapes = BatchShapes(
+        spec, num_training=num_training, num_evaluation=len(slots) - num_training, rungs=rungs
+    )
+    state = jax.device_put(programs.init(key), device)
+    return Actor(programs, shapes, state, slots, lanes[0].device)
 
 
 def _arguments(frozen: FrozenParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:

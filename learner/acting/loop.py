@@ -12,6 +12,7 @@ import numpy as np
 from learner.acting.act_step import ActingState
 from learner.acting.actor import Actor
 from learner.acting.evaluator import BestScore, Evaluator, Score
+from learner.acting.totals import Totals
 from learner.reporting.metrics import Metrics
 from learner.reporting.status import EvaluationStatus
 from learner.serving.core import Batch
@@ -69,20 +70,17 @@ class ActingSnapshot(NamedTuple):
 class Acting:
     """Brings batches to the actor, and what it does to whom it concerns. Owned by its thread.
 
-    `run_once` is the body of the acting thread's loop. With `poll_seconds` 0 it never waits: then
-    whoever calls it decides when time passes.
+    There is one for each inference device, with a thread of its own: it waits for its device, and
+    the others must not. `run_once` is the body of the thread's loop. With `poll_seconds` 0 it never
+    waits: then whoever calls it decides when time passes.
 
     Attributes:
       evaluator: decides on rounds of evaluation and on their results.
+      totals: shared by all inference devices.
       page_rows: the numbers of pages that it may send at once.
-      training_steps: environment steps of training slots in the whole run; whoever resumes a run
-        sets it.
-      abandoned_rows: rows of full pages that were not sent, because the run was ending.
       last_score: of the evaluation that finished last.
       best_score: the highest of this session.
       rounds: of evaluation that have ended; the main thread takes them.
-      absent_metrics: those of `environment.metrics` that no episode has reported.
-      measured_episodes: how many could have, if there are such metrics.
     """
 
     def __init__(
@@ -93,8 +91,8 @@ class Acting:
         exchange: Exchange,
         evaluator: Evaluator,
         metrics: Metrics,
+        totals: Totals | None = None,
         frames_per_step: int = 1,
-        total_steps: float = math.inf,
         poll_seconds: float = 0.2,
     ):
         self._hub = hub
@@ -105,33 +103,39 @@ class Acting:
         self._metrics = metrics
         self._tally = metrics.tally()
         self._frames_per_step = frames_per_step
-        self._total_steps = total_steps
         self._poll_seconds = poll_seconds
-        self._episodes = EpisodeTracker(actor.num_slots)
+        self._device = actor.device
+        self._episodes = EpisodeTracker(actor.end_slot)
         # Of the first row of the open page of each slot.
-        self._versions = np.zeros(actor.num_slots, np.int64)
+        self._versions = np.zeros(actor.end_slot, np.int64)
         self._next_poll = 0.0
         self.page_rows = actor.page_rows
-        self.training_steps = 0
-        self.abandoned_rows = 0
+        self.totals = totals or Totals(hub.environment.metrics)
         self.last_score: Score | None = None
         self.best_score: BestScore | None = None
         self.rounds: collections.deque[EvaluationStatus] = collections.deque()
-        # Replaced rather than changed: another thread reads it.
-        self.absent_metrics: tuple[str, ...] = tuple(hub.environment.metrics)
-        self.measured_episodes = 0
+
+    @property
+    def training_steps(self) -> int:
+        """See `Totals`."""
+        return self.totals.training_steps
+
+    @property
+    def _params(self) -> FrozenParams:
+        """The newest parameters on its device."""
+        return self._exchange.params[self._device]
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
-        self._actor.warm_up(self._exchange.params)
+        self._actor.warm_up(self._params)
 
     def warm_up_largest(self) -> None:
         """Compiles what acting needs to begin; see `Actor`."""
-        self._actor.warm_up_largest(self._exchange.params)
+        self._actor.warm_up_largest(self._params)
 
     def compile_others(self) -> None:
         """Compiles the rest, on any thread; see `Actor`."""
-        self._actor.compile_others(self._exchange.params)
+        self._actor.compile_others(self._params)
 
     def run_once(self) -> tuple[Batch, np.ndarray] | None:
         """Acts on the next batch, if one is due soon; returns it with its actions `[B, ...]`."""
@@ -139,29 +143,32 @@ class Acting:
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
             self._poll(now)
-        # The run ends at its last step, however long that takes to be noticed.
-        is_training_allowed = (
-            self.training_steps < self._total_steps and self._exchange.limiter.wait_to_act(0.0)
+        is_training_allowed = not self.totals.is_complete and self._exchange.limiter.wait_to_act(
+            0.0
         )
         roles: list[Role] = ["training"] if is_training_allowed else []
         roles += ["evaluation"] if self.evaluator.is_running else []
-        batch = self._hub.next_batch(roles, timeout=self._poll_seconds)
+        batch = self._hub.next_batch(roles, self._poll_seconds, self._device)
         if not is_training_allowed:
-            self._tally.waited["acting"] += self._clock() - now
+            self._waited(self._clock() - now)
         return None if batch is None else (batch, self._act(batch))
 
+    def _waited(self, seconds: float) -> None:
+        # The mean of all inference devices.
+        self._tally.waited["acting"] += seconds / len(self._exchange.params)
+
     def _poll(self, now: float) -> None:
-        live = self._hub.live_slots("evaluation")
+        live = self._hub.live_slots("evaluation", self._device)
         if live.size or self.evaluator.is_running:
-            self.evaluator.poll(now, self._exchange.params, live)
-        ended = self._hub.take_ended()
+            self.evaluator.poll(now, self._params, live)
+        ended = self._hub.take_ended(self._device)
         if ended:
             self._send(FilledPages((), (), (), ended, ()))
 
     def _act(self, batch: Batch) -> np.ndarray:
         start = self._clock()
         is_training = batch.role == "training"
-        frozen = self._exchange.params if is_training else self.evaluator.frozen
+        frozen = self._params if is_training else self.evaluator.frozen
         actions, timestep = self._actor.act(batch, frozen)
         self._hub.answer(batch, actions)
         end = self._clock()
@@ -180,8 +187,11 @@ class Acting:
         return actions
 
     def snapshot(self) -> ActingSnapshot:
-        """A copy of what acting needs to resume. For the owning thread, or after it has ended."""
-        frozen = self._exchange.params
+        """A copy of what acting needs to resume. For the owning thread, or after it has ended.
+
+        There is one inference device where anything resumes.
+        """
+        frozen = self._params
         return ActingSnapshot(
             state=self._actor.state(),
             params=jax.tree.map(np.array, frozen.params),
@@ -196,9 +206,9 @@ class Acting:
         params = jax.tree.map(
             lambda new, old: jax.device_put(new, old.sharding),
             snapshot.params,
-            self._exchange.params.params,
+            self._params.params,
         )
-        self._exchange.params = FrozenParams(params, int(snapshot.version))
+        self._exchange.params = [FrozenParams(params, int(snapshot.version))]
         first_rows = snapshot.state.pages.steps.version[:, 0]
         self._versions[: len(first_rows)] = first_rows
         self._episodes.returns[:] = snapshot.episode_returns
@@ -221,7 +231,7 @@ class Acting:
             if result is not None:
                 self._report(*result)
             return
-        self.training_steps += steps
+        self.totals.add(steps=steps)
         self._exchange.limiter.acted(steps, num_pages)
         self._tally.counted["env_steps"] += steps
         self._tally.counted["frames"] += steps * self._frames_per_step
@@ -230,15 +240,12 @@ class Acting:
         """What the environments measured of the episodes that end in this batch."""
         measured = self._tally.measured
         for item in batch.pending:
-            self.measured_episodes += len(item.metrics)
+            self.totals.add(measured_episodes=len(item.metrics))
             for row in item.metrics:
                 for name, value in zip(self._hub.environment.metrics, row.tolist(), strict=True):
                     if math.isnan(value):
                         continue
-                    if name in self.absent_metrics:
-                        self.absent_metrics = tuple(
-                            other for other in self.absent_metrics if other != name
-                        )
+                    self.totals.saw_metric(name)
                     if batch.role == "evaluation":
                         measured[f"episode/{name}/evaluation"].append(value)
                     else:
@@ -282,9 +289,10 @@ class Acting:
         is_sent = False
         while not is_sent:
             if self._exchange.is_closed:
-                self.abandoned_rows += len(item.streams) * self._actor.page_steps
+                rows = len(item.streams) * self._actor.page_steps
+                self.totals.add(abandoned_rows=rows)
                 raise ClosedError
             with contextlib.suppress(queue.Full):
                 self._exchange.pages.put(item, timeout=_LOOK_SECONDS)
                 is_sent = True
-        self._tally.waited["acting"] += self._clock() - start
+        self._waited(self._clock() - start)

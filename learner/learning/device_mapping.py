@@ -21,17 +21,19 @@ class MappedPrograms(NamedTuple):
 
     Attributes:
       devices: the n devices, in the order of their shards.
+      inference: the devices that act, in the order of their numbers.
       insert: `(shard [1, ...], pages [I, ...], plan) -> shard`, on the device of that shard, which
         the pages must be on, too; see `learner.learning.page_routing`. Consumes the shard.
       pick: `(pages [I, ...], rows [R] int32) -> pages [R, ...]`, copies, where the pages are.
       learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
         Consumes `state` and `replay`. State and numbers are replicated.
-      local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the acting device.
+      local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the first device.
       copy_behaviour: `params -> behaviour`, a copy of what of them acting needs; see `Agent`.
       look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
     """
 
     devices: Listed[jax.Device]
+    inference: Listed[jax.Device]
     insert: Callable[..., Any]
     pick: Callable[[Tree, Any], Tree]
     learn: Callable[..., Any]
@@ -40,8 +42,12 @@ class MappedPrograms(NamedTuple):
     look: Callable[..., Any]
 
 
-def map_programs(programs: LearnPrograms, devices: Listed[jax.Device]) -> MappedPrograms:
-    """Maps the programs over `devices`, of which the first is also the one that acts.
+def map_programs(
+    programs: LearnPrograms,
+    devices: Listed[jax.Device],
+    inference: Listed[jax.Device] = (),
+) -> MappedPrograms:
+    """Maps the programs over `devices`; `inference`: those that act, by default the first one.
 
     `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes one
     expression only. Its `pmean` after the gradient is what makes n devices equal to one. Insertion
@@ -51,6 +57,7 @@ def map_programs(programs: LearnPrograms, devices: Listed[jax.Device]) -> Mapped
     whole = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
     return MappedPrograms(
         devices=devices,
+        inference=inference or devices[:1],
         insert=jax.jit(
             functools.partial(_insert, programs.insert),
             donate_argnums=(0,),
@@ -71,6 +78,19 @@ def map_programs(programs: LearnPrograms, devices: Listed[jax.Device]) -> Mapped
         ),
         look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
     )
+
+
+def published(programs: MappedPrograms, params: Tree) -> list[Tree]:
+    """Copies of replicated parameters, for acting: what of them it needs, on each of its devices.
+
+    Copies, because acting reads them while the next learning step consumes the original: sharing
+    the buffer raised errors on one device and crashed the process on four.
+    """
+    copy = programs.copy_behaviour(jax.tree.map(programs.local_part, params))
+    first = programs.devices[0]
+    return [
+        copy if device == first else jax.device_put(copy, device) for device in programs.inference
+    ]
 
 
 def _insert(

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from learner.learning.device_mapping import MappedPrograms
+from learner.learning.device_mapping import MappedPrograms, published
 from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.look import Look, compile_look, take_look
 from learner.learning.page_routing import compile_insertion, insert_parcels, plan_parcels
@@ -63,7 +63,7 @@ class Learning:
         self._poll_seconds = poll_seconds
         # Of an update that may still be computed: its metrics, and a copy of the parameters after
         # it if they are to be published.
-        self._in_flight: tuple[Numbers, Sequence[Tree]] | None = None
+        self._in_flight: tuple[Numbers, Sequence[Sequence[Tree]]] | None = None
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
         self._shapes = shapes_of((state, replay.memory))
         self.snapshots = Requests(self.final_snapshot)
@@ -136,7 +136,14 @@ class Learning:
 
         The plans that it asks for are of padding alone, which changes nothing in the page index.
         """
-        compile_insertion(self._programs, self._shapes[1], self._shards.indices, page, page_rows)
+        compile_insertion(
+            self._programs,
+            self._shapes[1],
+            self._shards.indices,
+            page,
+            page_rows,
+            is_mixed=self._shards.is_mixed,
+        )
 
     def trace_update(self) -> None:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
@@ -240,7 +247,7 @@ class Learning:
         # A skipped update brings the count back to where nothing is to be published.
         if self._newest % self._publish_every == 0:
             for params in copies:
-                self._exchange.params = FrozenParams(params, self._newest)
+                self._exchange.params = [FrozenParams(own, self._newest) for own in params]
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])
@@ -282,12 +289,3 @@ def fetched(numbers: Numbers) -> dict[str, float]:
     """The numbers on the host; waits for them."""
     values, names = numbers
     return dict(zip(names, np.asarray(values).tolist(), strict=True))
-
-
-def published(programs: MappedPrograms, params: Tree) -> Tree:
-    """A copy of replicated parameters, for acting: what of them it needs, on its device.
-
-    A copy, because acting reads it while the next learning step consumes the original: sharing the
-    buffer raised errors on one device and crashed the process on four.
-    """
-    return programs.copy_behaviour(jax.tree.map(programs.local_part, params))

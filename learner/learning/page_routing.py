@@ -140,6 +140,8 @@ def compile_insertion(
     indices: Sequence[Index],
     page: Page,
     page_rows: Sequence[int],
+    *,
+    is_mixed: bool,
 ) -> None:
     """Compiles all that `insert_parcels` may run, without running it; for any thread.
 
@@ -147,7 +149,8 @@ def compile_insertion(
       replay: its shapes, `[n, ...]`.
       indices: asked for plans of padding alone, which change nothing in them.
       page: example page (shapes and dtypes).
-      page_rows: numbers of pages that may arrive at once, and be sent to a shard.
+      page_rows: numbers of pages that may arrive at once, and be sent to a shard, ascending.
+      is_mixed: see `ShardedReplay`.
     """
     insert, pick = cast(Any, programs.insert), cast(Any, programs.pick)
     shards = _shapes_of_shards(replay, programs.devices)
@@ -155,9 +158,9 @@ def compile_insertion(
         for device, shard, index in zip(programs.devices, shards, indices, strict=True):
             pages = rows_on(device, page, rows)
             insert.lower(shard, pages, index.plan([-1] * rows)).compile()
-        arrived = rows_on(programs.devices[0], page, rows)
-        for picked in page_rows if len(shards) > 1 else ():
-            if picked <= rows:
+        for source in programs.inference if is_mixed else ():
+            arrived = rows_on(source, page, rows)
+            for picked in page_rows[: page_rows.index(rows) + 1]:
                 pick.lower(arrived, np.zeros(picked, np.int32)).compile()
 
 

@@ -19,6 +19,7 @@ class ShardedReplay(NamedTuple):
       most_pages: that may arrive at once.
       page_rows: numbers of pages that there are insertion programs for, ascending; whatever arrives
         if empty.
+      is_mixed: whether pages that arrive together may belong to several shards.
       starts_in_page: sequences that start in a page, at most.
       example_draw, stream_of, shard_of, accounts, stale: see `Experience`.
     """
@@ -28,6 +29,7 @@ class ShardedReplay(NamedTuple):
     page_steps: int
     most_pages: int
     page_rows: Sequence[int] = ()
+    is_mixed: bool = True
     starts_in_page: int = 1
     example_draw: Tree = ()
     stream_of: Callable[[Any, int], int] = unknown_stream

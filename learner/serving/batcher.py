@@ -1,6 +1,8 @@
 """Steps that wait for their actions: a queue for each lane."""
 
 from collections import deque
+from collections.abc import Sequence
+from threading import Condition
 from typing import NamedTuple
 
 import numpy as np
@@ -35,15 +37,16 @@ class Pending(NamedTuple):
 
 
 class Lane:
-    """The slots of one role, and their steps that wait, first in, first out. Not thread-safe.
+    """The slots of one role and inference device, and their steps that wait, first in, first out.
 
-    With several inference devices, the slots of one role and device. A batch is due when
+    Not thread-safe. A batch is due when
     `target_rows` rows wait, or when the oldest has waited as long as the rule lets it: one slow env
     server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever). The clock is the
     caller's.
 
     Attributes:
       role: what its experience is for.
+      device: the number of the inference device that acts for it.
       rule: when its batches are due, and how their rows lie.
       num_live: environments in it whose stream is open.
       num_rows: that wait.
@@ -52,6 +55,7 @@ class Lane:
 
     def __init__(self, slots: SlotRange, rule: BatchRule):
         self.role = slots.role
+        self.device = slots.device
         self.rule = rule
         self.num_live = 0
         self.num_rows = 0
@@ -106,3 +110,42 @@ class Lane:
         assert taken or not self._queue, "a group is larger than the largest batch"
         self.num_rows -= rows
         return taken
+
+
+class Waiters:
+    """The threads that wait for batches, one for each inference device. Owned by the hub.
+
+    Each has a condition of its own, all with the hub's lock, which whoever calls a method holds: a
+    step that arrives for one device must not wake the threads of all others. Whoever waits for
+    anything else waits for `changed`, which has that lock, too.
+    """
+
+    def __init__(self, changed: Condition, due: Sequence[Condition]):
+        self._changed = changed
+        self._due = due
+        self._woken: set[int] = set()
+
+    def notify(self, device: int) -> None:
+        """Something has changed for this device."""
+        self._changed.notify_all()
+        self._due[device].notify_all()
+
+    def notify_all(self) -> None:
+        """Something has changed."""
+        for condition in (self._changed, *self._due):
+            condition.notify_all()
+
+    def wake(self) -> None:
+        """Ends the wait of each, or its next one."""
+        self._woken.update(range(len(self._due)))
+        self.notify_all()
+
+    def takes_wake(self, device: int) -> bool:
+        """Whether it was woken; once."""
+        was_woken = device in self._woken
+        self._woken.discard(device)
+        return was_woken
+
+    def wait(self, device: int, seconds: float) -> None:
+        """Waits for a change, or for so long."""
+        self._due[device].wait(seconds)

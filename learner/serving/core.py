@@ -1,7 +1,7 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,13 +80,18 @@ class Serving:
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
 
-    def live_slots(self, role: Role) -> np.ndarray:
-        """Slots of this role whose stream is open, `[L] int32`, sorted."""
+    def lanes_of(self, device: int, roles: Collection[Role]) -> list[Lane]:
+        """The lanes of these roles that an inference device acts for."""
+        return [lane for lane in self.lanes if lane.device == device and lane.role in roles]
+
+    def live_slots(self, role: Role, device: int | None = None) -> np.ndarray:
+        """Slots of this role whose stream is open, `[L] int32`, sorted; of one device, or all."""
         slots = [
             group.slots
             for lease in self.slots.leases.values()
             for group in lease.groups
             if lease.is_ready and group.role == role
+            if device in (None, self.lanes[group.lane].device)
         ]
         return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
 

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 
 from learner.reporting.env_servers.attendance import Attendance, EnvServers
-from learner.serving.batcher import Pending
+from learner.serving.batcher import Pending, Waiters
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.handshake.agreement import Agreement
 from learner.serving.leases import Group, Lease
@@ -55,12 +55,14 @@ class Hub:
         self.environment = environment
         self.clock = clock
         # Guards all that follows; notified at every change.
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        due = [threading.Condition(lock) for _ in range(serving.slots.num_devices)]
+        self._waiters = Waiters(self._changed, due)
         self._serving = serving
         self._attendance = attendance or Attendance()
         self._agreement = Agreement(spec, is_tried=tries_spec)
         self._is_open = True
-        self._is_woken = False
 
     def admit(self, connection: HubConnection, offer: Offer) -> Admission:
         """Leases slots to an env server that has said what it offers.
@@ -104,7 +106,7 @@ class Hub:
                 if not lease.ended:
                     self._attendance.ready(lease.number, self.clock())
             if self._agreement.take(spec, lease, has_stepped=has_stepped):
-                self._changed.notify_all()
+                self._waiters.notify_all()
 
     def settle_spec(self, reason: str = "") -> bool:
         """The run uses what `wait_for_spec` gave or, for a `reason`, wants another; if it can."""
@@ -125,7 +127,7 @@ class Hub:
         """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
         with self._changed:
             self._serving.step(step)
-            self._changed.notify_all()
+            self._waiters.notify(self._serving.lanes[step.group.lane].device)
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""
@@ -163,14 +165,13 @@ class Hub:
         A call that arrives before `next_batch` counts for the next one: none is lost.
         """
         with self._changed:
-            self._is_woken = True
-            self._changed.notify_all()
+            self._waiters.wake()
 
-    def next_batch(self, roles: Collection[Role], timeout: float) -> Batch | None:
-        """The next due batch of these roles; None if none was due in time, or after `wake`."""
+    def next_batch(self, roles: Collection[Role], timeout: float, device: int = 0) -> Batch | None:
+        """The next due batch of these roles and device; None if none was in time, or on `wake`."""
         deadline = self.clock() + timeout
         with self._changed:
-            lanes = [lane for lane in self._serving.lanes if lane.role in roles]
+            lanes = self._serving.lanes_of(device, roles)
             while True:
                 now = self.clock()
                 waits = [(lane.seconds_until_due(now), lane) for lane in lanes]
@@ -178,11 +179,10 @@ class Hub:
                 if due:
                     # First come, first served: no lane starves another.
                     return self._serving.take(min(due, key=lambda lane: lane.oldest_arrival))
-                if now >= deadline or self._is_woken:
-                    self._is_woken = False
+                if self._waiters.takes_wake(device) or now >= deadline:
                     return None
                 soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
-                self._changed.wait(soonest - now)
+                self._waiters.wait(device, soonest - now)
 
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B, ...]` to whom they belong, and releases the batch's slots."""
@@ -197,11 +197,10 @@ class Hub:
                 payload = pack_actions(group.number, item.sequence, actions[rows])
                 group.lease.holder.send_actions(payload)
 
-    def take_ended(self) -> list[int]:
-        """Streams of experience that were cut since the last call."""
+    def take_ended(self, device: int = 0) -> list[int]:
+        """Streams of that inference device that were cut since the last call."""
         with self._changed:
-            ended, self._serving.slots.cut = self._serving.slots.cut, []
-            return ended
+            return self._serving.slots.take_cut(device)
 
     def wait_until(self, condition: Callable[[], object], timeout: float) -> bool:
         """Waits until `condition`, asked again at every change, holds; whether it does."""
@@ -242,10 +241,10 @@ class Hub:
         with self._changed:
             return [lease.holder for lease in self._serving.slots.leases.values()]
 
-    def live_slots(self, role: Role) -> np.ndarray:
-        """Slots of this role whose stream is open, `[L] int32`, sorted."""
+    def live_slots(self, role: Role, device: int | None = None) -> np.ndarray:
+        """Slots of this role whose stream is open, `[L] int32`, sorted; of one device, or all."""
         with self._changed:
-            return self._serving.live_slots(role)
+            return self._serving.live_slots(role, device)
 
     def ledger(self) -> dict[str, int]:
         """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""
@@ -269,7 +268,7 @@ class Hub:
             self._attendance.closing("training is over" if error is None else error.details)
             for lease in self._serving.slots.leases.values():
                 lease.holder.end(error)
-            self._changed.notify_all()
+            self._waiters.notify_all()
 
     # Below, the caller holds the lock: all of them are methods of this class.
 
@@ -281,7 +280,7 @@ class Hub:
             self._attendance.refused(lease.number, error.details)
         self._attendance.left(lease.number, error.details if error else why, self.clock())
         lease.holder.end(error)
-        self._changed.notify_all()
+        self._waiters.notify_all()
 
     def _end_superseded(self, keys: Collection[int]) -> None:
         """Ends leases that are over for the env server: it returns for their slots."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from learner.serving.environment_seeds import environment_seed
-from learner.serving.slot_deal import Role, SlotRange, deal
+from learner.serving.slot_deal import Role, deal, grouped, lanes_of
 from seedrl.types import StepType
 
 # What a checkpoint keeps of a slot table.
@@ -83,7 +83,7 @@ class Lease:
 
 
 class SlotTable:
-    """All slots, lane by lane: training slots 0..N-1, then evaluation slots. Not thread-safe.
+    """All slots: training slots 0..N-1, then evaluation slots, see `lanes_of`. Not thread-safe.
 
     A slot's epoch counts its leases. An environment's seed is a hash of (seed, slot, epoch): a
     reconnect replays no episodes. `seed` must differ between the sessions of a run.
@@ -104,19 +104,18 @@ class SlotTable:
         seed: int,
         num_env_servers: int | None = 1,
         new_key: Callable[[], int] = lambda: secrets.randbits(64),
+        num_devices: int = 1,
     ):
         """Makes free slots.
 
         Args:
-          training, evaluation: their numbers.
+          training, evaluation, num_devices: their numbers, and of inference devices.
           seed: of environments.
           num_env_servers: how many share all slots evenly; None if that is not known.
           new_key: gives each lease its key, below 2^64.
         """
-        self.lanes = (
-            SlotRange("training", 0, training),
-            SlotRange("evaluation", training, evaluation),
-        )
+        self.lanes = lanes_of(training, evaluation, num_devices)
+        self.num_devices = num_devices
         self.num_training = training
         self.num_slots = training + evaluation
         self.seed = seed
@@ -134,7 +133,7 @@ class SlotTable:
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
         self._num_env_servers = num_env_servers
         # Of each lane, sorted.
-        self._free = [list(range(lane.first, lane.first + lane.size)) for lane in self.lanes]
+        self._free = [list(lane.slots) for lane in self.lanes]
 
     @property
     def num_free(self) -> int:
@@ -192,7 +191,13 @@ class SlotTable:
         """
         wanted = num_envs if most is None else min(num_envs, most)
         free = list(map(len, self._free))
-        dealt = deal(free, wanted, self.lanes, self._num_env_servers or 1)
+        dealt = deal(
+            free,
+            wanted,
+            self.lanes,
+            num_env_servers=self._num_env_servers or 1,
+            num_groups=num_groups,
+        )
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
         if not sum(dealt):
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
@@ -208,13 +213,8 @@ class SlotTable:
         is_held_back = wanted < min(num_envs, sum(free))
         lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at, is_held_back)
         self.leases[lease.number] = lease
-        for lane, slots in enumerate(taken):
-            # Evaluation is one group: it is not what an env server has groups for. A peer may ask
-            # for any number of them; none is empty.
-            parts = num_groups if self.lanes[lane].role == "training" else 1
-            for part in np.array_split(slots, max(1, min(parts, len(slots)))):
-                if len(part):
-                    lease.groups.append(self._open(lease, lane, part.astype(np.int32)))
+        for lane, slots in grouped(taken, self.lanes, num_groups):
+            lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))
         return lease
 
     def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
@@ -262,6 +262,15 @@ class SlotTable:
     def _free_group(self, group: Group) -> None:
         self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
         self._is_resting[group.slots] = group.lease.resumed_at is not None
+
+    def take_cut(self, device: int) -> list[int]:
+        """Streams that were cut since the last call, of slots that this device acts for."""
+        if not self.cut:
+            return []
+        own = {slot for lane in self.lanes if lane.device == device for slot in lane.slots}
+        taken = [stream for stream in self.cut if stream % self.num_slots in own]
+        self.cut = [stream for stream in self.cut if stream % self.num_slots not in own]
+        return taken
 
     def _check_resting(self, slots: np.ndarray, row: int) -> None:
         is_cut = ~self._is_resting[slots] | (self.rows[slots] != row)

@@ -156,7 +156,7 @@ class Announcements:
             )
 
     def _look_at_metrics(self) -> None:
-        acting = self._session.acting
+        acting = self._session.acting.totals
         if not self._looks_for_metrics or acting.measured_episodes < _EPISODES_WITHOUT:
             return
         self._looks_for_metrics = False

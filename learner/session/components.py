@@ -1,20 +1,27 @@
 """The parts of a session: everything that is built once the environment's spec is known."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor, BatchShapes, page_rows
+from learner.acting.act_step import example_page
+from learner.acting.actor import build_actor, page_rows
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
+from learner.acting.totals import Totals
 from learner.learning.allocation import require_state_memory, require_update_memory
-from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
+from learner.learning.device_mapping import (
+    MappedPrograms,
+    map_programs,
+    published,
+    replicate,
+    stack_shards,
+)
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import POLL_SECONDS, Learning, published
+from learner.learning.loop import POLL_SECONDS, Learning
 from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
@@ -43,18 +50,20 @@ class Parts(NamedTuple):
     """What a session runs.
 
     Attributes:
-      acting, learning: what its threads do.
+      acting, learning: what threads do, of each inference device and of learning.
       exchange: what crosses between the two.
       page: a page's shapes and dtypes.
+      page_rows: the numbers of pages that may be sent at once, ascending.
       replay_bytes: size of one device's replay.
       behaviour: see `Agent`.
       scale: of the devices.
     """
 
-    acting: Acting
+    acting: Sequence[Acting]
     learning: Learning
     exchange: Exchange
     page: Page
+    page_rows: tuple[int, ...]
     replay_bytes: int
     behaviour: Callable[[Tree], Tree]
     scale: Scale
@@ -97,10 +106,7 @@ def assemble(
     given = _Given(config, geometry, hub, spec, metrics, checkpoint, initial, agent, page)
     of_devices = scale(config, geometry)
     experience: Experience = config.replay.build(
-        agent.window,
-        page=page,
-        initial_priorities=agent.initial_priorities,
-        scale=of_devices,
+        agent.window, page=page, initial_priorities=agent.initial_priorities, scale=of_devices
     )
     shards = _sharded_replay(config, geometry, experience, page, checkpoint)
     learn_programs = build_learn_programs(
@@ -108,22 +114,14 @@ def assemble(
     )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
     state = _learner_state(given, learn_programs, learning_key, of_devices)
-    mapped = map_programs(learn_programs, geometry.devices)
+    mapped = map_programs(learn_programs, geometry.devices, geometry.inference)
     exchange = _exchange(given, RateLimiter(experience.limiter), state, mapped)
     acting = _acting(given, exchange, acting_key, version=int(state.updates))
-    learning = Learning(
-        programs=mapped,
-        state=state,
-        replay=shards,
-        exchange=exchange,
-        metrics=metrics,
-        publish_every_updates=config.learning.publish_every_updates,
-        poll_seconds=POLL_SECONDS if config.learning.regime == "asynchronous" else 0.0,
-    )
+    learning = _learning(given, mapped, state, shards, exchange)
     _gauge_constants(given)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
-    per_device = replay_bytes // len(geometry.devices)
-    return Parts(acting, learning, exchange, page, per_device, agent.behaviour, of_devices)
+    per_device, rows = replay_bytes // len(geometry.devices), tuple(shards.page_rows)
+    return Parts(acting, learning, exchange, page, rows, per_device, agent.behaviour, of_devices)
 
 
 def _gauge_constants(given: _Given) -> None:
@@ -142,7 +140,7 @@ def compile_all(parts: Parts) -> None:
     """
     with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
         for compiled in (
-            pool.submit(parts.acting.warm_up),
+            *(pool.submit(acting.warm_up) for acting in parts.acting),
             pool.submit(_warm_up_learning, parts),
         ):
             compiled.result()
@@ -150,7 +148,7 @@ def compile_all(parts: Parts) -> None:
 
 def _warm_up_learning(parts: Parts) -> None:
     require_update_memory(parts.learning.compile_update(), parts.scale)
-    parts.learning.warm_up(parts.page, parts.acting.page_rows)
+    parts.learning.warm_up(parts.page, parts.page_rows)
 
 
 def _learner_state(
@@ -179,68 +177,81 @@ def _exchange(
         limiter.restore(given.checkpoint.meta["limiter"])
     return open_exchange(
         limiter,
-        FrozenParams(published(programs, state.params), int(state.updates)),
+        [FrozenParams(params, int(state.updates)) for params in published(programs, state.params)],
         wake_acting=given.hub.wake,
         clock=given.hub.clock,
     )
 
 
-def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> Acting:
+def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> list[Acting]:
     """Acting, from the checkpoint's step on; `version`: of the parameters to begin with."""
     config, checkpoint = given.config, given.checkpoint
     if checkpoint is not None:
         # The acting key of the checkpoint's session must not be used again.
         key = jax.random.fold_in(key, version)
-    acting = Acting(
-        hub=given.hub,
-        actor=_actor(config, given.agent, given.spec, given.page, key, given.geometry.devices[0]),
-        exchange=exchange,
-        evaluator=Evaluator(config.evaluation, given.hub.clock()),
-        metrics=given.metrics,
-        frames_per_step=config.environment.frames_per_step,
-        total_steps=config.learning.total_steps,
-    )
+    totals = Totals(config.environment.metrics, config.learning.total_steps)
+    geometry, exploration = given.geometry, _exploration(config, given.agent)
+    acting = [
+        Acting(
+            hub=given.hub,
+            # All have the same key: no two batches have the same number.
+            actor=build_actor(
+                given.agent,
+                given.spec,
+                given.page,
+                lanes=[lane for lane in geometry.lanes if lane.device == number],
+                exploration=exploration,
+                key=key,
+                device=device,
+                rungs=_rungs(config),
+            ),
+            exchange=exchange,
+            evaluator=Evaluator(config.evaluation, given.hub.clock()),
+            metrics=given.metrics,
+            totals=totals,
+            frames_per_step=config.environment.frames_per_step,
+        )
+        for number, device in enumerate(geometry.inference)
+    ]
     if checkpoint is not None:
-        acting.training_steps = int(checkpoint.meta["env_steps"])
+        totals.training_steps = int(checkpoint.meta["env_steps"])
         if streams_can_resume(config, checkpoint):
-            acting.restore(restore_acting(checkpoint, acting.snapshot(), config))
+            (only,) = acting  # in lock step
+            only.restore(restore_acting(checkpoint, only.snapshot(), config))
     return acting
 
 
-def _actor(
-    config: Config, agent: Agent, spec: EnvSpec, page: Page, key: Array, device: jax.Device
-) -> Actor:
-    """The actor of all slots."""
-    programs = _act_programs(config, agent, page)
-    shapes = BatchShapes(
-        spec,
-        num_training=config.serving.training_slots,
-        num_evaluation=config.serving.evaluation_slots,
-        rungs=_rungs(config),
+def _exploration(config: Config, agent: Agent) -> np.ndarray:
+    """How much each slot explores, `[S] float32`."""
+    serving = config.serving
+    training = np.asarray(agent.exploration(serving.training_slots), np.float32)
+    evaluation = np.full(serving.evaluation_slots, agent.evaluation_exploration, np.float32)
+    return np.concatenate([training, evaluation])
+
+
+def _learning(
+    given: _Given,
+    programs: MappedPrograms,
+    state: LearnerState,
+    replay: ShardedReplay,
+    exchange: Exchange,
+) -> Learning:
+    """Learning, which takes state and replay over."""
+    return Learning(
+        programs=programs,
+        state=state,
+        replay=replay,
+        exchange=exchange,
+        metrics=given.metrics,
+        publish_every_updates=given.config.learning.publish_every_updates,
+        poll_seconds=POLL_SECONDS if given.config.learning.regime == "asynchronous" else 0.0,
     )
-    return Actor(programs, shapes, jax.device_put(programs.init(key), device))
 
 
 def _rungs(config: Config) -> int:
     """Of the ladders of batch and page sizes."""
     # Unless both run at once every batch has all slots, and their pages fill up together.
     return 3 if config.learning.regime == "asynchronous" else 1
-
-
-def _act_programs(config: Config, agent: Agent, page: Page) -> ActPrograms:
-    serving = config.serving
-    return build_act_programs(
-        agent,
-        page,
-        num_training=serving.training_slots,
-        num_slots=serving.training_slots + serving.evaluation_slots,
-        exploration=np.concatenate(
-            [
-                np.asarray(agent.exploration(serving.training_slots), np.float32),
-                np.full(serving.evaluation_slots, agent.evaluation_exploration, np.float32),
-            ]
-        ),
-    )
 
 
 def _sharded_replay(
@@ -253,12 +264,16 @@ def _sharded_replay(
     """The replay on its devices and its indices: empty, or the checkpoint's if it has one."""
     memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
     indices = [experience.index() for _ in geometry.devices]
+    lanes = [lane for lane in geometry.lanes if lane.role == "training"]
     shards = ShardedReplay(
         memory,
         indices,
         geometry.page_steps,
         most_pages=config.serving.training_slots,
-        page_rows=page_rows(config.serving.training_slots, _rungs(config)),
+        page_rows=sorted({rows for lane in lanes for rows in page_rows(lane.size, _rungs(config))}),
+        is_mixed=any(
+            len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
+        ),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
         example_draw=experience.example_draw,
         stream_of=experience.stream_of,

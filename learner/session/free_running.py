@@ -15,17 +15,20 @@ from learner.session.components import Parts
 
 
 class FreeRunning:
-    """Two threads' work; see `learner.session.session.Regime`. Compiles for both.
+    """Work for a thread that learns and one for each inference device: a `Regime` of the session.
 
-    Owns the thread that compiles for learning; the process does not end before that thread has.
+    Compiles for all. Owns the thread that compiles for learning; the process does not end before
+    that thread has.
     """
 
     def __init__(self, parts: Parts):
         self._parts = parts
         self._learning = parts.learning
-        self._first_step = parts.acting.training_steps
+        self._totals = parts.acting[0].totals
+        self._first_step = self._totals.training_steps
+        names = ["acting", *(f"acting {number}" for number in range(1, len(parts.acting)))]
         self.bodies: Mapping[str, Callable[[], object]] = {
-            "acting": parts.acting.run_once,
+            **{name: each.run_once for name, each in zip(names, parts.acting, strict=True)},
             "learning": self.learn_once,
         }
         self.snapshots = parts.learning.snapshots
@@ -35,7 +38,12 @@ class FreeRunning:
     def warm_up(self) -> None:
         """Compiles what acting needs to begin, and lets a thread compile all else."""
         # One after the other: both would share the interpreter, and acting begin later.
-        self._parts.acting.warm_up_largest()
+        self._parts.acting[0].warm_up_largest()
+        # The others have the same programs on their devices: XLA compiles them side by side.
+        others = self._parts.acting[1:]
+        with ThreadPoolExecutor(max(1, len(others)), thread_name_prefix="compile") as pool:
+            for compiled in [pool.submit(each.warm_up_largest) for each in others]:
+                compiled.result()
         pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
         self._insertion = pool.submit(self._compile_insertion)
         self._update = pool.submit(self._compile_update)
@@ -46,8 +54,9 @@ class FreeRunning:
         # What is wrong with a user's own loss shows here, and not after a minute of compiling.
         parts.learning.trace_update()
         # What acting is waiting for first: until then it pads every batch to the largest.
-        parts.acting.compile_others()
-        parts.learning.compile_insertion(parts.page, parts.acting.page_rows)
+        for acting in parts.acting:
+            acting.compile_others()
+        parts.learning.compile_insertion(parts.page, parts.page_rows)
 
     def _compile_update(self) -> None:
         # The process would only end after it.
@@ -71,7 +80,7 @@ class FreeRunning:
         """Does what of learning's work is compiled. Raises what compiling it has raised."""
         if not _is_over(self._insertion):
             self._learning.snapshots.answer()
-            steps = self._parts.acting.training_steps - self._first_step
+            steps = self._totals.training_steps - self._first_step
             # As if what was sent had been inserted: otherwise acting would owe nothing for it.
             held = self._learning.sequences_of_shards(steps)
             self._parts.exchange.limiter.holds(held)

@@ -28,7 +28,7 @@ class LockStep:
         """`recorder`: takes each batch with its actions."""
         self._parts = parts
         self.is_compiling = True
-        self._acting = parts.acting
+        (self._acting,) = parts.acting
         self._learning = parts.learning
         self._hub = hub
         self._recorder = recorder

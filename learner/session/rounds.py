@@ -21,7 +21,7 @@ class Rounds:
 
     def __init__(self, parts: Parts):
         self._parts = parts
-        self._acting = parts.acting
+        (self._acting,) = parts.acting
         self._learning = parts.learning
         self.bodies: Mapping[str, Callable[[], object]] = {"rounds": self.run_once}
         self.snapshots = parts.learning.snapshots

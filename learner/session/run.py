@@ -25,7 +25,7 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, why
-from learner.session.geometry import Geometry, plan_geometry
+from learner.session.geometry import Geometry, described, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
@@ -80,7 +80,7 @@ def train(
         session_number = folder.record_command(stop.command)
         with open_reports(config, name, folder, checkpoint) as reports:
             reports.resumed(checkpoint, None if checkpoint else _best(folder))
-            slots = _slots(config, session_number, env_servers)
+            slots = _slots(config, session_number, env_servers, len(geometry.inference))
             hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
             summary = _train(
                 config,
@@ -176,7 +176,7 @@ def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
 
 
 def _say_started(events: Events, workdir: Path, address: str, geometry: Geometry) -> None:
-    devices = f"{len(geometry.devices)} x {geometry.devices[0].device_kind}"
+    devices = described(geometry)
     text = f"learner: {workdir}, serving {address}, {devices}"
     events.say("started", text, address=address, devices=devices, workdir=str(workdir))
 
@@ -202,7 +202,9 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
         raise
 
 
-def _slots(config: Config, session_number: int, env_servers: int | None) -> SlotTable:
+def _slots(
+    config: Config, session_number: int, env_servers: int | None, num_devices: int
+) -> SlotTable:
     # Whoever reaches a socket of this user is this user: nothing need be kept from him.
     is_private = config.serving.bind.startswith("unix:")
     return SlotTable(
@@ -211,6 +213,7 @@ def _slots(config: Config, session_number: int, env_servers: int | None) -> Slot
         # Nothing that a killed session has not saved may decide on seeds: its own would recur.
         seed=session_seed(config.seed, f"session {session_number}"),
         num_env_servers=env_servers or (1 if is_private else None),
+        num_devices=num_devices,
     )
 
 

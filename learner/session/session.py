@@ -69,7 +69,8 @@ class Session:
     """Builds and runs acting and learning. Owned by the main thread.
 
     Attributes:
-      acting, learning: what their threads do; read only counters of them from outside.
+      acting, learning: what their threads do; read only counters of them from outside. Of several
+        inference devices, acting of the first, which evaluates.
       evaluator: the evaluation's state.
       replay_bytes: size of one device's replay.
       failed: set when a thread has died.
@@ -101,8 +102,8 @@ class Session:
             checkpoint=checkpoint,
             initial=initial,
         )
-        self.acting, self.learning = self._parts.acting, self._parts.learning
-        self.evaluator = self._parts.acting.evaluator
+        self.acting, self.learning = self._parts.acting[0], self._parts.learning
+        self.evaluator = self.acting.evaluator
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()
@@ -173,7 +174,7 @@ class Session:
         """Rows in every account of the ledger; see `learner.serving.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
-        abandoned = self.acting.abandoned_rows + self.learning.abandoned_rows
+        abandoned = self.acting.totals.abandoned_rows + self.learning.abandoned_rows
         learned = self.learning.accounts()
         accounts = {
             **self._hub.ledger(),

@@ -17,7 +17,7 @@ class FilledPages(NamedTuple):
     """Pages on their way to replay.
 
     Attributes:
-      pages: leaves `[I, ...]` on the acting device; rows beyond `len(streams)` are padding.
+      pages: leaves `[I, ...]` on the device that acted; rows beyond `len(streams)` are padding.
       streams: the stream of each page, in order.
       slots: the slot of each page.
       ended: streams that were cut; nothing more arrives from them.
@@ -32,7 +32,7 @@ class FilledPages(NamedTuple):
 
 
 class FrozenParams(NamedTuple):
-    """Parameters on the acting device with the number of updates behind them."""
+    """Parameters on an inference device with the number of updates behind them."""
 
     params: Tree
     version: int
@@ -48,7 +48,7 @@ class Exchange:
     Attributes:
       limiter: holds the replay ratio between the two.
       pages: from acting to learning, in order: full pages, and streams that have ended.
-      params: from learning to acting: the newest parameters.
+      params: from learning to acting: the newest parameters, on each inference device.
       learned_version: from learning to acting: the number of updates taken, published or not.
       wake_acting: makes acting look again at what the limiter allows.
       clock: seconds, monotonic, for both.
@@ -57,7 +57,7 @@ class Exchange:
 
     limiter: RateLimiter
     pages: queue.Queue[FilledPages]
-    params: FrozenParams
+    params: Sequence[FrozenParams]
     learned_version: int
     wake_acting: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
@@ -66,14 +66,14 @@ class Exchange:
 
 def open_exchange(
     limiter: RateLimiter,
-    first: FrozenParams,
+    first: Sequence[FrozenParams],
     *,
     wake_acting: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
     capacity: int = _CAPACITY,
 ) -> Exchange:
-    """An exchange without pages, in which `first` is the newest version.
+    """An exchange without pages, in which `first` is the newest version on each inference device.
 
     `capacity`: how many items acting may send before learning takes them; then it waits.
     """
-    return Exchange(limiter, queue.Queue(capacity), first, first.version, wake_acting, clock)
+    return Exchange(limiter, queue.Queue(capacity), first, first[0].version, wake_acting, clock)

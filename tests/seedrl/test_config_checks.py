@@ -325,6 +325,15 @@ def test_lock_step_refuses_what_would_depend_on_time_or_be_lost(section: str, me
         check(dataclasses.replace(LOCK_STEP, **{section: getattr(VALID, section)}))
 
 
+def test_lock_step_acts_on_one_device() -> None:
+    serving = dataclasses.replace(LOCK_STEP.serving, inference_devices=1)
+    check(dataclasses.replace(LOCK_STEP, serving=serving))
+    serving = dataclasses.replace(serving, inference_devices=2)
+    message = "serving.inference_devices: expected at most 1 with learning.regime lock_step, .* 2"
+    with pytest.raises(ConfigError, match=message):
+        check(dataclasses.replace(LOCK_STEP, serving=serving))
+
+
 def test_a_regime_that_this_version_does_not_have_is_refused_by_name() -> None:
     learning: Any = {"regime": "alternating"}
     config = dataclasses.replace(VALID, learning=LearningConfig(**learning))

@@ -195,7 +195,10 @@ class ProgramLearner:
         metrics: Any = _NoMetrics()
         self.exchange = exchange = open_exchange(
             RateLimiter(experience.limiter),
-            FrozenParams(published(programs.mapped, state.params), int(state.updates)),
+            [
+                FrozenParams(params, int(state.updates))
+                for params in published(programs.mapped, state.params)
+            ],
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
             # One thread does both: the queue must never be what acting waits for.
@@ -256,7 +259,7 @@ class ProgramLearner:
             **self.hub.ledger(),
             "stored": self._learning.stored_rows,
             "stale": self._learning.stale_rows,
-            "abandoned": self._acting.abandoned_rows,
+            "abandoned": self._acting.totals.abandoned_rows,
         }
 
     @property

@@ -57,11 +57,11 @@ class PausableHub(Hub):
     is_paused = False
     has_enough: Callable[[], bool] = staticmethod(lambda: False)
 
-    def next_batch(self, roles: Collection[Role], timeout: float) -> Batch | None:
+    def next_batch(self, roles: Collection[Role], timeout: float, device: int = 0) -> Batch | None:
         """See Hub."""
         waits = self.is_paused or self.has_enough()
         allowed = [role for role in roles if not (waits and role == "training")]
-        return super().next_batch(allowed, timeout)
+        return super().next_batch(allowed, timeout, device)
 
 
 class RecordingMetrics(Metrics):
@@ -127,6 +127,7 @@ class LearnerRun:
             training=config.serving.training_slots,
             evaluation=config.serving.evaluation_slots,
             seed=config.seed,
+            num_devices=len(self.geometry.inference),
         )
         serving = Serving(
             slots,

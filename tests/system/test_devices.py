@@ -1,15 +1,23 @@
-"""Learning on four devices: slots are spread over shards, and the devices stay the same."""
+"""Acting and learning on all devices, four or more: each does both, or half of them act.
 
+Slots are spread over devices and shards, and the devices that learn stay the same. With as many
+devices as `SEEDRL_TEST_DEVICES` says, see conftest.py.
+"""
+
+import dataclasses
 import json
-from collections.abc import Callable
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
+from learner.threads.exchange import FilledPages, FrozenParams
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
+from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent, Oracle
 
@@ -17,10 +25,12 @@ WINDOW = WindowSpec(burn_in=2, unroll=6, bootstrap=1, stride=3)
 PAGE_STEPS = 3
 LENGTHS = (4, 1, 17)
 NUM_ACTIONS = 4
-NUM_DEVICES = 4
-# Shards 0 and 1 are fed by two slots each, the others by one.
-TRAINING_SLOTS = 6
-CAPACITY_STEPS = NUM_DEVICES * 60 * PAGE_STEPS
+DEVICES = jax.local_devices()
+# How many learn, and how many act beside them.
+SPLITS = [(len(DEVICES), 0), (len(DEVICES) // 2, len(DEVICES) // 2)]
+# Half of them come later: until then half of the shards are empty.
+TRAINING_SLOTS = 2 * len(DEVICES)
+SHARD_PAGES = 60
 
 CONFIG = Config(
     environment=EnvironmentConfig(
@@ -28,49 +38,164 @@ CONFIG = Config(
         arguments=json.dumps({"lengths": LENGTHS, "num_actions": NUM_ACTIONS}),
     ),
     agent=HashingAgent(window=WINDOW),
-    serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=0),
-    replay=ReplayConfig(
-        capacity_steps=CAPACITY_STEPS, min_steps=100, page_steps=PAGE_STEPS, ratio=1.0
-    ),
-    learning=LearningConfig(batch_sequences=8, num_devices=NUM_DEVICES),
+    replay=ReplayConfig(capacity_steps=1, min_steps=100, page_steps=PAGE_STEPS, ratio=1.0),
 )
 
 
-class Devices(NamedTuple):
-    """A run, what the oracle says of it, and the learner's parameters on each device."""
+def split(num_devices: int, inference_devices: int) -> Config:
+    """The configuration for so many devices that learn, and that act beside them."""
+    return dataclasses.replace(
+        CONFIG,
+        serving=ServingConfig(
+            training_slots=TRAINING_SLOTS,
+            evaluation_slots=0,
+            inference_devices=inference_devices,
+        ),
+        replay=dataclasses.replace(
+            CONFIG.replay, capacity_steps=num_devices * SHARD_PAGES * PAGE_STEPS
+        ),
+        learning=LearningConfig(batch_sequences=2 * num_devices, num_devices=num_devices),
+    )
 
+
+class Devices(NamedTuple):
+    """A run, what the oracle says of it, and the learner's parameters on each device.
+
+    Attributes:
+      learning, acting: which ones.
+      beginning: sequences of each shard after the first updates.
+      acted: of each that acts, the slots of the pages that it filled once the run was under way.
+      received, stored: pages that came to each that learns meanwhile, padding included, and those
+        that were stored there.
+      compiled: what was compiled meanwhile.
+    """
+
+    learning: list[jax.Device]
+    acting: list[jax.Device]
+    beginning: list[int]
     outcome: Outcome
     oracle: Oracle
     broken: list[str]
     params: list[dict[str, float]]
+    acted: dict[jax.Device, set[int]]
+    received: list[int]
+    stored: list[int]
+    compiled: list[str]
+    frozen: Sequence[FrozenParams]
 
 
-@pytest.fixture(scope="module")
-def devices(learner_run: Callable[[Config], LearnerRun]) -> Devices:
-    run = learner_run(CONFIG)
-    run.add_env_server(TRAINING_SLOTS)
+@pytest.fixture(scope="module", params=SPLITS, ids=str)
+def devices(request: pytest.FixtureRequest, learner_run: Callable[[Config], LearnerRun]) -> Devices:
+    run = learner_run(split(*request.param))
+    run.add_env_server(TRAINING_SLOTS // 2, "--groups", "1")
     run.start()
+    run.run_until(lambda: run.session.learning.num_applied > 5, "updates")
+    beginning = run.session.learning.sequences_of_shards()
+    run.add_env_server(TRAINING_SLOTS // 2, "--groups", "1")
     # Until the ring of every shard has gone round.
     run.run_until(
         lambda: all(index.num_inserted > 75 for index in run.session.learning._shards.indices),
         "full shards",
     )
-    run.run_for(env_steps=0, updates=20)
-    outcome = run.finish()
-    state = run.session.learning._state
+    learning, indices = run.session.learning, run.session.learning._shards.indices
+    acted, received = watched(run)
+    before = [index.num_inserted for index in indices]
+    with compilations() as compiled:
+        run.run_for(env_steps=0, updates=20)
+        outcome = run.finish()
+    stored = [index.num_inserted - number for index, number in zip(indices, before, strict=True)]
     params = [
-        jax.tree.map(lambda leaf, device=device: float(leaf.addressable_data(device)), state.params)
-        for device in range(NUM_DEVICES)
+        jax.tree.map(
+            lambda leaf, shard=shard: float(leaf.addressable_data(shard)), learning._state.params
+        )
+        for shard in range(len(indices))
     ]
     oracle = Oracle(outcome, LENGTHS, NUM_ACTIONS)
-    return Devices(outcome, oracle, oracle.check(), params)
+    return Devices(
+        list(run.geometry.devices),
+        list(run.geometry.inference),
+        beginning,
+        outcome,
+        oracle,
+        oracle.check(),
+        params,
+        acted,
+        [received[device] for device in run.geometry.devices],
+        stored,
+        [name for name in compiled if "backend_compile" in name],
+        learning._exchange.params,
+    )
+
+
+def watched(run: LearnerRun) -> tuple[dict[jax.Device, set[int]], Counter[jax.Device]]:
+    """From now on: the slots of the pages of each device, and the pages that each receives.
+
+    For a run under way: learning asks for its programs each time.
+    """
+    acted: dict[jax.Device, set[int]] = defaultdict(set)
+    received: Counter[jax.Device] = Counter()
+    learning = run.session.learning
+    insert, pages = learning._programs.insert, learning._exchange.pages
+    put = pages.put
+
+    def watched_put(item: FilledPages, timeout: float) -> None:
+        if item.streams:
+            (device,) = jax.tree.leaves(item.pages)[0].devices()
+            acted[device].update(item.slots)
+        put(item, timeout=timeout)
+
+    def watched_insert(shard: Any, own: Any, plan: Any) -> Any:
+        places = {device for leaf in jax.tree.leaves(own) for device in leaf.devices()}
+        (device,) = places
+        received[device] += len(jax.tree.leaves(own)[0])
+        return insert(shard, own, plan)
+
+    pages.put = watched_put  # type: ignore[method-assign, assignment]
+    learning._programs = learning._programs._replace(insert=watched_insert)
+    return acted, received
+
+
+def test_devices_that_act_have_their_own_slots_or_are_those_that_learn(devices: Devices) -> None:
+    is_split = len(devices.learning) < len(DEVICES)
+    assert devices.acting == (DEVICES[len(devices.learning) :] if is_split else DEVICES)
+    number = len(devices.acting)
+    assert devices.acted == {
+        device: set(range(first, TRAINING_SLOTS, number))
+        for first, device in enumerate(devices.acting)
+    }
+
+
+def test_devices_without_env_servers_do_not_keep_the_others_from_learning(
+    devices: Devices,
+) -> None:
+    half = len(devices.learning) // 2
+    assert min(devices.beginning[:half]) > 0
+    assert devices.beginning[half:] == [0] * half
+
+
+def test_each_device_is_sent_its_own_pages_and_no_others(devices: Devices) -> None:
+    # All slots of a lane fill up together: nothing is padded.
+    assert devices.received == devices.stored
+    assert min(devices.stored) > 0
+
+
+def test_nothing_is_compiled_under_way(devices: Devices) -> None:
+    assert devices.compiled == []
+
+
+def test_each_device_acts_with_parameters_of_its_own(devices: Devices) -> None:
+    for device, frozen in zip(devices.acting, devices.frozen, strict=True):
+        assert frozen.version == int(devices.outcome.state.updates)
+        for leaf in jax.tree.leaves(frozen.params):
+            assert leaf.devices() == {device}
 
 
 def test_every_shard_holds_its_own_slots_and_whole_sequences_of_them(devices: Devices) -> None:
     assert devices.broken[:10] == []
     shards = {stream.slot: stream.shard for stream in devices.oracle.streams.values()}
-    assert shards == {slot: slot % NUM_DEVICES for slot in range(TRAINING_SLOTS)}
-    assert [shard.num_pages for shard in devices.outcome.shards] == [60] * NUM_DEVICES
+    number = len(devices.learning)
+    assert shards == {slot: slot % number for slot in range(TRAINING_SLOTS)}
+    assert [shard.num_pages for shard in devices.outcome.shards] == [SHARD_PAGES] * number
     # The oldest pages were overwritten.
     assert min(stream.pages[0] for stream in devices.oracle.streams.values()) > 0
 
@@ -87,13 +212,15 @@ def test_all_devices_apply_every_update_with_the_mean_gradient(devices: Devices)
     updates = int(devices.outcome.state.updates)
     rewards = devices.outcome.observed["trained_reward"]
     assert updates == len(rewards) > 20
-    assert devices.params == [devices.params[0]] * NUM_DEVICES
+    assert devices.params == [devices.params[0]] * len(devices.learning)
     assert devices.params[0]["version"] == updates
     assert devices.params[0]["seen"] == pytest.approx(float(np.sum(rewards)), rel=1e-5)
 
 
 def test_every_device_draws_with_a_key_of_its_own(devices: Devices) -> None:
     observed = devices.outcome.observed
-    variance = np.array(observed["drawn_squared"]) - np.square(observed["drawn"])
+    # Once all devices draw.
+    drawn, squared = (np.array(observed[name])[-10:] for name in ("drawn", "drawn_squared"))
+    variance = squared - np.square(drawn)
     assert variance.min() > 1e-6
     assert len(set(observed["drawn"])) == len(observed["drawn"])

@@ -113,7 +113,7 @@ class System:
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
         learning = self.parts.learning
-        bodies = {"acting": self.parts.acting.run_once, "learning": learning.run_once}
+        bodies = {"acting": self.parts.acting[0].run_once, "learning": learning.run_once}
         workers = [Worker(name, body, self._failed) for name, body in bodies.items()]
         for worker in workers:
             worker.start()
@@ -131,8 +131,8 @@ class System:
         learning.finish_update()
 
     def _await_step(self) -> None:
-        before = self.parts.acting.training_steps
-        self._await(lambda: self.parts.acting.training_steps > before)
+        before = self.parts.acting[0].training_steps
+        self._await(lambda: self.parts.acting[0].training_steps > before)
 
     def _await_update(self) -> None:
         before = self.parts.learning.updates
@@ -145,7 +145,7 @@ class System:
                 raise RuntimeError(f"nothing happened for {_DEADLINE_SECONDS:.0f} seconds")
 
     def _counts(self) -> tuple[int, int]:
-        return self.parts.acting.training_steps, self.parts.learning.updates
+        return self.parts.acting[0].training_steps, self.parts.learning.updates
 
     def _flush(self) -> dict[str, float]:
         steps, updates = self._counts()

@@ -76,7 +76,7 @@ class World(NamedTuple):
 
     def learn(self, number: int) -> None:
         """Parameters and version become `number`."""
-        self.exchange.params = FrozenParams(jnp.int32(number), number)
+        self.exchange.params = [FrozenParams(jnp.int32(number), number)]
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
@@ -147,7 +147,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     exchange = open_exchange(
         RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
-        FrozenParams(jnp.int32(1), 1),
+        [FrozenParams(jnp.int32(1), 1)],
         wake_acting=hub.wake,
     )
     shapes = BatchShapes(SPEC, num_training=2, num_evaluation=1)
@@ -217,14 +217,14 @@ def test_acting_waits_for_room_and_abandons_what_nobody_takes_any_more(
     with pytest.raises(ClosedError):
         world.play(1, MID, {0: 0, 1: 0})
     assert len(looks) == 3
-    assert world.acting.abandoned_rows == 2 * len(TRAINING)
+    assert world.acting.totals.abandoned_rows == 2 * len(TRAINING)
 
 
 def test_the_highest_score_is_kept_with_its_parameters_and_of_equal_ones_the_first(
     world: World,
 ) -> None:
     for updates, mean in enumerate((2.0, 5.0, 5.0, 3.0)):
-        world.acting.training_steps = 10 * updates
+        world.acting.totals.training_steps = 10 * updates
         world.acting._report(Score(FrozenParams((), updates), (mean, mean)), False)
     best, last = world.acting.best_score, world.acting.last_score
     assert best is not None and last is not None
@@ -284,17 +284,17 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
 def test_a_metric_that_an_episode_has_reported_is_not_absent(world: World) -> None:
     names = ("level", "success")
     world.hub.environment = EnvironmentConfig(id="Some-v0", metrics=names)
-    world.acting.absent_metrics = names
+    world.acting.totals.absent_metrics = names
     for row in ([math.nan, math.nan], [math.nan, 1.0]):
         pending = [SimpleNamespace(metrics=np.array([row]))]
         world.acting._observe_metrics(cast(Any, SimpleNamespace(role="training", pending=pending)))
-    assert world.acting.absent_metrics == ("level",)
-    assert world.acting.measured_episodes == 2
+    assert world.acting.totals.absent_metrics == ("level",)
+    assert world.acting.totals.measured_episodes == 2
 
 
 def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:
     with _world(_sealing(_programs()), tmp_path) as world:
-        world.exchange.params = FrozenParams(Sealed(jnp.int32(1)), 1)
+        world.exchange.params = [FrozenParams(Sealed(jnp.int32(1)), 1)]
         for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
             world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
         filled = _taken(world)

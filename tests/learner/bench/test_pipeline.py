@@ -70,7 +70,7 @@ def test_there_are_three_rows_and_limits_are_composed(
 
 
 def test_an_interval_counts_what_went_through_the_system(system: System) -> None:
-    acting, learning = system.parts.acting, system.parts.learning
+    acting, learning = system.parts.acting[0], system.parts.learning
     system.run(0.01)
     before = acting.training_steps
     interval = system.run(0.05)

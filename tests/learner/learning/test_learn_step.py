@@ -193,16 +193,17 @@ def _trace(num_devices: int) -> Trace:
     return Trace(state, np.stack(priorities), metrics)
 
 
-def test_four_devices_make_the_same_updates_of_the_same_batches_as_one() -> None:
-    one, four = _trace(1), _trace(4)
+@pytest.mark.parametrize("number", [len(jax.local_devices()), len(jax.local_devices()) // 2])
+def test_devices_make_the_same_updates_of_the_same_batches_as_one(number: int) -> None:
+    one, many = _trace(1), _trace(number)
     for name in ("params", "target", "optimizer", "updates"):
         jax.tree.map(
             lambda got, want: np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5),
-            getattr(four.state, name),
+            getattr(many.state, name),
             getattr(one.state, name),
         )
-    np.testing.assert_allclose(four.priorities, one.priorities, rtol=1e-5, atol=1e-5)
-    for got, want in zip(four.metrics, one.metrics, strict=True):
+    np.testing.assert_allclose(many.priorities, one.priorities, rtol=1e-5, atol=1e-5)
+    for got, want in zip(many.metrics, one.metrics, strict=True):
         for name in ("loss", "gradient_norm", "q_mean", "policy_lag_updates"):
             np.testing.assert_allclose(got[name], want[name], rtol=1e-5, atol=1e-6)
     # Every update, and the copy to the target after the second, did something.

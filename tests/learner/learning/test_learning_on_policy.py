@@ -120,7 +120,7 @@ def running(request: pytest.FixtureRequest) -> Running:
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
     exchange = open_exchange(
-        RateLimiter(experience.limiter), FrozenParams((), 0), wake_acting=lambda: None
+        RateLimiter(experience.limiter), [FrozenParams((), 0)], wake_acting=lambda: None
     )
     learning = Learning(
         programs=mapped,
@@ -214,7 +214,7 @@ def _check_moments(running: Running, numbers: list[int]) -> None:
     # Rewards of 1 on rows 0, 1 and 2, of which the last two were trained; γ is 0.99.
     expected = (num_batches, np.mean([1.99, 2.9701]), np.var([1.99, 2.9701]))
     np.testing.assert_allclose(params.returns, expected, rtol=1e-5)
-    acting = running.exchange.params
+    (acting,) = running.exchange.params
     assert acting.version == num_batches
     jax.tree.map(np.testing.assert_array_equal, tuple(acting.params[1:]), tuple(params[1:]))
 

@@ -48,7 +48,7 @@ def _learning(
     limiter = RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
     limiter.holds([int(is_ready)])
     limiter.acted(50)
-    exchange = open_exchange(limiter, FrozenParams((), 7), wake_acting=lambda: None)
+    exchange = open_exchange(limiter, [FrozenParams((), 7)], wake_acting=lambda: None)
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
     indices: Any = [
@@ -59,6 +59,7 @@ def _learning(
     memory: Any = ()
     learning = Learning(
         programs=MappedPrograms(
+            jax.local_devices()[:1],
             jax.local_devices()[:1],
             lambda shard, *_: shard,
             lambda pages, _: pages,
@@ -150,26 +151,26 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
         learning.run_once()
         # What is under way is not published, for acting would wait for it, nor counted yet.
         applied = 7 + looked_at.count(0.0)
-        assert exchange.params.version == learning.updates == applied
+        assert exchange.params[0].version == learning.updates == applied
         assert exchange.learned_version == applied + 1
         assert tally.counted == _counted(looked_at)
         looked_at = skips[: len(looked_at) + 1]
     learning.finish_update()
     assert int(learning._state.updates) == 7 + skips.count(0.0)
     assert learning.updates == int(learning._state.updates)
-    assert exchange.params.version == learning.updates
+    assert exchange.params[0].version == learning.updates
     assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
 
 
 def test_only_every_nth_update_that_counts_is_published() -> None:
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     learning, exchange, _ = _learning(skips, publish_every_updates=2)
-    published = [exchange.params]
+    published = [exchange.params[0]]
     for _ in skips:
         assert learning.run_once()
         learning.finish_update()
-        if exchange.params is not published[-1]:
-            published.append(exchange.params)
+        if exchange.params[0] is not published[-1]:
+            published.append(exchange.params[0])
     assert learning.updates == 11
     assert [each.version for each in published] == [7, 8, 10]
 
@@ -178,9 +179,9 @@ def test_what_acting_reads_is_not_what_the_next_update_consumes() -> None:
     learning, exchange, _ = _learning([0.0])
     assert learning.run_once()
     learning.finish_update()
-    assert exchange.params.version == 8
-    assert exchange.params.params is not learning._state.params
-    np.testing.assert_array_equal(exchange.params.params, learning._state.params)
+    assert exchange.params[0].version == 8
+    assert exchange.params[0].params is not learning._state.params
+    np.testing.assert_array_equal(exchange.params[0].params, learning._state.params)
 
 
 def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
@@ -190,7 +191,7 @@ def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
         assert learning.run_once()
         learning.finish_update()
         updates = int(learning._state.updates)
-        assert learning.updates == exchange.params.version == updates
+        assert learning.updates == exchange.params[0].version == updates
         assert exchange.learned_version == updates
         assert tally.counted == _counted(skips[: number + 1])
     learning.finish_update()

@@ -155,6 +155,37 @@ def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> N
     assert _end(second) == "more slots are free"
 
 
+def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
+    slots = SlotTable(training=4, evaluation=2, seed=3, num_devices=2)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.0))
+    hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
+    stream = _join(hub, 6)
+    _assigned(stream)
+    stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(_SPEC))))
+    roles: tuple[Role, ...] = ("training", "evaluation")
+    taken: list[tuple[int, list[int]]] = []
+    for group in (1, 0, 2):
+        _step(hub, stream, group)
+        for device in (0, 1):
+            batch = hub.next_batch(roles, timeout=0.0, device=device)
+            if batch is not None:
+                taken.append((device, batch.slots.tolist()))
+                hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+    assert taken == [(1, [1, 3]), (0, [0, 2]), (0, [4, 5])]
+    assert [hub.live_slots("evaluation", device).tolist() for device in (0, 1)] == [[4, 5], []]
+    stream.close()
+    # Streams are numbered by slot, after those that were never begun.
+    assert [hub.take_ended(device) for device in (1, 0)] == [[7, 9], [6, 8, 10, 11]]
+    assert hub.take_ended(0) == []
+
+
+def test_a_wake_is_for_the_threads_of_all_devices() -> None:
+    slots = SlotTable(training=4, evaluation=0, seed=3, num_devices=2)
+    hub = Hub(Serving(slots, page_steps=2, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
+    hub.wake()
+    assert [hub.next_batch(["training"], 1e6, device) for device in (0, 1)] == [None, None]
+
+
 def _step(hub: Hub, stream: Connection, group: int) -> None:
     size = len(hub._serving.slots.leases[1].groups[group].slots)
     timestep = TimeStep(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from learner.serving.slot_deal import SlotRange, deal
+from learner.serving.slot_deal import SlotRange, deal, lanes_of
 
 
 def _lanes(*sizes: tuple[str, int]) -> list[SlotRange]:
@@ -67,16 +67,52 @@ def test_env_servers_that_share_all_slots_get_a_fair_share_of_each_lane(
     lanes = _lanes(("training", sizes[0]), ("evaluation", sizes[1]))
     free, dealt = list(sizes), []
     for _ in range(num_env_servers):
-        dealt.append(tuple(deal(free, offered, lanes, num_env_servers)))
+        dealt.append(tuple(deal(free, offered, lanes, num_env_servers=num_env_servers)))
         free = [left - taken for left, taken in zip(free, dealt[-1], strict=True)]
     assert dealt == expected
 
 
-def test_lanes_of_several_devices_are_filled_in_their_order() -> None:
-    lanes = _lanes(("training", 4), ("evaluation", 2), ("training", 4), ("evaluation", 2))
-    assert deal([4, 2, 4, 2], 5, lanes) == [4, 1, 0, 0]
-    assert deal([0, 1, 4, 2], 5, lanes) == [0, 1, 4, 0]
-    assert deal([4, 2, 4, 2], 6, lanes, 2) == [2, 1, 2, 1]
+def test_slots_are_dealt_to_the_devices_by_turns_and_the_first_one_evaluates() -> None:
+    lanes = lanes_of(8, 3, num_devices=3)
+    assert [(lane.role, lane.device, list(lane.slots)) for lane in lanes] == [
+        ("training", 0, [0, 3, 6]),
+        ("training", 1, [1, 4, 7]),
+        ("training", 2, [2, 5]),
+        ("evaluation", 0, [8, 9, 10]),
+    ]
+    assert lanes_of(8, 3) == (SlotRange("training", 0, 8), SlotRange("evaluation", 8, 3))
+
+
+@pytest.mark.parametrize(
+    ("free", "offered", "num_groups", "expected"),
+    [
+        # A group has one lane: of two groups each goes to the emptiest there is.
+        ([8, 8, 8, 8, 0], 8, 2, [4, 4, 0, 0, 0]),
+        ([4, 4, 8, 8, 0], 8, 2, [0, 0, 4, 4, 0]),
+        # One that has more than its groups' lanes hold takes others, too.
+        ([8, 8, 8, 8, 0], 32, 2, [8, 8, 8, 8, 0]),
+        ([8, 8, 8, 8, 0], 6, 1, [6, 0, 0, 0, 0]),
+        # What is left is given away whatever the groups.
+        ([1, 0, 2, 1, 0], 8, 2, [1, 0, 2, 1, 0]),
+        # One environment measures, as on one device.
+        ([8, 8, 8, 8, 4], 8, 2, [4, 3, 0, 0, 1]),
+    ],
+)
+def test_groups_of_an_env_server_are_spread_over_devices(
+    free: list[int], offered: int, num_groups: int, expected: list[int]
+) -> None:
+    lanes = lanes_of(32, 4, num_devices=4)
+    assert deal(free, offered, lanes, num_groups=num_groups) == expected
+
+
+def test_env_servers_fill_all_devices_alike() -> None:
+    lanes = lanes_of(128, 0, num_devices=8)
+    free = [lane.size for lane in lanes]
+    for number in range(8):
+        dealt = deal(free, 16, lanes, num_groups=2)
+        free = [left - taken for left, taken in zip(free, dealt, strict=True)]
+        assert max(free[:8]) - min(free[:8]) == (8 if number % 4 < 3 else 0)
+    assert sum(free) == 0
 
 
 def test_an_env_server_gets_all_that_it_offers_or_all_that_is_free() -> None:
@@ -86,6 +122,12 @@ def test_an_env_server_gets_all_that_it_offers_or_all_that_is_free() -> None:
         lanes = _lanes(*((numbers.choice(["training", "evaluation"]), size) for size in sizes))
         free = [numbers.randint(0, size) for size in sizes]
         offered = numbers.randint(1, 20)
-        dealt = deal(free, offered, lanes, numbers.randint(1, 4))
+        dealt = deal(
+            free,
+            offered,
+            lanes,
+            num_env_servers=numbers.randint(1, 4),
+            num_groups=numbers.randint(1, 3),
+        )
         assert all(0 <= taken <= left for taken, left in zip(dealt, free, strict=True))
         assert sum(dealt) == min(offered, sum(free))

@@ -28,8 +28,7 @@ class Watched:
             acting=SimpleNamespace(
                 training_steps=100,
                 rounds=collections.deque(),
-                measured_episodes=0,
-                absent_metrics=("sucess", "level"),
+                totals=SimpleNamespace(measured_episodes=0, absent_metrics=("sucess", "level")),
             ),
             learning=SimpleNamespace(
                 updates=7,
@@ -236,7 +235,7 @@ def test_a_session_that_skips_all_of_its_updates_says_at_once_that_it_learns_not
 
 
 def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> None:
-    acting = watched.session.acting
+    acting = watched.session.acting.totals
     acting.measured_episodes = 19
     assert watched.look(1.0) == []
     acting.measured_episodes = 21
@@ -251,7 +250,8 @@ def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> Non
 
 
 def test_metrics_that_are_reported_are_not_worth_a_word(watched: Watched) -> None:
-    watched.session.acting.measured_episodes, watched.session.acting.absent_metrics = 50, ()
+    totals = watched.session.acting.totals
+    totals.measured_episodes, totals.absent_metrics = 50, ()
     assert watched.look(1.0) == []
 
 

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
+from learner.acting.actor import build_actor
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
-from learner.session.components import _act_programs, _learner_state, _sharded_replay
+from learner.serving.slot_deal import lanes_of
+from learner.session.components import _exploration, _learner_state, _sharded_replay
 from learner.session.geometry import plan_geometry, scale
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -114,7 +116,7 @@ def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
         config=config, geometry=geometry, agent=agent, checkpoint=None, initial=initial
     )
     programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
-    state = _learner_state(given, programs, jax.random.PRNGKey(0))
+    state = _learner_state(given, programs, jax.random.PRNGKey(0), scale(config, geometry))
     return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), state)
 
 
@@ -175,10 +177,25 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
         evaluation_exploration=0.007,
     )
     config = dataclasses.replace(CONFIG, serving=serving)
-    programs = _act_programs(config, agent, example_page(agent, SPEC, 4))
-    state = programs.init(jax.random.PRNGKey(0))
-    types, zeros = np.full(5, StepType.FIRST, np.uint8), np.zeros(5, np.float32)
-    timestep = TimeStep(types, zeros, zeros, np.zeros((5, 3), np.float32))
-    slots, positions = np.arange(5, dtype=np.int32), np.zeros(5, np.int32)
-    _, action = programs.act(state, (), np.int32(0), np.uint32(0), slots, positions, timestep)
-    np.testing.assert_array_equal(action, [500, 300, 100, 7, 7])
+    said = []
+    for device in (0, 1):
+        lanes = [lane for lane in lanes_of(3, 2, num_devices=2) if lane.device == device]
+        actor = build_actor(
+            agent,
+            SPEC,
+            example_page(agent, SPEC, 4),
+            lanes=lanes,
+            exploration=_exploration(config, agent),
+            key=jax.random.PRNGKey(0),
+            device=jax.local_devices()[device],
+            rungs=1,
+        )
+        size = actor.num_slots
+        types, zeros = np.full(size, StepType.FIRST, np.uint8), np.zeros(size, np.float32)
+        timestep = TimeStep(types, zeros, zeros, np.zeros((size, 3), np.float32))
+        slots, positions = np.arange(size, dtype=np.int32), np.zeros(size, np.int32)
+        numbers = (np.int32(0), np.uint32(0))
+        _, action = actor._programs.act(actor._state, (), *numbers, slots, positions, timestep)
+        said.append(action.tolist())
+    # The first device acts for the training slots 0 and 2, and evaluates; the other one for slot 1.
+    assert said == [[500, 100, 7, 7], [300]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from learner.acting.totals import Totals
 from learner.session.free_running import FreeRunning
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.errors import ConfigError
@@ -59,14 +60,13 @@ class Learning:
 class Acting:
     """Has acted as much as it is told."""
 
-    training_steps = 100  # of earlier sessions
-    page_rows = (1,)
-
     def run_once(self) -> None:
         """Nothing to act on."""
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
+        self.totals = Totals()
+        self.totals.training_steps = 100  # of earlier sessions
 
     def warm_up_largest(self) -> None:
         """Compiles at once."""
@@ -83,7 +83,12 @@ def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None
         wake_acting=lambda: None,
     )
     parts: Any = SimpleNamespace(
-        acting=acting, learning=learning, exchange=exchange, page=(), scale=None
+        acting=[acting],
+        learning=learning,
+        exchange=exchange,
+        page=(),
+        page_rows=(1,),
+        scale=None,
     )
     return FreeRunning(parts)
 
@@ -132,7 +137,7 @@ def test_acting_fills_replay_and_then_owes_what_it_does_ahead() -> None:
     learning, acting, limiter = Learning(), Acting(), _limiter()
     free = _begin(learning, acting, limiter)
     for steps, owed in ((29, 0), (1, 0), (9, 9), (1, 10)):
-        acting.training_steps += steps
+        acting.totals.add(steps=steps)
         limiter.acted(steps)
         _until(free, learning, "answer")
         assert limiter.now.owed_steps == owed
@@ -189,7 +194,7 @@ def test_nothing_begins_if_acting_does_not_compile() -> None:
 
     learning = Learning()
     free = _free_running(
-        learning, SimpleNamespace(warm_up_largest=fail, training_steps=0, run_once=None)
+        learning, SimpleNamespace(warm_up_largest=fail, totals=Totals(), run_once=None)
     )
     with pytest.raises(MemoryError, match="no room for acting"):
         free.warm_up()

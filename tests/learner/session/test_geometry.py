@@ -1,3 +1,4 @@
+import dataclasses
 import os
 from typing import Any
 
@@ -32,6 +33,46 @@ def test_sizes_follow_from_the_config_and_the_number_of_devices() -> None:
 
 def test_no_number_of_devices_takes_all() -> None:
     assert list(plan_geometry(_config()).devices) == jax.local_devices()
+
+
+def test_devices_that_learn_act_too_unless_others_do() -> None:
+    first, second, third, fourth = jax.local_devices()
+    for inference, fields, expected in (
+        (0, {}, ([first, second, third, fourth], [first, second, third, fourth])),
+        (0, {"num_devices": 2}, ([first, second], [first, second])),
+        (2, {}, ([first, second], [third, fourth])),
+        (1, {"num_devices": 2}, ([first, second], [third])),
+        # One batch has all slots, so one device acts.
+        (0, {"regime": "lock_step"}, ([first, second, third, fourth], [first])),
+        (0, {"regime": "synchronous"}, ([first, second, third, fourth], [first])),
+    ):
+        config = _config(**fields)
+        serving = dataclasses.replace(config.serving, inference_devices=inference)
+        config = dataclasses.replace(config, serving=serving)
+        geometry = plan_geometry(config)
+        assert (list(geometry.devices), list(geometry.inference)) == expected
+
+
+def test_devices_that_act_are_no_more_than_there_are() -> None:
+    for inference, num_devices, message in (
+        (
+            4,
+            0,
+            "learning.num_devices: expected at most 4, the devices of this machine, got 0 beside"
+            r" 4 that only act \(serving.inference_devices\)",
+        ),
+        (3, 2, "got 2 beside 3 that only act"),
+    ):
+        config = _config(num_devices=num_devices)
+        serving = dataclasses.replace(config.serving, inference_devices=inference)
+        with pytest.raises(ConfigError, match=message):
+            plan_geometry(dataclasses.replace(config, serving=serving))
+    config = _config(num_devices=1, slots=2)
+    serving = dataclasses.replace(config.serving, inference_devices=3)
+    with pytest.raises(
+        ConfigError, match="at least one for each of the 3 inference devices, got 2"
+    ):
+        plan_geometry(dataclasses.replace(config, serving=serving))
 
 
 def test_pages_can_be_shorter_than_the_stride() -> None:

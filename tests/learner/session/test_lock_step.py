@@ -61,7 +61,7 @@ class Run:
         acting = Acting(self.calls, owed)
         limiter = SimpleNamespace(now=SimpleNamespace(counts=lambda: {"env_steps": 8}))
         parts: Any = SimpleNamespace(
-            acting=acting,
+            acting=[acting],
             learning=Learning(self.calls, acting),
             exchange=SimpleNamespace(limiter=limiter),
         )

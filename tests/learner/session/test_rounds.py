@@ -142,7 +142,7 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     acting = Acting(fleet := Fleet(seed))
     learning = Learning(acting)
     exchange = SimpleNamespace(wake_acting=lambda: None)
-    parts: Any = SimpleNamespace(acting=acting, learning=learning, exchange=exchange)
+    parts: Any = SimpleNamespace(acting=[acting], learning=learning, exchange=exchange)
     regime = Rounds(parts)
     for _ in range(2000):
         regime.run_once()

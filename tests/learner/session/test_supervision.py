@@ -55,7 +55,10 @@ class Run:
         self.failure: Exception | None = None
         self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
         self.acting = SimpleNamespace(
-            training_steps=0, rounds=collections.deque(), measured_episodes=0, best_score=None
+            training_steps=0,
+            rounds=collections.deque(),
+            totals=SimpleNamespace(measured_episodes=0),
+            best_score=None,
         )
         self.learning = SimpleNamespace(
             updates=7,
@@ -63,7 +66,7 @@ class Run:
             num_skipped=0,
             num_stale=0,
             num_empty_shards=0,
-            sequences_of_shards=lambda: (0,),
+            sequences_of_shards=lambda: [1],
         )
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
         self.is_compiling = False

@@ -18,9 +18,9 @@ def _limiter() -> RateLimiter:
 def test_the_first_parameters_are_the_newest_and_no_pages_wait() -> None:
     woken: list[str] = []
     exchange = open_exchange(
-        _limiter(), FrozenParams("params", 7), wake_acting=lambda: woken.append("acting")
+        _limiter(), [FrozenParams("params", 7)], wake_acting=lambda: woken.append("acting")
     )
-    assert exchange.params == FrozenParams("params", 7)
+    assert exchange.params == [FrozenParams("params", 7)]
     assert exchange.learned_version == 7
     assert exchange.pages.empty() and not exchange.is_closed
     exchange.wake_acting()
@@ -29,7 +29,7 @@ def test_the_first_parameters_are_the_newest_and_no_pages_wait() -> None:
 
 def test_acting_waits_once_as_many_items_are_under_way_as_fit() -> None:
     exchange = open_exchange(
-        _limiter(), FrozenParams("params", 0), wake_acting=lambda: None, capacity=2
+        _limiter(), [FrozenParams("params", 0)], wake_acting=lambda: None, capacity=2
     )
     item = FilledPages((), (), (), ended=(3,), versions=())
     for _ in range(2):

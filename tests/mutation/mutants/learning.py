@@ -8,6 +8,7 @@ _FINITE_GUARD = "learner/learning/finite_guard.py"
 _PASSES = "learner/learning/passes.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
+_MAPPING = "learner/learning/device_mapping.py"
 _PAGE_ROUTING = "learner/learning/page_routing.py"
 _ASSEMBLY = "learner/session/components.py"
 
@@ -158,17 +159,17 @@ MUTANTS = (
     ),
     Mutant(
         "parameters_published_by_reference",
-        _LEARNING,
-        "return programs.copy_behaviour(jax.tree.map(programs.local_part, params))",
-        "return jax.tree.map(programs.local_part, params)",
+        _MAPPING,
+        "copy = programs.copy_behaviour(jax.tree.map(programs.local_part, params))",
+        "copy = jax.tree.map(programs.local_part, params)",
         "Acting reads buffers that the next update consumes.",
         "parameters cross as copies (DESIGN 3.4)",
     ),
     Mutant(
         "published_under_old_version",
         _LEARNING,
-        "FrozenParams(params, self._newest)",
-        "FrozenParams(params, self._newest - 1)",
+        "FrozenParams(own, self._newest)",
+        "FrozenParams(own, self._newest - 1)",
         "Parameters are published under the number of the ones before.",
         "a stored step carries the version that acted (DESIGN 4)",
     ),

@@ -1,7 +1,8 @@
 """A learner's service in a process of its own that answers every step, and what it says of itself.
 
 All of the real serving is there, and no device: it starts in a second. Ten times a second it writes
-what it sees into a file. `python -m tests.system.served_process ADDRESS FILE SLOTS`.
+what it sees into a file. `python -m tests.system.served_process ADDRESS FILE SLOTS SECONDS`: the
+last is how long a batch takes, as a network would on a device beside.
 """
 
 import contextlib
@@ -64,17 +65,24 @@ class Seen(NamedTuple):
 class Served:
     """The process, from outside; its end is that of the `with`."""
 
-    def __init__(self, folder: Path, bind: str = "", num_slots: int = 8) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bind: str = "",
+        num_slots: int = 8,
+        answer_seconds: float = 0.0,
+    ) -> None:
         self._file = folder / "seen.json"
         self._bind = bind or f"unix:{folder}/learner"
         self._num_slots = num_slots
+        self._answer_seconds = answer_seconds
         self._silence = _silence(self._file)
         self.start()
 
     def start(self) -> None:
         """Starts it; again after `kill`."""
         self._file.unlink(missing_ok=True)
-        words = [self._bind, str(self._file), str(self._num_slots)]
+        words = [self._bind, str(self._file), str(self._num_slots), str(self._answer_seconds)]
         command = [sys.executable, "-m", "tests.system.served_process", *words]
         self.process = subprocess.Popen(command, cwd=ROOT)
         wait_until(lambda: self._file.exists() or self.process.poll() is not None)
@@ -130,7 +138,7 @@ def env_server(address: str, num_envs: int, *words: str) -> Iterator["subprocess
             process.kill()
 
 
-def _serve(bind: str, file: Path, num_slots: int) -> None:
+def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None:
     config = ServingConfig(
         training_slots=num_slots,
         evaluation_slots=0,
@@ -146,6 +154,7 @@ def _serve(bind: str, file: Path, num_slots: int) -> None:
         is_silent = _silence(file).exists()
         batch = hub.next_batch([] if is_silent else ["training"], timeout=_REPORT_SECONDS)
         if batch is not None:
+            time.sleep(answer_seconds)
             hub.answer(batch, np.zeros(len(batch.slots), np.int32))
             slowest = max(slowest, time.monotonic() - batch.oldest_arrival)
         if (now := time.monotonic()) < due:
@@ -177,4 +186,4 @@ def _rss_mib() -> float:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

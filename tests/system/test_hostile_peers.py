@@ -6,25 +6,25 @@ machine.
 """
 
 import asyncio
-import contextlib
 import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import pytest
 
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.wire import version
 from seedrl.wire.channel import CONNECT
-from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner, Hello, Ready, Sent
+from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner, Sent
 from tests.faults.scale import scaled
 from tests.patience import SECONDS, wait_until
+from tests.system import attacks
+from tests.system.attacks import CUT, MIB, Attack, End, Messages, code_of, hello, lies, ready, run
 from tests.system.served_process import Served, env_server
 
 pytestmark = [
@@ -32,19 +32,10 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 
-_CUT = "ended while writing"
-_OURS = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE", _CUT}
-_STREAMS_PER_CHANNEL = 16
+_OURS = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE", CUT}
 _ENVS = 4
-_MIB = 2**20
 Record = Callable[[str, object], None]
-
-
-class End(NamedTuple):
-    """How a stream ended, and how long after it was opened."""
-
-    code: str
-    seconds: float
+_Attacking = Coroutine[Any, Any, list[End]]
 
 
 @pytest.fixture(params=["tcp"])
@@ -58,55 +49,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
-def _hello(num_envs: int = 1, **fields: Any) -> bytes:
-    hello = Hello(major=version.MAJOR, num_envs=num_envs, num_groups=1, **fields)
-    return FromEnvServer(hello=hello).SerializeToString()
-
-
-def _ready(spec: str) -> bytes:
-    return FromEnvServer(ready=Ready(spec=spec)).SerializeToString()
-
-
-async def _attack(
-    address: str, num_streams: int, messages: Callable[[int], list[bytes]], **options: Any
-) -> list[End]:
-    """Opens streams, sends raw messages on each, waits for the end of all."""
-    settings = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
-    channels = [
-        grpc.aio.insecure_channel(address, settings, **options)
-        for _ in range(-(-num_streams // _STREAMS_PER_CHANNEL))
-    ]
-    await asyncio.gather(*(channel.channel_ready() for channel in channels))
-
-    async def stream(number: int) -> End:
-        opened = time.monotonic()
-        channel = channels[number // _STREAMS_PER_CHANNEL]
-        call = channel.stream_stream(CONNECT)(_sent(messages(number), forever))
-        return End(await _code(call), time.monotonic() - opened)
-
-    forever = asyncio.Event()
-    ends = await asyncio.gather(*map(stream, range(num_streams)))
-    forever.set()
-    for channel in channels:
-        await channel.close()
-    return list(ends)
-
-
-async def _code(call: Any) -> str:
-    """How a call ended, which is known when everything before that was read."""
-    with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
-        while await call.read() is not grpc.aio.EOF:
-            pass
-    code = await call.code()
-    # This side's own words for a write that the other side's end has cut short.
-    is_cut = code is grpc.StatusCode.INTERNAL and "error from Core" in await call.details()
-    return _CUT if is_cut else code.name
-
-
-async def _sent(messages: list[bytes], forever: asyncio.Event) -> AsyncIterator[bytes]:
-    for message in messages:
-        yield message
-    await forever.wait()
+def _attack(address: str, num_streams: int, messages: Messages, **options: Any) -> _Attacking:
+    return attacks.attack(address, Attack(num_streams, messages, options))
 
 
 def _beside(
@@ -134,17 +78,13 @@ def _beside(
     return ends, after.rss_mib - before.rss_mib
 
 
-def _run(work: Coroutine[Any, Any, list[End]]) -> list[End]:
-    return asyncio.run(asyncio.wait_for(work, SECONDS))
-
-
 def test_a_thousand_streams_that_say_nothing_end_by_themselves(
     served: Served, record_property: Record
 ) -> None:
     address, number = served.seen.address, scaled(1000)
     ends, _ = _beside(
         served,
-        lambda: _run(_attack(address, number, lambda _: [])),
+        lambda: run(_attack(address, number, lambda _: [])),
         record_property,
         "silent",
     )
@@ -173,18 +113,18 @@ def test_silent_streams_that_return_keep_no_env_server_out(
             task.cancel()
         return [End("UNAVAILABLE", time.monotonic() - start)]
 
-    (joined,) = _run(storm())
+    (joined,) = run(storm())
     record_property("joined_beside_120_silent_seconds", round(joined.seconds, 2))
     assert {end.code for end in ends} <= _OURS
 
 
 _BAD = [
-    _hello(host="x" * 3 * _MIB),
-    _hello(0),
-    _ready("{}"),
+    hello(host="x" * 3 * MIB),
+    hello(0),
+    ready("{}"),
     b"\x1a\x05abc",
     b"\xff" * 100,
-    FromEnvServer(step=b"x" * _MIB).SerializeToString(),
+    FromEnvServer(step=b"x" * MIB).SerializeToString(),
     b"",
 ]
 _BAD_SPECS = [
@@ -195,7 +135,7 @@ _BAD_SPECS = [
     '{"action":{"discrete":2},"observation":{"array":{"shape":[1e30],"dtype":"bool"}}}',
     '{"action":{"discrete":2},"observation":{"dict":{"\\ud800":{"array":'
     '{"shape":[],"dtype":"bool"}}}}}',
-    "x" * 3 * _MIB,
+    "x" * 3 * MIB,
 ]
 
 
@@ -205,7 +145,7 @@ def test_hellos_and_readies_that_are_no_such_thing_are_refused_at_once(
     address = served.seen.address
     ends, _ = _beside(
         served,
-        lambda: _run(_attack(address, len(_BAD), lambda number: [_BAD[number]])),
+        lambda: run(_attack(address, len(_BAD), lambda number: [_BAD[number]])),
         record_property,
         "bad_hello",
     )
@@ -213,12 +153,12 @@ def test_hellos_and_readies_that_are_no_such_thing_are_refused_at_once(
     ends = [
         end
         for spec in _BAD_SPECS
-        for end in _run(_attack(address, 1, lambda _, spec=spec: [_hello(), _ready(spec)]))
+        for end in run(_attack(address, 1, lambda _, spec=spec: [hello(), ready(spec)]))
     ]
     assert {end.code for end in ends} == {"INVALID_ARGUMENT"}
     record_property("bad_spec_ended_seconds", round(max(end.seconds for end in ends), 2))
     other = encode_spec(EnvSpec({"a" * 30_000: ArraySpec((), "bool")}, DiscreteSpec(3)))
-    (end,) = _run(_attack(address, 1, lambda _: [_hello(), _ready(other)]))
+    (end,) = run(_attack(address, 1, lambda _: [hello(), ready(other)]))
     assert end.code == "FAILED_PRECONDITION"
 
 
@@ -226,36 +166,36 @@ def test_steps_without_end_and_messages_of_any_size_are_refused(
     served: Served, record_property: Record
 ) -> None:
     address = served.seen.address
-    flood = [_hello(), _ready(encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(6))))]
+    flood = [hello(), ready(encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(6))))]
     step = FromEnvServer(step=bytes(64)).SerializeToString()
     ends, _ = _beside(
         served,
-        lambda: _run(_attack(address, 1, lambda _: [*flood, *[step] * scaled(5000)])),
+        lambda: run(_attack(address, 1, lambda _: [*flood, *[step] * scaled(5000)])),
         record_property,
         "flood",
     )
-    assert ends[0].code in ("INVALID_ARGUMENT", _CUT)
-    limit = 4 * _MIB
-    sizes = (limit + 1, 2 * limit - 100, 2 * limit + 100, 63 * _MIB)
+    assert ends[0].code in ("INVALID_ARGUMENT", CUT)
+    limit = 4 * MIB
+    sizes = (limit + 1, 2 * limit - 100, 2 * limit + 100, 63 * MIB)
     giants = [FromEnvServer(step=bytes(size)).SerializeToString() for size in sizes]
     ends, grown = _beside(
         served,
-        lambda: _run(_attack(address, len(giants), lambda number: [giants[number]])),
+        lambda: run(_attack(address, len(giants), lambda number: [giants[number]])),
         record_property,
         "giant",
     )
-    assert {end.code for end in ends} <= {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", _CUT}
-    assert grown < 2 * limit / _MIB * len(giants)
+    assert {end.code for end in ends} <= {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", CUT}
+    assert grown < 2 * limit / MIB * len(giants)
 
 
 def test_a_message_that_expands_is_refused_by_what_it_expands_to(
     served: Served, record_property: Record
 ) -> None:
     address = served.seen.address
-    bomb = bytes(scaled(256) * _MIB)
+    bomb = bytes(scaled(256) * MIB)
     _, grown = _beside(
         served,
-        lambda: _run(_attack(address, 1, lambda _: [bomb], compression=grpc.Compression.Gzip)),
+        lambda: run(_attack(address, 1, lambda _: [bomb], compression=grpc.Compression.Gzip)),
         record_property,
         "bomb",
     )
@@ -266,15 +206,9 @@ def test_who_lies_about_what_it_has_sent_ends_nobody_but_itself(
     served: Served, record_property: Record
 ) -> None:
     address = served.seen.address
-    lies = [
-        Sent(lease=lease, group=group, num_envs=2**32 - 1, steps=steps, answered=answered)
-        for lease in (0, 1, 2**64 - 1)
-        for group in (0, 2**32 - 1)
-        for steps, answered in ((0, 1), (2**63, 0), (2**64 - 1, 2**64 - 1))
-    ]
     _beside(
         served,
-        lambda: _run(_attack(address, 1, lambda _: [_hello(0, sent=lies)])),
+        lambda: run(_attack(address, 1, lambda _: [hello(0, sent=lies())])),
         record_property,
         "lying",
     )
@@ -282,12 +216,12 @@ def test_who_lies_about_what_it_has_sent_ends_nobody_but_itself(
     async def own_lease() -> list[End]:
         async with grpc.aio.insecure_channel(address) as channel:
             call = channel.stream_stream(CONNECT)()
-            await call.write(_hello())
+            await call.write(hello())
             key = FromLearner.FromString(await call.read()).assign.lease
         lie = Sent(lease=key, group=0, num_envs=1, steps=5, answered=0)
-        return await _attack(address, 1, lambda _: [_hello(sent=[lie])])
+        return await _attack(address, 1, lambda _: [hello(sent=[lie])])
 
-    ends = _run(own_lease())
+    ends = run(own_lease())
     assert ends[0].code == "INVALID_ARGUMENT"
     assert served.seen.broken == []
     assert served.rate(1.0) > 0
@@ -301,7 +235,7 @@ def test_a_greedy_hello_leaves_room_for_an_honest_one(
     async def beside_greedy() -> list[End]:
         async with grpc.aio.insecure_channel(address) as channel:
             call = channel.stream_stream(CONNECT)()
-            await call.write(_hello(2**32 - 1))
+            await call.write(hello(2**32 - 1))
             assign = FromLearner.FromString(await call.read()).assign
             assert sum(len(group.slots) for group in assign.groups) == 2  # of 4 that are free
             start = time.monotonic()
@@ -310,9 +244,9 @@ def test_a_greedy_hello_leaves_room_for_an_honest_one(
                     await asyncio.sleep(0.05)
             seconds = time.monotonic() - start
             # It never gets ready, and is ended for that.
-            return [End(await _code(call), seconds)]
+            return [End(await code_of(call), seconds)]
 
-    (end,) = _run(beside_greedy())
+    (end,) = run(beside_greedy())
     record_property("joined_beside_greedy_seconds", round(end.seconds, 2))
     assert end.code == "UNAVAILABLE"
 
@@ -326,13 +260,13 @@ def test_hundreds_of_env_servers_at_once_all_get_an_answer(
         async def join(channel: grpc.aio.Channel) -> End:
             call = channel.stream_stream(CONNECT)()
             start = time.monotonic()
-            await call.write(_hello())
+            await call.write(hello())
             answer = await call.read()
             seconds = time.monotonic() - start
             if isinstance(answer, bytes):
                 calls.append(call)
                 return End("ASSIGN", seconds)
-            return End(await _code(call), seconds)
+            return End(await code_of(call), seconds)
 
         calls: list[Any] = []
         settings = [("grpc.use_local_subchannel_pool", 1)]
@@ -343,7 +277,7 @@ def test_hundreds_of_env_servers_at_once_all_get_an_answer(
         return list(ends)
 
     with Served(tmp_path, num_slots=number) as served:
-        ends = _run(storm(served.seen.address))
+        ends = run(storm(served.seen.address))
         codes = Counter(end.code for end in ends)
         record_property("storm_slowest_seconds", round(max(end.seconds for end in ends), 2))
         record_property("storm_leases", codes["ASSIGN"])

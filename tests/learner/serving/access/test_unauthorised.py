@@ -206,17 +206,44 @@ def _check_nobody_is_there(site: _Site) -> None:
     for service in (site.tls, site.plain, site.expired):
         assert service.hub.num_free == 4
         assert not service.hub.connections()
-        assert service.hub.ledger() == {"dispatched": 0, "partial": 0, "queued": 0}
+        assert not any(service.hub.ledger().values())
     said = "".join(site.said.lines)
     for name in ("own", "other", "expired"):
         assert _token(site, name) not in said
 
 
+# Another user of this machine: it has imported as root what it needs, and is nobody from then on.
+_OTHER_USER = """
+import os, socket, sys
+import grpc
+from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.channel import CONNECT
+
+path, address, token_file = sys.argv[1:]
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+for attempt in (
+    lambda: socket.socket(socket.AF_UNIX).connect(path),
+    lambda: open(token_file).read(),
+):
+    try:
+        print("admitted", attempt())
+    except PermissionError:
+        print("PermissionError")
+hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=2)
+message = seedrl_pb2.FromEnvServer(hello=hello).SerializeToString()
+with grpc.insecure_channel(address) as channel:
+    try:
+        print("admitted", next(channel.stream_stream(CONNECT)(iter([message]), timeout=60)))
+    except grpc.RpcError as error:
+        print(error.code().name)
+"""
+
+
 @pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0, reason="only root can be another user"
 )
-def test_another_user_of_this_machine_does_not_reach_the_private_socket(
-    monkeypatch: pytest.MonkeyPatch,
+def test_another_user_of_this_machine_reaches_neither_the_private_socket_nor_the_port(
+    site: _Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from learner.serving.access.private_socket import private_address
 
@@ -224,19 +251,20 @@ def test_another_user_of_this_machine_does_not_reach_the_private_socket(
         os.chmod(shared, 0o777)  # as /tmp itself is
         monkeypatch.setattr(tempfile, "gettempdir", lambda: shared)
         address = private_address(Path("run"))
+        token = Path(shared) / "token"
+        shutil.copy(site.folder / "own" / "token", token)
         service = _service(_Said(), ServingConfig(bind=address, training_slots=4))
-        script = f"import socket; socket.socket(socket.AF_UNIX).connect({address[5:]!r})"
         tried = subprocess.run(
-            [shutil.which("python3", path=os.defpath) or sys.executable, "-I", "-c", script],
-            user=65534,
-            group=65534,
-            extra_groups=[],
-            cwd="/",
+            [sys.executable, "-c", _OTHER_USER, address[5:], site.plain.address, str(token)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
+            timeout=SECONDS,
         )
+        assert not service.hub.connections()
         service.stop(grace_seconds=0.0)
-    assert "PermissionError" in tried.stderr
+    assert tried.stdout.split() == ["PermissionError", "PermissionError", "UNAUTHENTICATED"], tried
+    _check_nobody_is_there(site)
 
 
 @pytest.mark.parametrize(

@@ -233,11 +233,17 @@ def test_restarts_follow_the_exit_codes(name: str, role: str) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
 
 
-def validate_compose(compose: Document) -> None:
+@cache
+def compose_validator() -> Any:
     # Slow to import, and not only for who validates: pytest imports all that it collects.
     from check_jsonschema.builtin_schemas import get_builtin_schema
 
-    jsonschema.validate(compose, get_builtin_schema("vendor.compose-spec"))
+    schema = get_builtin_schema("vendor.compose-spec")
+    return jsonschema.validators.validator_for(schema)(schema)
+
+
+def validate_compose(compose: Document) -> None:
+    compose_validator().validate(compose)
 
 
 @pytest.mark.parametrize("name", of_engine("compose"))

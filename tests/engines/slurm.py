@@ -27,6 +27,7 @@ COMMAND = (
     "--env-server-memory-gib 1 --hours 1"
 )
 TARGET = 475.0
+_LOG = "job.log"
 _RESUMES = re.compile(r"resumes from update ([\d,]+) and ([\d,]+) environment steps")
 _ENDED = {"CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "TIMEOUT"}
 # Learned by then, and far from the target.
@@ -59,15 +60,19 @@ def main() -> int:
         with Cluster(folder, env_server_nodes=2) as cluster:
             print(time.strftime("%Y-%m-%d"), in_words(), cluster.call("sinfo", "-V"), sep=", ")
             print(f"seedrl launch {COMMAND} > slurm.sbatch")
-            found = follow(cluster, folder)
+            try:
+                found = follow(cluster, folder)
+            except (RuntimeError, TimeoutError) as error:
+                print(error, *(log_of(folder)[-20:]), sep="\n")
+                found = False
     print("all is as it should be" if found else "NOT as it should be")
     return 0 if found else 1
 
 
 def follow(cluster: Cluster, folder: Path) -> bool:
     """Whether the job resumes where it was saved, and reaches its target."""
-    diary, run, log = Diary(), folder / "runs" / "seedrl", folder / "job.log"
-    job = cluster.call("sbatch", "--parsable", f"--output={log}", "slurm.sbatch")
+    diary, run = Diary(), folder / "runs" / "seedrl"
+    job = cluster.call("sbatch", "--parsable", f"--output={folder / _LOG}", "slurm.sbatch")
     diary.say(f"sbatch slurm.sbatch: job {job}")
 
     def learns() -> bool:
@@ -80,10 +85,8 @@ def follow(cluster: Cluster, folder: Path) -> bool:
     cluster.wait(_REQUEUED_SECONDS, "the queue", lambda: states(cluster, job) == {"PENDING"})
     saved = progress(run)
     diary.say(f"it has saved {saved}, and is in the queue again")
-    cluster.wait(
-        _REQUEUED_SECONDS, "resuming", lambda: _RESUMES.search(log.read_text()) is not None
-    )
-    ((updates, steps),) = _RESUMES.findall(log.read_text())
+    cluster.wait(_REQUEUED_SECONDS, "resuming", lambda: any(map(_RESUMES.search, log_of(folder))))
+    ((updates, steps),) = _RESUMES.findall("\n".join(log_of(folder)))
     resumed = f"{updates.replace(',', '')} updates, {steps.replace(',', '')} steps"
     diary.say(f"it resumes from {resumed}")
     cluster.wait(_ENDS_SECONDS, "the end", lambda: states(cluster, job) <= _ENDED)
@@ -92,9 +95,8 @@ def follow(cluster: Cluster, folder: Path) -> bool:
         f"{', '.join(states(cluster, job))}: {last.mean_return:.1f} over {last.episodes} episodes, "
         f"at {last.env_steps} steps"
     )
-    lines = log.read_text().replace(str(folder), "FOLDER").splitlines()
     print("\nThe job's output, without its lines of progress:\n")
-    print(*(line for line in lines if " steps (" not in line), sep="\n", end="\n\n")
+    print(*(line for line in log_of(folder) if " steps (" not in line), sep="\n", end="\n\n")
     return (
         resumed == saved
         and states(cluster, job) == {"COMPLETED"}
@@ -110,6 +112,13 @@ def status(run: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found
+
+
+def log_of(folder: Path) -> list[str]:
+    """The lines that the job has printed."""
+    path = folder / _LOG  # not there before the job has begun
+    text = path.read_text() if path.exists() else ""
+    return text.replace(str(folder), "FOLDER").splitlines()
 
 
 def progress(run: Path) -> str:

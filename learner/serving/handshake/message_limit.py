@@ -16,7 +16,7 @@ def message_limit(
 ) -> int:
     """Bytes of the longest message: what the configuration says, or what all slots can need.
 
-    Whoever is connected can make the learner hold that much, and twice that for a moment.
+    Whoever is connected can make the learner hold that much, and two and a half times for a moment.
 
     Args:
       serving, environment: of the configuration.

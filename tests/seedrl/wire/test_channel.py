@@ -96,10 +96,10 @@ def test_a_message_over_the_limit_is_refused_in_words(
     served: tuple[str, "queue.Queue[object]"],
 ) -> None:
     address, seen = served
-    steps = [FramedStep(bytes(length)) for length in (_LIMIT + 1, 2 * _LIMIT)]
+    steps = [FramedStep(bytes(length)) for length in (_LIMIT + 1, _LIMIT + _LIMIT // 4)]
     with connect(address, max_message_bytes=4 * _LIMIT) as channel:
         list(connect_method(channel)(iter(steps), timeout=SECONDS))
-    for length in (65537, 131072):
+    for length in (65537, 81920):
         error = seen.get()
         assert isinstance(error, WireError)
         assert str(error).startswith(

@@ -93,17 +93,23 @@ def hear_env_server(data: bytes) -> bool:
         is_open = connection.receive(receive_from_env_server(message))
         _act(hub)
         _assert_balanced(hub)
+        _take(answers)
         if not is_open:
             break
     connection.close()
     _act(hub)
     _assert_balanced(hub)
     assert hub.num_free == _SLOTS, "slots are still taken"
+    _take(answers)
+    return is_open
+
+
+def _take(answers: queue.SimpleQueue[object]) -> None:
+    """As gRPC would: an env server that does not read would be ended for that."""
     while not answers.empty():
         if isinstance(answer := answers.get(), EndError):
             assert answer.code in _CODES and _UNEXPECTED not in answer.details, answer.details
             assert_one_line(answer.details)
-    return is_open
 
 
 def _slots() -> SlotTable:

@@ -57,7 +57,8 @@ def _serve(words: Sequence[str]) -> int:
     with _naming("--token-file"):
         token = "" if options.token_file is None else read_token(options.token_file)
     own = Certificates(options.certificate, options.private_key, options.authority)
-    offer = Offer(options.num_envs, options.num_groups, options.allowed, recording, options.films)
+    offered = (options.num_envs, options.num_groups, options.allowed)
+    offer = Offer(*offered, recording, options.films, options.group_threads)
     client = ReconnectingClient(
         options.learner,
         offer,

@@ -1,19 +1,22 @@
-"""Chooses the back end for a recipe and builds with it."""
+"""Builds the groups of environments that a learner asks for, each on the back end that it takes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 
 from envs_server.backends import atari, film, native, sync
-from envs_server.errors import BuildError, one_line
+from envs_server.errors import BuildError, FilmError, one_line
 from envs_server.factories import ADVICE
-from envs_server.recipe import Recipe
+from envs_server.group import EnvGroup
+from envs_server.playback import PlayedGroup
+from envs_server.recipe import GroupPlan, Recipe
 from envs_server.vector import VectorEnvironment
 
 BackEnd = Callable[[Recipe, int], VectorEnvironment]
+Stepped: TypeAlias = EnvGroup | PlayedGroup
 
 _BACK_ENDS: dict[str, BackEnd] = {
     "sync": sync.build,
@@ -75,6 +78,60 @@ def choose(recipe: Recipe, vectorization: str) -> str:
         vectorization == "seeded" and sync.has_single(recipe)
     )
     return "native" if is_native else "sync"
+
+
+def build_group(
+    index: int, plan: GroupPlan, *, films: Path | None = None, broken_off: str = ""
+) -> EnvGroup:
+    """Group number `index`, as it is planned. Raises BuildError, and FilmError like `Lease.serve`.
+
+    Args:
+      films: where every episode of its only environment is filmed, if it is.
+      broken_off: how an earlier stream ended that was being filmed, if there was one.
+    """
+    environments = _environments(plan, films, broken_off)
+    try:
+        return EnvGroup(
+            index,
+            environments,
+            plan.seeds,
+            plan.metrics,
+            places=plan.places,
+            max_abs_reward=plan.max_abs_reward,
+        )
+    except BuildError:
+        environments.close()
+        raise
+
+
+def _environments(plan: GroupPlan, films: Path | None, broken_off: str) -> VectorEnvironment:
+    num_envs = len(plan.places)
+    if films is None:
+        return build(plan.recipe, plan.back_end, num_envs, idle_before=plan.idle)
+    if num_envs != 1:
+        raise BuildError(f"expected one environment to film, got {num_envs}")
+    if broken_off:
+        # Which episodes the learner has counted is not known here: the numbers of films would no
+        # longer be those of its returns.
+        raise FilmError(f"the films were broken off: {broken_off}")
+    return build_filmed(plan.recipe, plan.back_end, films)
+
+
+def check_together(groups: Sequence[Stepped], max_message_bytes: int) -> None:
+    """Raises BuildError for groups of several specs, or with steps that the learner does not take.
+
+    `max_message_bytes` is what it takes, 0 for anything.
+    """
+    for group in groups:
+        if difference := groups[0].spec.difference(group.spec):
+            raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
+    longest = max(group.longest_message_bytes for group in groups)
+    if max_message_bytes and longest > max_message_bytes:
+        raise BuildError(
+            f"expected steps of at most {max_message_bytes} bytes, as the learner takes, they "
+            f"would be of {longest}; offer fewer environments, or raise "
+            "serving.max_message_bytes"
+        )
 
 
 @contextmanager

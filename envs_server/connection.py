@@ -1,24 +1,22 @@
 """One stream to the learner: the handshake, then groups stepped, interleaved, until it ends."""
 
-import itertools
+import functools
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from envs_server.building import build, build_filmed
-from envs_server.errors import BuildError, EnvironmentFailedError, FilmError, one_line
+from envs_server.building import Stepped, build_group, check_together
+from envs_server.errors import BuildError, EnvironmentFailedError, one_line
+from envs_server.faults.group_threads import GroupThreads
 from envs_server.faults.quarantine import Quarantine
 from envs_server.faults.watchdog import Watch
-from envs_server.group import EnvGroup, Place
 from envs_server.playback import PlayedGroup
-from envs_server.recipe import Recipe, budget, check_assign, read_recipes
+from envs_server.recipe import budget, check_assign, metrics_of, plan_groups
 from envs_server.sent_log import SentLog
-from envs_server.vector import VectorEnvironment
 from seedrl.spec_json import encode_spec
-from seedrl.specs import EnvSpec
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
 from seedrl.wire.payload import split
@@ -31,8 +29,10 @@ _log = logging.getLogger("envs_server")
 
 
 _BUILDING_SECONDS = 600.0  # more than a learner waits for Ready
+# For a last message to reach the learner, which ends the stream.
+LAST_MESSAGE_SECONDS = 5.0
 
-Stepped: TypeAlias = EnvGroup | PlayedGroup
+Result = TypeVar("Result")
 
 
 class Offer(NamedTuple):
@@ -43,6 +43,7 @@ class Offer(NamedTuple):
       allowed: patterns of the factories that may be named.
       recording: what is played in the place of environments, if anything.
       films: where every episode is filmed, if it is.
+      group_threads: whether each group of several has a thread of its own.
     """
 
     num_envs: int
@@ -50,6 +51,7 @@ class Offer(NamedTuple):
     allowed: tuple[str, ...]
     recording: Recording | None = None
     films: Path | None = None
+    group_threads: bool = False
 
 
 class Finished(NamedTuple):
@@ -69,6 +71,9 @@ class Outbox(Protocol):
 class Lease:
     """A stream's environments, owned from Assign until `close`. Used by one thread.
 
+    That thread steps them too. With `Offer.group_threads` it hands the actions of each group over
+    to the group's own thread, which sends the step as well.
+
     Attributes:
       is_serving: whether the handshake is over.
     """
@@ -82,6 +87,7 @@ class Lease:
         quarantine: Quarantine | None = None,
         watch: Watch[Stepped | None] | None = None,
         broken_off: str = "",
+        end_within: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         """Says nothing yet.
 
@@ -89,6 +95,7 @@ class Lease:
           quarantine: which environments are not offered; notes too whether one has ever worked.
           watch: shows which group is stepped; None while environments are built.
           broken_off: how an earlier lease ended that was being filmed, if there was one.
+          end_within: has the stream end within so many seconds; any thread may call it.
         """
         self._quarantine = quarantine or Quarantine(offer.num_envs)
         self._offer = offer
@@ -100,6 +107,8 @@ class Lease:
         self._action_layouts: list[ActionLayout] = []
         self._learner_minor = 0
         self._broken_off = broken_off
+        self._end_within = end_within
+        self._threads: GroupThreads | None = None
         self.is_serving = False
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
@@ -111,10 +120,15 @@ class Lease:
         fails, FilmError if films cannot be written or go on, and what `messages` raises.
         """
         self.open()
-        for message in messages:
-            finished = self.handle(message)
-            if finished is not None:
-                return finished
+        try:
+            for message in messages:
+                finished = self.handle(message)
+                if finished is not None:
+                    return finished
+        except Exception:
+            self._raise_of_threads()  # for which the stream has ended
+            raise
+        self._raise_of_threads()
         return None
 
     def open(self) -> None:
@@ -125,15 +139,11 @@ class Lease:
         """Does what one message of the learner asks for; raises like `serve`."""
         if isinstance(message, ActionsPayload):
             for group, data in split(message, self._action_layouts):
-                self._watch.begin(self._groups[group], self._step_deadline_seconds)
-                try:
-                    step = self._groups[group].step(memoryview(data))
-                finally:
-                    self._watch.end()
-                self._quarantine.has_worked = True
-                # Only now: what arrived twice is refused by then, and answers a step once.
-                self._sent_log.answered(group)
-                self._send(group, step)
+                if self._threads is None:
+                    self._send(group, self._step(group, memoryview(data)))
+                else:
+                    step = functools.partial(self._step, group, memoryview(data))
+                    self._threads.hand_over(group, step, functools.partial(self._send, group))
         elif isinstance(message, WireError):
             raise message
         elif message.WhichOneof("content") == "finish":
@@ -141,6 +151,30 @@ class Lease:
         else:
             self._start(message.assign)
         return None
+
+    def _step(self, group: int, actions: ActionsPayload) -> FramedStep | None:
+        self._watch.begin(self._groups[group], self._step_deadline_seconds)
+        try:
+            step = self._groups[group].step(actions)
+        finally:
+            self._watch.end()
+        self._quarantine.has_worked = True
+        # Only now: what arrived twice is refused by then, and answers a step once.
+        self._sent_log.answered(group)
+        return step
+
+    def _call(self, group: int, work: Callable[[], Result]) -> Result:
+        """What `work` of a group gives, done in its thread."""
+        return work() if self._threads is None else self._threads.call(group, work)
+
+    def _end_stream(self, error: BaseException) -> None:
+        """Another thread waits for messages, and only that wakes it to raise `error`."""
+        is_reported = isinstance(error, EnvironmentFailedError) and self.report_failure(error)
+        self._end_within(LAST_MESSAGE_SECONDS if is_reported else 0.0)
+
+    def _raise_of_threads(self) -> None:
+        if self._threads is not None and self._threads.error is not None:
+            raise self._threads.error
 
     def _send(self, group: int, step: FramedStep | None) -> None:
         if step is None:
@@ -162,12 +196,15 @@ class Lease:
 
     def close(self) -> None:
         """Closes all environments, whatever they say to it."""
-        for group in self._groups:
+        for number, group in enumerate(self._groups):
             try:
-                group.close()
+                self._call(number, group.close)
             except Exception as error:
                 _log.warning("closing environments: %s", one_line(error))
         self._groups = []
+        if self._threads is not None:
+            self._threads.close()
+        self._threads = None
 
     def _hello(self) -> FromEnvServer:
         return FromEnvServer(
@@ -194,15 +231,16 @@ class Lease:
         try:
             check_assign(assign, len(self._quarantine.live))
             self._watch.begin(None, _BUILDING_SECONDS)
-            self._build(assign)
-            self._check_lengths(assign.max_message_bytes)
+            try:
+                self._build(assign)
+            finally:
+                self._watch.end()
+            check_together(self._groups, assign.max_message_bytes)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
             first = self._first_steps(assign)
         except BuildError as error:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise
-        finally:
-            self._watch.end()
         self._action_layouts = [group.action_layout for group in self._groups]
         ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=self._metrics(assign))
         self._outbox.put(FromEnvServer(ready=ready))
@@ -210,10 +248,11 @@ class Lease:
             self._send(number, step)
         self.is_serving = True
         _log.info(
-            "connected: %d x %s in %d groups over %s",
+            "connected: %d x %s in %d groups%s over %s",
             sum(len(group.slots) for group in assign.groups),
             printable(", ".join(environment.id for environment in assign.environments)),
             len(assign.groups),
+            "" if self._threads is None else " with threads of their own",
             "a socket of the kernel" if assign.linked else "gRPC",
         )
 
@@ -225,57 +264,21 @@ class Lease:
                 for index, group in enumerate(assign.groups)
             ]
             return
-        allowed, metrics = self._offer.allowed, self._metrics(assign)
-        recipes = read_recipes(assign.environments, allowed)
+        plans = plan_groups(assign, self._quarantine.live, self._offer.allowed)
         self._quarantine.budget = budget(assign)
-        live = iter(self._quarantine.live)
-        next_position = 0
-        for index, group in enumerate(assign.groups):
-            places = [Place(next(live), slot) for slot in group.slots]
-            idle = _gaps([next_position, *(place.position + 1 for place in places)])
-            next_position = places[-1].position + 1
-            seeds = [int(seed) for seed in group.seeds]
-            asked = assign.environments[group.environment]
-            recipe = recipes[group.environment]
-            environment = self._build_group(recipe, asked.vectorization, idle)
-            # What this environment was not asked for is NaN: "" is no name of a number.
-            names = [name if name in asked.metrics else "" for name in metrics]
-            bound = asked.max_abs_reward
-            try:
-                self._groups.append(
-                    EnvGroup(index, environment, seeds, names, places=places, max_abs_reward=bound)
-                )
-                _check_spec(self._groups[0].spec, self._groups[-1].spec)
-            except BuildError:
-                environment.close()
-                raise
-
-    def _build_group(self, recipe: Recipe, back_end: str, idle: list[int]) -> VectorEnvironment:
-        if self._offer.films is None:
-            return build(recipe, back_end, len(idle), idle_before=idle)
-        if len(idle) != 1:
-            raise BuildError(f"expected one environment to film, got {len(idle)}")
-        if self._broken_off:
-            # Which episodes the learner has counted is not known here: the numbers of films would
-            # no longer be those of its returns.
-            raise FilmError(f"the films were broken off: {self._broken_off}")
-        return build_filmed(recipe, back_end, self._offer.films)
-
-    def _check_lengths(self, max_message_bytes: int) -> None:
-        longest = max(group.longest_message_bytes for group in self._groups)
-        if max_message_bytes and longest > max_message_bytes:
-            raise BuildError(
-                f"expected steps of at most {max_message_bytes} bytes, as the learner takes, they "
-                f"would be of {longest}; offer fewer environments, or raise "
-                "serving.max_message_bytes"
+        if self._offer.group_threads and len(plans) > 1:
+            self._threads = GroupThreads(len(plans), self._end_stream)
+        for index, plan in enumerate(plans):
+            built = functools.partial(
+                build_group, index, plan, films=self._offer.films, broken_off=self._broken_off
             )
+            self._groups.append(self._call(index, built))
 
     def _first_steps(self, assign: Assign) -> list[FramedStep | None]:
         first = []
         try:
-            for group in self._groups:
-                self._watch.begin(group, _BUILDING_SECONDS)
-                first.append(group.first())
+            for number, group in enumerate(self._groups):
+                first.append(self._call(number, functools.partial(self._first_step, group)))
             return first
         except EnvironmentFailedError as error:
             if not self._quarantine.is_defect(error.position):
@@ -283,18 +286,13 @@ class Lease:
             names = ", ".join(environment.id for environment in assign.environments)
             raise BuildError(f"cannot start {names}: {error}") from error
 
+    def _first_step(self, group: Stepped) -> FramedStep | None:
+        self._watch.begin(group, _BUILDING_SECONDS)
+        try:
+            return group.first()
+        finally:
+            self._watch.end()
+
     def _metrics(self, assign: Assign) -> list[str]:
         """The numbers that LAST rows carry: those that any environment was asked for."""
-        if self._offer.recording is not None:
-            return []
-        return list(dict.fromkeys(name for item in assign.environments for name in item.metrics))
-
-
-def _gaps(ends: list[int]) -> list[int]:
-    """How many positions lie between each of `ends` and the environment that ends at the next."""
-    return [after - 1 - before for before, after in itertools.pairwise(ends)]
-
-
-def _check_spec(spec: EnvSpec, other: EnvSpec) -> None:
-    if difference := spec.difference(other):
-        raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
+        return [] if self._offer.recording is not None else metrics_of(assign)

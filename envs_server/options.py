@@ -38,6 +38,11 @@ class Options:
     """Groups that are interleaved: one steps while the others wait for actions. No more than
     there are environments."""
 
+    group_threads: bool = False
+    """Build and step each group in a thread of its own, so that a slow environment holds back its
+    own group alone, and environments that sleep or wait do so side by side. For environments that
+    bear several threads; those that compute in Python for microseconds get slower by it."""
+
     allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
     """Shell patterns of factories (package.module:factory), for environments and wrappers, that the
     learner may name beside envs_server.envs.*; registered gymnasium ids are always allowed. What

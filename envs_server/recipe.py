@@ -1,5 +1,6 @@
 """What a learner asks to be built, checked and with its factories loaded."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from envs_server.factories import (
     load_vector_factory,
 )
 from envs_server.faults.quarantine import Budget
+from envs_server.group import Place
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 
@@ -93,6 +95,61 @@ def check_assign(assign: Assign, num_envs: int) -> None:
             f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes in "
             f"Assign, got {len(names)}"
         )
+
+
+class GroupPlan(NamedTuple):
+    """What one group is to be built of.
+
+    Attributes:
+      recipe: of each of its environments.
+      back_end: what builds and steps them; see `envs_server.building.choose`.
+      places: where each of them stands.
+      idle: how many before each of them are quarantined.
+      seeds: of their first episodes.
+      metrics: the numbers that LAST rows carry, "" for one that these environments do not give.
+      max_abs_reward: bounds rewards, 0 for no bound.
+    """
+
+    recipe: Recipe
+    back_end: str
+    places: list[Place]
+    idle: list[int]
+    seeds: list[int]
+    metrics: list[str]
+    max_abs_reward: float
+
+
+def plan_groups(assign: Assign, live: Sequence[int], allowed: Sequence[str]) -> list[GroupPlan]:
+    """What the groups of an Assign that `check_assign` accepts are to be built of.
+
+    `live` are the positions of environments that are not quarantined, in order. Raises BuildError.
+    """
+    recipes = read_recipes(assign.environments, allowed)
+    metrics = metrics_of(assign)
+    positions = iter(live)
+    next_position = 0
+    plans = []
+    for group in assign.groups:
+        places = [Place(next(positions), slot) for slot in group.slots]
+        idle = _gaps([next_position, *(place.position + 1 for place in places)])
+        next_position = places[-1].position + 1
+        seeds = [int(seed) for seed in group.seeds]
+        asked, recipe = assign.environments[group.environment], recipes[group.environment]
+        # What this environment was not asked for is NaN: "" is no name of a number.
+        names = [name if name in asked.metrics else "" for name in metrics]
+        plan = (recipe, asked.vectorization, places, idle, seeds, names, asked.max_abs_reward)
+        plans.append(GroupPlan(*plan))
+    return plans
+
+
+def metrics_of(assign: Assign) -> list[str]:
+    """The numbers that LAST rows carry: those that any environment was asked for."""
+    return list(dict.fromkeys(name for item in assign.environments for name in item.metrics))
+
+
+def _gaps(ends: list[int]) -> list[int]:
+    """How many positions lie between each of `ends` and the environment that ends at the next."""
+    return [after - 1 - before for before, after in itertools.pairwise(ends)]
 
 
 def _recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:

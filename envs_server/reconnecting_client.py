@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import grpc
 
-from envs_server.connection import Finished, Lease, Offer
+from envs_server.connection import LAST_MESSAGE_SECONDS, Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError
 from envs_server.faults.keeper import Keeper
 from envs_server.faults.quarantine import Quarantine
@@ -40,8 +40,6 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0
 # How often to look for the socket of a learner that has not started yet.
 _LOOK_SECONDS = 0.02
-# For a last message to reach the learner, which ends the stream.
-_LAST_MESSAGE_SECONDS = 5.0
 # What gRPC says first if it reaches nobody; then come the addresses, and what each said.
 _NOBODY = "failed to connect to all addresses"
 # While there is no learner, say so this often.
@@ -137,6 +135,7 @@ class ReconnectingClient:
                     quarantine=self._quarantine,
                     watch=keeper.watch,
                     broken_off=self._broken_off,
+                    end_within=connection.end_within,
                 )
                 # Environments may take their time: the learner hears of the end before.
                 stack.callback(lease.close)
@@ -184,11 +183,11 @@ class ReconnectingClient:
         try:
             return lease.serve(connection.messages())
         except BuildError:
-            connection.await_end(_LAST_MESSAGE_SECONDS)  # a Refusal must reach the learner
+            connection.await_end(LAST_MESSAGE_SECONDS)  # a Refusal must reach the learner
             raise
         except EnvironmentFailedError as error:
             if lease.report_failure(error):
-                connection.await_end(_LAST_MESSAGE_SECONDS)
+                connection.await_end(LAST_MESSAGE_SECONDS)
             raise
         finally:
             self._stop.on_request(None)

@@ -198,6 +198,10 @@ class LaunchConfig:
       env_servers: number of env-server processes.
       envs_per_server: environments of each; 0 shares the slots out evenly.
       groups: groups that an env server steps interleaved.
+      group_threads: whether each of them is built and stepped in a thread of its own: then a slow
+        environment holds back its own group alone, and environments that sleep or wait do so side
+        by side. For environments that bear several threads; those that compute in Python for
+        microseconds get slower by it.
       restarts: how many times an env server that has ended unasked is started again within a
         minute, each; one more and it is tried once a minute, while others serve; if none does, the
         run ends.
@@ -209,6 +213,7 @@ class LaunchConfig:
     env_servers: int = 2
     envs_per_server: int = 0
     groups: int = 2
+    group_threads: bool = False
     restarts: int = 10
     local_link: bool = True
     max_memory_mib: int = 0

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import NoReturn, Protocol
 
-from envs_server.connection import Lease, Stepped
+from envs_server.building import Stepped
+from envs_server.connection import Lease
 from envs_server.errors import EnvironmentFailedError
 from envs_server.faults.quarantine import Quarantine
-from envs_server.faults.watchdog import Watch, Watchdog
+from envs_server.faults.watchdog import Begun, Watch, Watchdog
 from envs_server.group import EnvGroup
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
@@ -72,8 +73,7 @@ class Keeper:
         self._grown_mib = 0
 
     def watch_over(self, stop: Stop) -> Watchdog[Stepped | None]:
-        """The watchdog of the calling thread, until it is closed."""
-        self.watch.claim()
+        """The watchdog, until it is closed."""
         return Watchdog(
             self.watch,
             on_overdue=self._end_what_hangs,
@@ -97,10 +97,11 @@ class Keeper:
             )
             self._start_again(self.quarantine.remember())
 
-    def _end_what_hangs(self, work: Stepped | None, seconds: float) -> None:
+    def _end_what_hangs(self, begun: Begun[Stepped | None]) -> None:
+        work, seconds = begun.work, begun.limit_seconds
         error = EnvironmentFailedError(f"building the environments takes more than {seconds:g} s")
         if isinstance(work, EnvGroup):
-            error = work.overdue(self.watch.frames(), seconds)
+            error = work.overdue(begun.frames(), seconds)
         line = self.quarantine.failed(error.position, str(error), is_hang=True)
         if self._lease is not None and self._lease.report_failure(error):
             time.sleep(_SEND_SECONDS)
@@ -111,7 +112,7 @@ class Keeper:
         self._start_again(self.quarantine.remember())
 
     def _end_what_grows(self, mib: int) -> bool:
-        if self.watch.current is not None and self._lease and not self._lease.is_serving:
+        if self.watch.current and self._lease and not self._lease.is_serving:
             self._end_what_is_too_large(mib)
         if not self._max_memory_mib:
             return False

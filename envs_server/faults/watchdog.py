@@ -24,46 +24,47 @@ _LOCKED_SECONDS = 2.0
 Work = TypeVar("Work")
 
 
-class _Begun(NamedTuple, Generic[Work]):
+class Begun(NamedTuple, Generic[Work]):
+    """What a thread is at, since when by the clock, and after what time it is overdue."""
+
+    thread: int
     work: Work
-    seconds: float  # by the clock
+    seconds: float
     limit_seconds: float
 
-
-class Watch(Generic[Work]):
-    """What one thread is at, for others to see. Only that thread begins and ends.
-
-    Each step of a group passes here: that costs a clock and two stores.
-
-    Attributes:
-      current: what was begun and has not ended.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._thread = threading.get_ident()
-        self.current: _Begun[Work] | None = None
-
-    def begin(self, work: Work, limit_seconds: float) -> None:
-        """The thread of this call begins `work`, which is overdue after that time."""
-        self.current = _Begun(work, self._clock(), limit_seconds or math.inf)
-
-    def end(self) -> None:
-        """It has ended."""
-        self.current = None
-
-    def claim(self) -> None:
-        """From now on the thread of this call is the one."""
-        self._thread = threading.get_ident()
-
     def frames(self) -> list[FrameType]:
-        """Where that thread is, outermost first."""
-        frame = sys._current_frames().get(self._thread)
+        """Where the thread is, outermost first."""
+        frame = sys._current_frames().get(self.thread)
         frames: list[FrameType] = []
         while frame is not None:
             frames.append(frame)
             frame = frame.f_back
         return frames[::-1]
+
+
+class Watch(Generic[Work]):
+    """What each thread is at, one thing at a time, for others to see.
+
+    Each step of a group passes here: that costs a clock and two stores.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: dict[int, tuple[Work, float, float]] = {}  # by thread
+
+    def begin(self, work: Work, limit_seconds: float) -> None:
+        """The thread of this call begins `work`, which is overdue after that time."""
+        self._begun[threading.get_ident()] = (work, self._clock(), limit_seconds or math.inf)
+
+    def end(self) -> None:
+        """What the thread of this call has begun has ended."""
+        del self._begun[threading.get_ident()]
+
+    @property
+    def current(self) -> list[Begun[Work]]:
+        """What was begun and has not ended; any thread may ask."""
+        # The copy is one step of the interpreter: the threads begin and end meanwhile.
+        return [Begun(thread, *begun) for thread, begun in self._begun.copy().items()]
 
 
 class Watchdog(Generic[Work]):
@@ -76,7 +77,7 @@ class Watchdog(Generic[Work]):
         self,
         watch: Watch[Work],
         *,
-        on_overdue: Callable[[Work, float], None],
+        on_overdue: Callable[[Begun[Work]], None],
         on_grown: Callable[[int], bool] = lambda mib: True,
         is_stopping: Callable[[], bool] = lambda: False,
         allow_computing: Callable[[float], None] = lambda seconds: None,
@@ -87,7 +88,7 @@ class Watchdog(Generic[Work]):
 
         Args:
           watch: what is looked at.
-          on_overdue: takes what is overdue, and its limit in seconds; once for each.
+          on_overdue: takes what is overdue; once for each.
           on_grown: takes the resident memory in MiB once it is beyond `max_memory_mib`, until it
             says that it does something about that.
           is_stopping: whether the process was asked to end.
@@ -101,7 +102,7 @@ class Watchdog(Generic[Work]):
         self._on_grown, self._is_stopping = on_grown, is_stopping
         self._allow_computing = allow_computing
         self._max_memory_mib = max_memory_mib or math.inf
-        self._seen: _Begun[Work] | None = None  # what was overdue last
+        self._seen: list[Begun[Work]] = []  # what was overdue last
         self._has_closed = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name="watchdog", daemon=True)
         self._thread.start()
@@ -134,18 +135,19 @@ class Watchdog(Generic[Work]):
                 self._max_memory_mib = math.inf
 
     def _look(self, now: float, resumed: float, stopping_since: float) -> None:
-        begun = self._watch.current
-        limit = math.inf if begun is None else begun.limit_seconds
-        # This thread may not get to look again before `begun` has ended.
+        current = self._watch.current
+        limit = min((begun.limit_seconds for begun in current), default=math.inf)
+        # This thread may not get to look again before what was begun has ended.
         self._allow_computing(0.0 if math.isinf(limit) else limit + _LOCKED_SECONDS)
-        if begun is None:
-            return
-        if now - max(begun.seconds, stopping_since) > _END_SECONDS:
+        if any(now - max(begun.seconds, stopping_since) > _END_SECONDS for begun in current):
             os._exit(0)  # it would never hear that it was asked to end
-        if begun is self._seen or now - max(begun.seconds, resumed) <= begun.limit_seconds:
-            return
-        self._seen = begun
-        self._on_overdue(begun.work, begun.limit_seconds)
+        overdue = [
+            begun for begun in current if now - max(begun.seconds, resumed) > begun.limit_seconds
+        ]
+        new = [begun for begun in overdue if begun not in self._seen]
+        self._seen = overdue
+        for begun in new:
+            self._on_overdue(begun)
 
 
 def resident_mib() -> int:

@@ -26,7 +26,7 @@ _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
 class Fleet(NamedTuple):
     """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups.
 
-    `local_link`, `max_memory_mib`: see `seedrl.config.LaunchConfig`.
+    `local_link`, `max_memory_mib`, `group_threads`: see `seedrl.config.LaunchConfig`.
     """
 
     num_servers: int
@@ -34,6 +34,7 @@ class Fleet(NamedTuple):
     num_groups: int
     local_link: bool = True
     max_memory_mib: int = 0
+    group_threads: bool = False
 
 
 def plan(
@@ -83,8 +84,8 @@ def plan(
     )
     num_envs = num_envs or math.ceil(slots / num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
-    limits = (launch.local_link, launch.max_memory_mib)
-    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), *limits)
+    options = (launch.local_link, launch.max_memory_mib, launch.group_threads)
+    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), *options)
 
 
 def _check_least(flag: str, number: int, least: int) -> None:
@@ -132,6 +133,8 @@ def commands(
         arguments += ["--no-local-link"]
     if fleet.max_memory_mib:
         arguments += ["--max-memory-mib", str(fleet.max_memory_mib)]
+    if fleet.group_threads:
+        arguments += ["--group-threads"]
     for name in dict.fromkeys(factories):
         arguments += ["--allow-env", name]
     variables = env_server_environment()

@@ -64,8 +64,8 @@ class LearnerConnection:
     """Offers a learner of this host a link in Hello, and uses it from an Assign on that takes it.
 
     Until then, and with learners elsewhere, everything goes over gRPC. Owns the channel, the call,
-    the listener and the link from its creation to `close`. One thread sends, receives and closes;
-    any may `cancel`.
+    the listener and the link from its creation to `close`. One thread receives and closes; any may
+    send, `end_within` and `cancel`.
     """
 
     def __init__(
@@ -143,11 +143,20 @@ class LearnerConnection:
             else:
                 yield message
 
-    def await_end(self, seconds: float) -> None:
-        """Ends what is sent, and gives the learner `seconds` to end the stream thereupon."""
+    def end_within(self, seconds: float) -> threading.Timer:
+        """Ends what is sent, and gives the learner `seconds` to end the stream thereupon.
+
+        That ends `messages`. What is returned, once cancelled, leaves the learner all the time.
+        """
         self._outgoing.put(None)
         deadline = threading.Timer(seconds, self._call.cancel)
+        deadline.daemon = True
         deadline.start()
+        return deadline
+
+    def await_end(self, seconds: float) -> None:
+        """Like `end_within`, for who receives: reads on until the end, and returns then."""
+        deadline = self.end_within(seconds)
         try:
             for _ in self._call:
                 pass

@@ -36,7 +36,7 @@ _KERNEL_BUFFER_BYTES = 2**20
 
 
 class Link:
-    """One end of a link. One thread sends, one receives and closes, any may `end` it.
+    """One end of a link. Any thread may send and `end` it, one receives and closes.
 
     Whichever side ends it, or dies, both stop receiving, and what is sent afterwards is dropped:
     why it has ended is what the stream says.
@@ -52,17 +52,19 @@ class Link:
         self._num_come = 0
         # Nobody may use a descriptor that is being closed: its number could be another file's then.
         self._closing = threading.Lock()
+        self._sending = threading.Lock()  # taken before the other; to `end` takes the other alone
 
     def send(self, message: bytes) -> None:
         """Sends `message`, and waits for the other side to make room.
 
-        Only for a thread that also receives and closes: nothing keeps the link open meanwhile.
+        Not to be mixed with `send_at_once`, which might come between the parts of a message.
         """
         parts = [_LENGTH.pack(len(message)), message]
         try:
-            sent = self._connection.sendmsg(parts)
-            if sent < _LENGTH.size + len(message):
-                self._connection.sendall(b"".join(parts)[sent:])
+            with self._sending:
+                sent = self._connection.sendmsg(parts)
+                if sent < _LENGTH.size + len(message):
+                    self._connection.sendall(b"".join(parts)[sent:])
         except OSError:
             self.end()
 
@@ -143,8 +145,8 @@ class Link:
 
     def close(self) -> None:
         """Ends it and gives the socket back."""
-        self.end()
-        with self._closing:
+        self.end()  # so that nobody goes on sending
+        with self._sending, self._closing:
             self._connection.close()
 
 

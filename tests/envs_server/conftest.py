@@ -45,10 +45,9 @@ class Answered(NamedTuple):
 class Run:
     """An env server's client in a thread, and how it ended."""
 
-    def __init__(self, address: str, num_envs: int, num_groups: int) -> None:
+    def __init__(self, address: str, offer: Offer) -> None:
         self.stop = Stop()
         self._code: ExitCode | None = None
-        offer = Offer(num_envs, num_groups, ())
         self._client = ReconnectingClient(address, offer, self.stop, 2**20)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -102,9 +101,9 @@ class ScriptedLearner:
             self._server.stop(None).wait(SECONDS)
             self._server = None
 
-    def run(self, num_envs: int, num_groups: int = 1) -> Run:
+    def run(self, num_envs: int, num_groups: int = 1, *, group_threads: bool = False) -> Run:
         """Starts an env server's client."""
-        return Run(self.address, num_envs, num_groups)
+        return Run(self.address, Offer(num_envs, num_groups, (), group_threads=group_threads))
 
     def assign(self, *groups: list[int], environment: Environment = _COUNTING) -> FromLearner:
         """Assign with a group for each list of seeds; slots are numbered through."""

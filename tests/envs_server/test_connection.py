@@ -11,9 +11,8 @@ import pytest
 
 from envs_server import recipe
 from envs_server.connection import Lease, Offer
-from envs_server.envs.counting import Counting, reward_of
+from envs_server.envs.counting import reward_of
 from envs_server.errors import BuildError
-from envs_server.recipe import Recipe
 from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
@@ -43,13 +42,16 @@ def test_hello_says_what_is_on_offer(learner: Any) -> None:
     assert hello.pid and hello.host
 
 
-def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(learner: Any) -> None:
+@pytest.mark.parametrize("group_threads", [False, True])
+def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(
+    learner: Any, group_threads: bool
+) -> None:
     learner.serve(learner.play(learner.assign([1, 2], [3, 4, 5]), 60))
-    assert learner.run(5, 2).wait() is ExitCode.OK
+    assert learner.run(5, 2, group_threads=group_threads).wait() is ExitCode.OK
     for group, seeds in ((0, [1, 2]), (1, [3, 4, 5])):
         steps = [step for step in learner.seen if step.group == group]
         assert [step.sequence for step in steps] == list(range(len(steps)))
-        assert len(steps) > 20
+        assert len(steps) > 20 or group_threads  # of which the kernel decides who runs
         # Episodes of 3 and 2 steps, the first terminated, the second truncated.
         expected = [(0, 0, 0), (1, 0, 1), (1, 0, 2), (2, 0, 3), (0, 1, 0), (1, 1, 1), (2, 1, 2)]
         for index, step in enumerate(steps):
@@ -276,5 +278,8 @@ def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str
 
 def test_one_environment_is_filmed_and_no_more(tmp_path: Path) -> None:
     lease = Lease(Offer(2, 1, (), films=tmp_path), queue.SimpleQueue(), SentLog())
+    assign = Assign(
+        environments=[Environment(id="CartPole-v1")], groups=[Group(slots=[0, 1], seeds=[1, 2])]
+    )
     with pytest.raises(BuildError, match="expected one environment to film, got 2"):
-        lease._build_group(Recipe("counting", {}, factory=Counting), "sync", [0, 0])
+        lease.handle(FromLearner(assign=assign))

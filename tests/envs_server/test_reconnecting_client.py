@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from envs_server import connection
+from envs_server import building
 from envs_server.backends import sync
 from envs_server.connection import Offer
 from envs_server.recipe import Recipe
@@ -265,7 +265,7 @@ def test_films_are_not_numbered_again_for_a_second_stream(
         built.append(folder)
         return sync.build(recipe, 1)
 
-    monkeypatch.setattr(connection, "build_filmed", build_filmed)
+    monkeypatch.setattr(building, "build_filmed", build_filmed)
 
     learner.serve(
         learner.play(learner.assign([1]), 4, last=None), learner.play(learner.assign([1]), 4)

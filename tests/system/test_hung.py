@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from learner.reporting.env_servers.attendance import Attendance
 from learner.serving.batch_rules import free_running
@@ -35,14 +36,18 @@ def _serve(address: str, claim: Path) -> Service:
     return service
 
 
+@pytest.mark.parametrize(
+    "options",
+    [["--groups", "1"], pytest.param(["--groups", "2", "--group-threads"], marks=pytest.mark.gate)],
+)
 def test_an_environment_that_hangs_is_named_ended_and_left_out_in_the_same_process(
-    tmp_path: Path,
+    tmp_path: Path, options: list[str]
 ) -> None:
     address, log = f"unix:{tmp_path}/learner", tmp_path / "log"
     service = _serve(address, tmp_path / "claim")
     hub = service.hub
     command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "3"]
-    command += ["--groups", "1", "--allow-env", _ID]
+    command += ["--allow-env", _ID, *options]
     with (
         log.open("wb") as stderr,
         subprocess.Popen(command, cwd=ROOT, stderr=stderr, env=dict(os.environ)) as env_server,
@@ -53,7 +58,7 @@ def test_an_environment_that_hangs_is_named_ended_and_left_out_in_the_same_proce
                 batch = hub.next_batch(["training"], timeout=0.1)
                 if batch is not None:
                     hub.answer(batch, np.zeros(len(batch.slots), np.int32))
-                return batch is not None and len(batch.slots) == 2
+                return batch is not None and hub.env_servers().quarantined == 1
 
             wait_until(goes_on_without, pause_seconds=0)
             wait_until(goes_on_without, pause_seconds=0)
@@ -64,7 +69,8 @@ def test_an_environment_that_hangs_is_named_ended_and_left_out_in_the_same_proce
     (server, *_) = found.servers
     assert server.name.endswith(f":{env_server.pid}"), "the process has the same number"
     assert (found.failures, found.quarantined, server.environments) == (2, 1, 2)
-    hung = "environment 2 (slot 2), step 1 of group 0: it hangs for 0.5 s (serving.step_deadline_s"
+    group = int(options[1]) - 1
+    hung = f"environment 2 (slot 2), step 1 of group {group}: it hangs for 0.5 s (serving.step_dea"
     assert server.last_failure.startswith(hung)
     assert log.read_text().count(hung) == 2
     assert "environment 2 is quarantined after failure 2 within an hour" in log.read_text()

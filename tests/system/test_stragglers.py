@@ -3,6 +3,7 @@
 Acting takes no time here, so that env servers are what is measured.
 """
 
+import itertools
 import os
 import signal
 import subprocess
@@ -34,13 +35,14 @@ _ID = "tests.faults.bad_environment:make"
 _SERVERS, _ENVS, _GROUPS = 2, 16, 2
 # Two cores of a busy machine: measured in turn, and long enough.
 _SECONDS = scaled(60)
+_TURNS = 3
 _DEADLINE_SECONDS = 2.0
 
 
 class Fleet:
     """A service that answers at once, and its env servers; one environment may be bad."""
 
-    def __init__(self, folder: Path, fault: str) -> None:
+    def __init__(self, folder: Path, fault: str, *options: str) -> None:
         folder.mkdir()
         self.folder, address = folder, f"unix:{folder}/learner"
         slots = _SERVERS * _ENVS
@@ -63,7 +65,7 @@ class Fleet:
         self.service = Service(self.hub, config)
         self.service.start()
         command = [sys.executable, "-m", "envs_server", "--learner", address, "--allow-env", _ID]
-        command += ["--num-envs", str(_ENVS), "--groups", str(_GROUPS)]
+        command += ["--num-envs", str(_ENVS), "--groups", str(_GROUPS), *options]
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.processes: list[subprocess.Popen[bytes]] = []
         for number in range(_SERVERS):
@@ -119,28 +121,33 @@ def hub_sizes(hub: Hub) -> list[str]:
 
 
 @contextmanager
-def _fleet(folder: Path, fault: str) -> Iterator[Fleet]:
+def _fleet(folder: Path, fault: str, *options: str) -> Iterator[Fleet]:
     with ExitStack() as stack:
-        fleet = Fleet(folder, fault)
+        fleet = Fleet(folder, fault, *options)
         stack.callback(fleet.close)
         fleet.answer_until(lambda: False, 2.0)  # warm
         yield fleet
 
 
-def test_a_straggler_holds_back_its_own_group_most(tmp_path: Path, record_property: Record) -> None:
-    shares: dict[str, dict[str, float]] = {}
-    for fault in ("none", "slow"):
-        with _fleet(tmp_path / fault, fault) as fleet:
-            rates, bad = fleet.rates(_SECONDS), fleet.bad()
+@pytest.mark.parametrize(
+    ("options", "name"), [(["--group-threads"], "rate_of"), ([], "in_one_thread_rate_of")]
+)
+def test_a_straggler_holds_back_its_own_group_most(
+    tmp_path: Path, record_property: Record, options: list[str], name: str
+) -> None:
+    seen: dict[str, Counter[str]] = {"none": Counter(), "slow": Counter()}
+    for turn, fault in itertools.product(range(_TURNS), seen):
+        with _fleet(tmp_path / f"{fault} {turn}", fault, *options) as fleet:
+            rates, bad = fleet.rates(_SECONDS / _TURNS), fleet.bad()
         # The sixth of sixteen is in the first group.
-        shares[fault] = {
-            "own": rates[bad, 0],
-            "mates": rates[bad, 1],
-            "other": sum(rate for (pid, _), rate in rates.items() if pid != bad),
-        }
+        seen[fault]["own"] += rates[bad, 0]
+        seen[fault]["mates"] += rates[bad, 1]
+        seen[fault]["other"] += sum(rate for (pid, _), rate in rates.items() if pid != bad)
     for who in ("own", "mates", "other"):
-        record_property(f"rate_of_{who}", round(shares["slow"][who] / shares["none"][who], 3))
-    assert shares["slow"]["own"] < shares["none"]["own"]
+        record_property(f"{name}_{who}", round(seen["slow"][who] / seen["none"][who], 3))
+    assert seen["slow"]["own"] < seen["none"]["own"]
+    if options:
+        assert seen["slow"]["own"] < seen["slow"]["mates"]
 
 
 def test_an_env_server_that_is_killed_is_noticed_and_the_other_goes_on(

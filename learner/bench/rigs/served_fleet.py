@@ -48,7 +48,11 @@ class ServedFleet:
         num_envs = launch.env_servers * launch.envs_per_server
         self._stack = contextlib.ExitStack()
         self._fleet = Fleet(
-            launch.env_servers, launch.envs_per_server, launch.groups, launch.local_link
+            launch.env_servers,
+            launch.envs_per_server,
+            launch.groups,
+            launch.local_link,
+            group_threads=launch.group_threads,
         )
         serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
         evaluation = dataclasses.replace(config.evaluation, target_return=None)

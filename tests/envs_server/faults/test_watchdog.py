@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from envs_server.faults import watchdog as module
-from envs_server.faults.watchdog import Watch, Watchdog
+from envs_server.faults.watchdog import Begun, Watch, Watchdog
 from seedrl.exit_codes import ExitCode
 from tests.patience import SECONDS
 
@@ -26,7 +26,7 @@ class Seen:
     def watch(self, watch: Watch[str], *, max_memory_mib: int = 0) -> Watchdog[str]:
         return Watchdog(
             watch,
-            on_overdue=lambda work, seconds: self.overdue.append((work, seconds)),
+            on_overdue=lambda begun: self.overdue.append((begun.work, begun.limit_seconds)),
             on_grown=lambda mib: self.grown.append(mib) or len(self.grown) == 2,  # type: ignore[func-returns-value]
             allow_computing=self._allow,
             max_memory_mib=max_memory_mib,
@@ -65,7 +65,32 @@ def test_what_takes_too_long_is_reported_once_with_where_it_is(seen: Seen) -> No
     assert seen.overdue == [("long", 99.0)]
     assert {*seen.allowed} == {0.0, 1002.0, 101.0}
     assert seen.allowed[-1] == 0.0
-    assert watch.frames()[-1].f_code.co_name == "frames"
+
+
+def test_of_several_threads_the_one_that_hangs_is_found(seen: Seen) -> None:
+    watch: Watch[str] = Watch(lambda: time.monotonic() - 100.0)
+    may_end, has_begun = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        watch.begin("hangs", 99.0)
+        has_begun.set()
+        may_end.wait(SECONDS)
+        watch.end()
+
+    thread = threading.Thread(target=hang)
+    watch.begin("works", 1000.0)
+    thread.start()
+    assert has_begun.wait(SECONDS)
+    watchdog = seen.watch(watch)
+    seen.look(3)
+    (hanging,) = [begun for begun in watch.current if begun.work == "hangs"]
+    assert "hang" in [frame.f_code.co_name for frame in hanging.frames()]
+    may_end.set()
+    thread.join(SECONDS)
+    watchdog.close()
+    assert [begun.work for begun in watch.current] == ["works"]
+    assert seen.overdue == [("hangs", 99.0)]
+    assert {*seen.allowed} <= {101.0, 1002.0}
 
 
 def test_time_in_which_nothing_ran_does_not_count(
@@ -111,7 +136,7 @@ def test_a_process_that_is_to_end_does_not_wait_for_what_hangs(
     watch: Watch[str] = Watch()
     watch.begin("hangs", 1000.0)
     stops: Callable[[], bool] = lambda: True  # noqa: E731
-    watchdog = Watchdog(watch, on_overdue=lambda *_: None, is_stopping=stops)
+    watchdog = Watchdog(watch, on_overdue=lambda _: None, is_stopping=stops)
     assert ended.wait(SECONDS)
     watchdog.close()
     assert codes[0] == 0
@@ -122,7 +147,7 @@ def test_a_watchdog_that_fails_ends_the_process(
 ) -> None:
     left: queue.SimpleQueue[int] = queue.SimpleQueue()
 
-    def fail(work: str, seconds: float) -> None:
+    def fail(begun: Begun[str]) -> None:
         raise OSError("no such program")
 
     watch: Watch[str] = Watch(lambda: time.monotonic() - 100.0)

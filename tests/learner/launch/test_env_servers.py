@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envs_server.options import read_options
 from learner.launch import env_servers
 from learner.launch.env_servers import Fleet
 from seedrl import config_modules
@@ -113,6 +114,17 @@ def test_a_limit_of_memory_reaches_the_env_servers(tmp_path: Path) -> None:
     for command in env_servers.commands(planned, environment, address="a:1", logs=tmp_path):
         index = command.arguments.index("--max-memory-mib")
         assert command.arguments[index + 1] == "300"
+
+
+@pytest.mark.parametrize("group_threads", [False, True])
+def test_threads_of_groups_are_asked_for_if_they_are_wanted(
+    group_threads: bool, tmp_path: Path
+) -> None:
+    environment = EnvironmentConfig(id="CartPole-v1")
+    _, planned = env_servers.plan(config(group_threads=group_threads))
+    for command in env_servers.commands(planned, environment, address="a:1", logs=tmp_path):
+        words = command.arguments[command.arguments.index("--learner") :]
+        assert read_options(words).group_threads == group_threads
 
 
 def test_children_find_the_modules_beside_a_config_file(

@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "seeds_in_reverse",
-        _LEASE,
+        "envs_server/recipe.py",
         "seeds = [int(seed) for seed in group.seeds]\n",
         "seeds = [int(seed) for seed in group.seeds][::-1]\n",
         "Environments get each other's seeds.",

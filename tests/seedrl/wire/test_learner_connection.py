@@ -24,6 +24,7 @@ from seedrl.wire.framing import (
 from seedrl.wire.learner_connection import LearnerConnection, Promise
 from seedrl.wire.local_link import Link, connect_link
 from seedrl.wire.seedrl_pb2 import Alive, Assign, Finish, FromEnvServer, FromLearner, Hello, Ready
+from tests.patience import SECONDS
 
 _ALIVE = FromEnvServer(alive=Alive())
 _LIMIT = 2**10
@@ -103,6 +104,39 @@ def test_a_connection_that_is_cancelled_ends_what_is_received(address: str) -> N
         connection.cancel()
         with pytest.raises(grpc.RpcError):
             list(messages)
+
+
+@pytest.mark.parametrize("local_link", [False, True])
+@pytest.mark.parametrize(("seconds", "is_cancelled"), [(0.0, True), (SECONDS, False)])
+def test_who_receives_is_woken_by_the_end_that_another_thread_asks_for(
+    tmp_path: Path, local_link: bool, seconds: float, is_cancelled: bool
+) -> None:
+    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        reached = connect_link(next(messages).hello.link, 2**20)
+        link = reached if isinstance(reached, Link) else None
+        with contextlib.nullcontext() if link is None else contextlib.closing(link):
+            yield FromLearner(assign=Assign(linked=link is not None))
+            if is_cancelled:
+                context.add_callback(ended.set)
+                assert ended.wait(SECONDS)
+            else:
+                assert list(messages) == []
+
+    ended = threading.Event()
+    with (
+        _served(tmp_path, serve) as address,
+        LearnerConnection(address, max_message_bytes=_LIMIT, local_link=local_link) as connection,
+    ):
+        connection.put(_HELLO)
+        messages = connection.messages()
+        next(messages)
+        deadline = connection.end_within(seconds)
+        if is_cancelled:
+            with pytest.raises(grpc.RpcError):
+                next(messages)
+        else:
+            assert list(messages) == []
+        deadline.cancel()
 
 
 @pytest.mark.parametrize("minor", [version.MINOR_OF_ALIVE - 1, version.MINOR_OF_ALIVE])

@@ -187,15 +187,15 @@ class Hub:
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B, ...]` to whom they belong, and releases the batch's slots."""
         with self._changed:
-            open_groups = set(map(id, self._serving.answered(batch)))
-            if len(open_groups) < len(batch.pending):
+            holders = {id(group): group.lease.holder for group in self._serving.answered(batch)}
+            if len(holders) < len(batch.pending):
                 self._make_room()  # in the slots of leases that have ended meanwhile
         for item, rows in zip(batch.pending, batch.rows, strict=True):
             group = item.group
-            if id(group) in open_groups:
+            if (holder := holders.get(id(group))) is not None:
                 group.answered_seconds = self.clock()
                 payload = pack_actions(group.number, item.sequence, actions[rows])
-                group.lease.holder.send_actions(payload)
+                holder.send_actions(payload)
 
     def take_ended(self, device: int = 0) -> list[int]:
         """Streams of that inference device that were cut since the last call."""
@@ -280,6 +280,7 @@ class Hub:
             self._attendance.refused(lease.number, error.details)
         self._attendance.left(lease.number, error.details if error else why, self.clock())
         lease.holder.end(error)
+        lease.holder = None  # the lease is kept until it is reported, its connection is not
         self._waiters.notify_all()
 
     def _end_superseded(self, keys: Collection[int]) -> None:

@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
 ]
 _COMINGS, _STRANGERS = 150, 20
-# A learner keeps the last 4,096 leases that nobody has reported, each with its connection.
+# A learner keeps the last 4,096 leases that nobody has reported.
 _KEPT_LEASES = 4500
 # Whatever a learner made once for each connection, and kept, would take more than that: 4 KiB.
 _MOST_MIB_PER_THOUSAND = 4.0

@@ -38,7 +38,9 @@ CONFIG = Config(
         arguments=json.dumps({"lengths": LENGTHS, "num_actions": NUM_ACTIONS}),
     ),
     agent=HashingAgent(window=WINDOW),
-    replay=ReplayConfig(capacity_steps=1, min_steps=25 * len(DEVICES), page_steps=PAGE_STEPS, ratio=1.0),
+    replay=ReplayConfig(
+        capacity_steps=1, min_steps=25 * len(DEVICES), page_steps=PAGE_STEPS, ratio=1.0
+    ),
 )
 
 

@@ -1,8 +1,10 @@
 """The hub: waits that end when they should, and who gets which slots; without any transport."""
 
+import gc
 import queue
 import threading
 import time
+import weakref
 
 import grpc
 import numpy as np
@@ -78,6 +80,16 @@ def _end(stream: Connection) -> str:
     item = stream.transport.outbox.get_nowait()
     assert isinstance(item, EndError)
     return item.details
+
+
+def test_a_lease_that_nobody_has_reported_keeps_no_connection(hub: Hub) -> None:
+    stream = _join(hub, 1)
+    stream.close()
+    kept = weakref.ref(stream)
+    del stream
+    gc.collect()
+    assert hub._serving.reconciliation.num_unreported == 1
+    assert kept() is None
 
 
 def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub) -> None:

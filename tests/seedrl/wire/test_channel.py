@@ -122,3 +122,43 @@ def test_an_env_server_notices_a_frozen_learner_within_three_seconds() -> None:
     # The timeout of that name alone does nothing in gRPC's core.
     waits = (options["grpc.keepalive_time_ms"], options["grpc.http2.ping_timeout_ms"])
     assert sum(map(int, waits)) <= 3_000
+
+
+def test_more_streams_of_one_connection_than_an_env_server_needs_wait() -> None:
+    """Else one connection could hold all of a learner's streams."""
+    running: queue.Queue[None] = queue.Queue()
+
+    def serve(messages: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
+        running.put(None)
+        yield from (FromLearner(finish=Finish()) for _ in messages)
+
+    server = grpc.server(ThreadPoolExecutor(24), options=server_options(_LIMIT))
+    server.add_generic_rpc_handlers((learner_handler(serve, _LIMIT),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    ends: list[queue.SimpleQueue[None]] = [queue.SimpleQueue() for _ in range(17)]
+    with connect(f"127.0.0.1:{port}", max_message_bytes=_LIMIT) as channel:
+        calls = [connect_method(channel)(iter(end.get, None), timeout=SECONDS) for end in ends]
+        for _ in range(16):
+            running.get(timeout=SECONDS)
+        assert running.empty()
+        ends[0].put(None)
+        assert list(calls[0]) == []
+        running.get(timeout=SECONDS)  # in the place of the one that has ended
+        for end in ends[1:]:
+            end.put(None)
+        for call in calls[1:]:
+            call.cancel()
+    server.stop(None).wait()
+
+
+def test_a_proxy_meant_for_the_web_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    server = grpc.server(ThreadPoolExecutor(1), options=server_options(_LIMIT))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with connect(f"127.0.0.1:{port}", max_message_bytes=_LIMIT) as channel:
+        grpc.channel_ready_future(channel).result(SECONDS)
+    server.stop(None).wait()

@@ -27,8 +27,8 @@ from seedrl.wire.version import MAJOR, MINOR, MINOR_OF_FAILURE
 
 _log = logging.getLogger("envs_server")
 
-
 _BUILDING_SECONDS = 600.0  # more than a learner waits for Ready
+_CLOSING_SECONDS = 60.0  # for a group, of a learner without a deadline for its steps
 # For a last message to reach the learner, which ends the stream.
 LAST_MESSAGE_SECONDS = 5.0
 
@@ -196,9 +196,11 @@ class Lease:
 
     def close(self) -> None:
         """Closes all environments, whatever they say to it."""
+        self._learner_minor = 0  # it hears no more of what fails
+        limit = self._step_deadline_seconds or _CLOSING_SECONDS
         for number, group in enumerate(self._groups):
             try:
-                self._call(number, group.close)
+                self._call(number, functools.partial(self._watched, group, limit, group.close))
             except Exception as error:
                 _log.warning("closing environments: %s", one_line(error))
         self._groups = []
@@ -230,11 +232,7 @@ class Lease:
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
             check_assign(assign, len(self._quarantine.live))
-            self._watch.begin(None, _BUILDING_SECONDS)
-            try:
-                self._build(assign)
-            finally:
-                self._watch.end()
+            self._watched(None, _BUILDING_SECONDS, functools.partial(self._build, assign))
             check_together(self._groups, assign.max_message_bytes)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
             first = self._first_steps(assign)
@@ -278,7 +276,8 @@ class Lease:
         first = []
         try:
             for number, group in enumerate(self._groups):
-                first.append(self._call(number, functools.partial(self._first_step, group)))
+                reset = functools.partial(self._watched, group, _BUILDING_SECONDS, group.first)
+                first.append(self._call(number, reset))
             return first
         except EnvironmentFailedError as error:
             if not self._quarantine.is_defect(error.position):
@@ -286,10 +285,13 @@ class Lease:
             names = ", ".join(environment.id for environment in assign.environments)
             raise BuildError(f"cannot start {names}: {error}") from error
 
-    def _first_step(self, group: Stepped) -> FramedStep | None:
-        self._watch.begin(group, _BUILDING_SECONDS)
+    def _watched(
+        self, group: Stepped | None, limit_seconds: float, work: Callable[[], Result]
+    ) -> Result:
+        """What `work` gives; to be called in the thread that does it."""
+        self._watch.begin(group, limit_seconds)
         try:
-            return group.first()
+            return work()
         finally:
             self._watch.end()
 

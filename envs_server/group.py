@@ -87,6 +87,7 @@ class EnvGroup:
         self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
         self._adapter = Adapter(environment, metrics, max_abs_reward)
         self._sequence = -1
+        self._is_closing = False
 
     def first(self) -> FramedStep:
         """Resets every environment; step 0. Raises EnvironmentFailedError."""
@@ -111,11 +112,12 @@ class EnvGroup:
             raise self._failure(where, error) from error
 
     def overdue(self, frames: Sequence[FrameType], seconds: float) -> EnvironmentFailedError:
-        """What there is to say of a step, or the reset, that takes longer than `seconds`.
+        """What there is to say of a step, the reset or `close` that takes longer than `seconds`.
 
         `frames` are those of the thread that is at it, outermost first. Called by another thread.
         """
-        where = f"step {self._sequence + 1} of group {self._index}"
+        what = "close" if self._is_closing else f"step {self._sequence + 1}"
+        where = f"{what} of group {self._index}"
         code = frames[-1].f_code
         text = (
             f"{where}: it hangs for {seconds:g} s (serving.step_deadline_seconds), in "
@@ -125,6 +127,7 @@ class EnvGroup:
 
     def close(self) -> None:
         """Closes the environments."""
+        self._is_closing = True
         self._environment.close()
 
     def _failure(self, where: str, error: BaseException) -> EnvironmentFailedError:

@@ -11,12 +11,12 @@ import grpc
 
 from envs_server.connection import LAST_MESSAGE_SECONDS, Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError, FilmError
-from envs_server.faults.keeper import Keeper
+from envs_server.faults.keeper import End, Keeper
 from envs_server.faults.quarantine import Quarantine
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.farewell import FAREWELL, FINISHED
+from seedrl.programs.farewell import FINISHED
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import WireError
 from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError, Promise
@@ -55,13 +55,6 @@ class _Return(NamedTuple):
     reason: str
     longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
     advice: str = ""
-
-
-class _End(NamedTuple):
-    """There is no point in another stream; and why, in the last line that is logged."""
-
-    code: ExitCode
-    reason: str
 
 
 class ReconnectingClient:
@@ -142,13 +135,14 @@ class ReconnectingClient:
                 stack.enter_context(connection)
                 keeper.keeps(lease, connection)
                 outcome = self._serve(lease, connection)
-            keeper.begin_again_if_grown()
-            if isinstance(outcome, _End):
+                if isinstance(outcome, End):
+                    keeper.is_to_end(outcome)
+            if isinstance(outcome, End):
                 # Only now: environments may say more when they are closed, and who reads the log
                 # takes its last line for the reason.
-                level = logging.ERROR if outcome.code else logging.INFO
-                _log.log(level, "%s%s", FAREWELL, outcome.reason)
+                outcome.say()
                 return outcome.code
+            keeper.begin_again_if_grown()
             # Known now, but of no consequence unless there is a learner to go on with.
             if lease.is_serving and self._offer.films is not None:
                 self._broken_off = outcome.reason
@@ -156,27 +150,27 @@ class ReconnectingClient:
         _log.info("stopped")
         return ExitCode.OK
 
-    def _serve(self, lease: Lease, connection: LearnerConnection) -> _End | _Return:
+    def _serve(self, lease: Lease, connection: LearnerConnection) -> End | _Return:
         """One stream, and what its end means."""
         try:
             finished = self._stream(lease, connection)
         except grpc.RpcError as error:
             return self._after_status(error.code(), _said(error.details() or ""))
         except (BuildError, WireError) as error:
-            return _End(ExitCode.USAGE, str(error))
+            return End(ExitCode.USAGE, str(error))
         except FilmError as error:
-            return _End(ExitCode.FAILED_FILMS, str(error))
+            return End(ExitCode.FAILED_FILMS, str(error))
         except EnvironmentFailedError as error:
             if self._quarantine.is_defect(error.position):
                 advice = "`seedrl check-env` says more of the environment"
-                return _End(ExitCode.USAGE, f"{error}; {advice}")
+                return End(ExitCode.USAGE, f"{error}; {advice}")
             return self._after_failure(error)
         except LinkMissingError as error:
             self._local_link = False
             return _Return(f"{error}; from now on over gRPC")
         if finished is None:
             return _Return("the learner ended the stream")
-        return _End(ExitCode.OK, FINISHED + _said(finished.reason))
+        return End(ExitCode.OK, FINISHED + _said(finished.reason))
 
     def _stream(self, lease: Lease, connection: LearnerConnection) -> Finished | None:
         self._stop.on_request(connection.cancel)
@@ -192,20 +186,20 @@ class ReconnectingClient:
         finally:
             self._stop.on_request(None)
 
-    def _after_status(self, code: grpc.StatusCode, details: str) -> _End | _Return:
+    def _after_status(self, code: grpc.StatusCode, details: str) -> End | _Return:
         if code in _FATAL_CODES:
-            return _End(ExitCode.USAGE, f"the learner at {self._address} refused: {details}")
+            return End(ExitCode.USAGE, f"the learner at {self._address} refused: {details}")
         is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED
         longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS
         advice = tls_advice(details)
         return _Return(f"{code.name}: {details}{advice and '; ' + advice}", longest_pause, advice)
 
-    def _after_failure(self, error: EnvironmentFailedError) -> _End | _Return:
+    def _after_failure(self, error: EnvironmentFailedError) -> End | _Return:
         if self._offer.films is not None:
-            return _End(ExitCode.FAILED_FILMS, str(error))
+            return End(ExitCode.FAILED_FILMS, str(error))
         line = self._quarantine.failed(error.position, str(error))
         if not self._quarantine.live:
-            return _End(ExitCode.FAILING_ENVIRONMENT, line)
+            return End(ExitCode.FAILING_ENVIRONMENT, line)
         _log.error("%s", line)
         return _Return("an environment failed")
 

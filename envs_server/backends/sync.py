@@ -12,7 +12,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs_server.errors import BuildError
-from envs_server.faults.culprit import misshapen_row, row_of
+from envs_server.faults.culprit import close_each, misshapen_row, row_of
 from envs_server.recipe import Recipe
 from envs_server.spaces import check_size
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
@@ -66,7 +66,8 @@ def build(recipe: Recipe, num_envs: int, idle_before: Sequence[int] = ()) -> Vec
         return result
 
     def close() -> None:
-        inner.close()
+        env.closed = True  # or gymnasium would close them a second time
+        close_each(env.envs)
         for each in idle:
             each.close()
 

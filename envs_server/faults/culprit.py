@@ -8,20 +8,28 @@ from collections.abc import Iterable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from seedrl.wire.values import ValueFaultError
 
-# Gymnasium's loops over environments, which count them in `i`.
-_LOOPS = frozenset({SyncVectorEnv.step.__code__, SyncVectorEnv.reset.__code__})
+
+def close_each(environments: Iterable[gymnasium.Env[Any, Any]]) -> None:
+    """Closes them, for `row_in` to see which one is at it: gymnasium's own loop does not count."""
+    for i, environment in enumerate(environments):  # noqa: B007
+        environment.close()
+
+
+# Loops over environments, which count them in `i`: gymnasium's, and one of ours.
+_LOOPS = frozenset({SyncVectorEnv.step.__code__, SyncVectorEnv.reset.__code__, close_each.__code__})
 # What they call once they are through all of them.
 _AFTER_LOOP = "gymnasium.vector.utils.space_utils"
 
 
 def row_in(frames: Iterable[FrameType]) -> int | None:
-    """The row that one of gymnasium's loops is at; None if it is in none of them.
+    """The row that one of those loops is at; None if it is in none of them.
 
     Args:
       frames: outermost first.

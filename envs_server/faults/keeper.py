@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from envs_server.building import Stepped
 from envs_server.connection import Lease
@@ -24,6 +24,18 @@ _SEND_SECONDS = 0.3
 _SERVED_SECONDS = 60.0
 # Of this machine's memory, for building environments: their arguments come from a learner.
 _SHARE_FOR_BUILDING = 0.75
+
+
+class End(NamedTuple):
+    """There is no point in serving any longer; and why, in the last line that is logged."""
+
+    code: ExitCode
+    reason: str
+
+    def say(self) -> None:
+        """Logs why."""
+        level = logging.ERROR if self.code else logging.INFO
+        _log.log(level, "%s%s", FAREWELL, self.reason)
 
 
 class Cancelled(Protocol):
@@ -71,14 +83,17 @@ class Keeper:
         self._connection: Cancelled | None = None
         self._since = 0.0
         self._grown_mib = 0
+        self._end: End | None = None
+        self._is_stopping: Callable[[], bool] = lambda: False
 
     def watch_over(self, stop: Stop) -> Watchdog[Stepped | None]:
         """The watchdog, until it is closed."""
+        self._is_stopping = lambda: stop.is_requested
         return Watchdog(
             self.watch,
             on_overdue=self._end_what_hangs,
             on_grown=self._end_what_grows,
-            is_stopping=lambda: stop.is_requested,
+            is_stopping=self._is_stopping,
             allow_computing=self._allow_computing,
             max_memory_mib=self._max_memory_mib or _most_for_building_mib(),
         )
@@ -87,9 +102,16 @@ class Keeper:
         """These are served now."""
         self._lease, self._connection, self._since = lease, connection, time.monotonic()
 
+    def is_to_end(self, end: End) -> None:
+        """Once the environments are closed; one that hangs at that does not change it."""
+        self._end = end
+
     def begin_again_if_grown(self) -> None:
-        """Replaces the process if it has grown too large; nothing is served now."""
-        if self._grown_mib:
+        """Replaces the process if it has grown too large; nothing is served now.
+
+        Not one that is asked to stop: the next one would not know of it.
+        """
+        if self._grown_mib and not self._is_stopping():
             _log.error(
                 "the process has grown to %d MiB, beyond --max-memory-mib %d, and begins again",
                 self._grown_mib,
@@ -105,11 +127,24 @@ class Keeper:
         line = self.quarantine.failed(error.position, str(error), is_hang=True)
         if self._lease is not None and self._lease.report_failure(error):
             time.sleep(_SEND_SECONDS)
+        self._end_if_it_is_to(line)
         if not self.quarantine.live:
-            _log.error("%s%s", FAREWELL, line)
-            os._exit(ExitCode.FAILING_ENVIRONMENT)
+            _leave(End(ExitCode.FAILING_ENVIRONMENT, line))
         _log.error("%s; the env server begins again", line)
         self._start_again(self.quarantine.remember())
+
+    def _end_if_it_is_to(self, line: str) -> None:
+        """Says `line` and ends if that was to come next anyway.
+
+        A process that begins again knows of no request to stop, nor that its learner is done.
+        """
+        if self._end is None and not self._is_stopping():
+            return
+        _log.error("%s", line)
+        if self._end is not None:
+            _leave(self._end)
+        _log.info("stopped")
+        os._exit(ExitCode.OK)
 
     def _end_what_grows(self, mib: int) -> bool:
         if self.watch.current and self._lease and not self._lease.is_serving:
@@ -124,11 +159,16 @@ class Keeper:
 
     def _end_what_is_too_large(self, mib: int) -> None:
         line = f"building the environments takes more than {mib} MiB (--max-memory-mib)"
+        self._end_if_it_is_to(line)
         if self.quarantine.has_worked:  # maybe what was built before has leaked
             _log.error("%s; the env server begins again", line)
             self._start_again(self.quarantine.remember())
-        _log.error("%s%s", FAREWELL, line)
-        os._exit(ExitCode.USAGE)
+        _leave(End(ExitCode.USAGE, line))
+
+
+def _leave(end: End) -> NoReturn:
+    end.say()
+    os._exit(end.code)
 
 
 def _most_for_building_mib() -> int:

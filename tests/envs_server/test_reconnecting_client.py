@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import grpc
 import gymnasium
@@ -17,6 +18,9 @@ from gymnasium.envs.registration import EnvSpec
 from envs_server import building
 from envs_server.backends import sync
 from envs_server.connection import Offer
+from envs_server.faults.keeper import Keeper
+from envs_server.faults.quarantine import Quarantine
+from envs_server.faults.watchdog import Watch
 from envs_server.recipe import Recipe
 from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
@@ -371,3 +375,55 @@ def test_a_link_that_the_learner_does_not_come_to_is_not_offered_again(
     assert learner.run(1, 1).wait() is ExitCode.OK
     assert offered[0].startswith("seedrl-") and offered[1:] == [""]
     assert [step.sequence for step in learner.seen] == [0, 1]
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_an_env_server_that_has_grown_does_not_come_back_to_a_learner_that_is_done(
+    learner: Any,
+) -> None:
+    learner.serve(learner.play(learner.assign([1]), 1))
+    start_again: Any = mock.Mock(side_effect=AssertionError)
+    keeper = Keeper(Quarantine(1), start_again=start_again)
+    keeper._grown_mib = 9
+    client = ReconnectingClient(learner.address, Offer(1, 1, ()), Stop(), 2**20)
+    assert client.run(keeper) is ExitCode.OK
+
+
+class Closing(gymnasium.Env[np.ndarray, int]):
+    """Notes in `close` what would be said of it if it hung there."""
+
+    watch: Watch[Any]
+    said: ClassVar[list[tuple[str, int | None]]] = []
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros(1, np.float32), {}
+
+    def close(self) -> None:
+        (begun,) = [each for each in self.watch.current if each.thread == threading.get_ident()]
+        error = begun.work.overdue(begun.frames(), begun.limit_seconds)
+        Closing.said.append((str(error), error.position))
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+@pytest.mark.parametrize(("deadline_seconds", "group_threads"), [(0.0, False), (90.0, True)])
+def test_an_environment_that_hangs_when_it_is_closed_is_seen_and_named(
+    learner: Any, monkeypatch: pytest.MonkeyPatch, deadline_seconds: float, group_threads: bool
+) -> None:
+    name = "Closing-v0"
+    monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, entry_point=Closing))
+    monkeypatch.setattr(Closing, "said", [])
+    keeper = Keeper(Quarantine(3))
+    monkeypatch.setattr(Closing, "watch", keeper.watch, raising=False)
+    assign = learner.assign([1], [2, 3], environment=Environment(id=name))
+    assign.assign.step_deadline_seconds = deadline_seconds
+    learner.serve(learner.play(assign, 0))
+    offer = Offer(3, 2, (), group_threads=group_threads)
+    assert ReconnectingClient(learner.address, offer, Stop(), 2**20).run(keeper) is ExitCode.OK
+    assert keeper.watch.current == []
+    for number, (text, position) in enumerate(Closing.said):
+        assert position == number
+        hangs = f"close of group {min(number, 1)}: it hangs for {deadline_seconds or 60:g} s"
+        assert text.startswith(f"environment {number} (slot {number}), {hangs} (")
+    assert len(Closing.said) == 3

@@ -1,14 +1,21 @@
-"""An env server whose environments take more memory than it may have."""
+"""An env server whose environments hang, or take more memory than it may have."""
 
+import contextlib
 import logging
+import math
+import threading
 from types import SimpleNamespace
 from typing import Any, NoReturn
+from unittest import mock
 
 import pytest
 
+from envs_server.errors import EnvironmentFailedError
 from envs_server.faults import keeper as module
-from envs_server.faults.keeper import Keeper
+from envs_server.faults.keeper import End, Keeper
 from envs_server.faults.quarantine import Quarantine
+from envs_server.faults.watchdog import Begun
+from envs_server.group import EnvGroup
 from seedrl.exit_codes import ExitCode
 
 
@@ -42,3 +49,64 @@ def test_what_takes_too_much_memory_to_build_ends_the_process(
     ]
     lease.is_serving = True
     assert not keeper._end_what_grows(20_000)  # without a limit of its own
+
+
+def _keeper(*, is_stopping: bool, num_envs: int = 2) -> Keeper:
+    """One that knows whether it is asked to stop; its watchdog has ended."""
+    keeper = Keeper(Quarantine(num_envs), start_again=ended, max_memory_mib=2**30)
+    stop: Any = SimpleNamespace(is_requested=is_stopping)
+    with contextlib.closing(keeper.watch_over(stop)):
+        return keeper
+
+
+def _hang(keeper: Keeper) -> tuple[Any, ...]:
+    """What the keeper does of an environment that hangs."""
+    group = mock.Mock(spec=EnvGroup)
+    group.overdue.return_value = EnvironmentFailedError("environment 1 hangs", 1)
+    with pytest.raises(EndedError) as caught:
+        keeper._end_what_hangs(Begun(threading.get_ident(), group, -math.inf, 1.0))
+    return caught.value.args
+
+
+_HANGS = "environment 1 hangs (failure 1 within an hour)"
+
+
+@pytest.mark.parametrize(
+    ("is_stopping", "end", "code", "last"),
+    [
+        (True, None, ExitCode.OK, "stopped"),
+        (False, End(ExitCode.OK, "training is over"), ExitCode.OK, "ends: training is over"),
+        (True, End(ExitCode.USAGE, "refused"), ExitCode.USAGE, "ends: refused"),
+    ],
+)
+def test_what_hangs_in_a_process_that_is_to_end_ends_it_as_it_was_to(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_stopping: bool,
+    end: End | None,
+    code: ExitCode,
+    last: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(module.os, "_exit", ended)
+    keeper = _keeper(is_stopping=is_stopping)
+    if end is not None:
+        keeper.is_to_end(end)
+    assert _hang(keeper) == (code,)
+    assert caplog.messages == [_HANGS, last]
+
+
+def test_what_hangs_in_a_process_that_is_to_go_on_has_it_begin_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keeper = _keeper(is_stopping=False)
+    assert _hang(keeper) == (keeper.quarantine.remember(),)
+    assert caplog.messages == [f"{_HANGS}; the env server begins again"]
+
+
+def test_a_process_that_has_grown_begins_again_unless_it_is_asked_to_stop() -> None:
+    for is_stopping in (True, False):
+        keeper = _keeper(is_stopping=is_stopping)
+        keeper._grown_mib = 2**31
+        with contextlib.nullcontext() if is_stopping else pytest.raises(EndedError):
+            keeper.begin_again_if_grown()

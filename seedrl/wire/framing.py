@@ -96,7 +96,9 @@ def receive_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPay
     try:
         return decode_from_env_server(data)
     except WireError as error:
-        return error
+        # Not the one that was raised: the frames of its traceback hold the message, and they and it
+        # hold each other until the garbage is collected.
+        return WireError(str(error))
 
 
 def receive_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayload | WireError:
@@ -104,7 +106,7 @@ def receive_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPaylo
     try:
         return decode_from_learner(data)
     except WireError as error:
-        return error
+        return WireError(str(error))
 
 
 def too_long(limit: int, length: int) -> str:

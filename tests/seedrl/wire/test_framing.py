@@ -1,5 +1,7 @@
 """Messages keep to protobuf's encoding, in one form only."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +108,14 @@ def test_a_flipped_bit_in_a_message_gives_a_message_or_a_wire_error(data: st.Dat
     assert isinstance(
         receive_from_env_server(bytes(message)), (FromEnvServer, StepPayload, WireError)
     )
+
+
+@pytest.mark.parametrize("receive", [receive_from_env_server, receive_from_learner])
+@pytest.mark.parametrize("data", [b"\x0a\x02\x0a\x05" + bytes(9), b"\x0a\x02\xff\xff"])
+def test_the_error_of_a_message_does_not_keep_the_message(
+    receive: Callable[[bytes], object], data: bytes
+) -> None:
+    error = receive(data)
+    assert isinstance(error, WireError)
+    # A traceback has the frames that held it, and so have the errors before.
+    assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)

@@ -57,7 +57,9 @@ def test_an_end_that_hangs_prints_all_stacks_and_has_a_code_of_its_own(
     assert left.wait() == ExitCode.EXIT_HUNG == 79
     deadline.cancel()
     said = capfd.readouterr().err
-    assert "most recent call first" in said and "in test_an_end_that_hangs_" in said
+    assert "most recent call first" in said
+    # Of the newest hundred threads: those before may have left as many to this process.
+    assert "in test_an_end_that_hangs_" in said or "\n...\n" in said
     assert said.endswith("learner: error: the run did not end within 0 s; all stacks are above\n")
 
 

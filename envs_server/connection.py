@@ -95,7 +95,7 @@ class Lease:
           quarantine: which environments are not offered; notes too whether one has ever worked.
           watch: shows which group is stepped; None while environments are built.
           broken_off: how an earlier lease ended that was being filmed, if there was one.
-          end_within: has the stream end within so many seconds; any thread may call it.
+          end_within: ends the stream within that many seconds; any thread may call it.
         """
         self._quarantine = quarantine or Quarantine(offer.num_envs)
         self._offer = offer

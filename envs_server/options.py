@@ -85,8 +85,8 @@ class Options:
 
     max_memory_mib: Annotated[int, tyro.conf.arg(metavar="MIB")] = 0
     """Memory of this process at most: beyond it the process begins again and builds its
-    environments anew, though never within a minute of being served; one that is beyond it before
-    they are built ends. 0 for no limit but three quarters of the machine's memory for building."""
+    environments again, though never within a minute of being served; beyond it while they are
+    built, it ends. 0: no limit, but three quarters of the machine's memory while they are built."""
 
     log_level: LogLevel = "info"
     """What to report on stderr."""

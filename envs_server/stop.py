@@ -65,7 +65,7 @@ class Stop:
                 if self._cancel:
                     self._cancel()
         except BaseException:
-            # Whoever blocks would never hear of it.
+            # The thread that blocks would never learn of the request.
             with contextlib.suppress(OSError):  # nobody reads it any more
                 print(
                     f"{traceback.format_exc()}the stop request failed", file=sys.stderr, flush=True

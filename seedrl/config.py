@@ -206,8 +206,8 @@ class LaunchConfig:
         minute, each; one more and it is tried once a minute, while others serve; if none does, the
         run ends.
       local_link: whether steps take a socket of the kernel instead of gRPC.
-      max_memory_mib: resident memory of an env server in MiB beyond which it begins again between
-        two steps; 0 for no limit.
+      max_memory_mib: resident memory of an env server in MiB beyond which it begins again; 0 for no
+        limit but three quarters of the machine's memory while environments are built.
     """
 
     env_servers: int = 2

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from learner.launch.malloc_settings import return_freed_memory
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
-from seedrl.config import CheckpointConfig
+from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
 from seedrl.storage.chosen import best_directory, best_return
@@ -58,6 +59,7 @@ class Saver:
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
         listener: Listener = NOBODY,
+        after_save: Callable[[], object] = lambda: None,
     ):
         """Saves into the checkpoints of a run's folder.
 
@@ -69,6 +71,7 @@ class Saver:
           clock: monotonic seconds.
           best_return: the score of the best checkpoint that there is.
           listener: hears what was saved, and what could not be.
+          after_save: called by the thread that has saved, or failed to.
         """
         self._workdir = workdir
         self._best_return, self._tried_return = best_return, -math.inf
@@ -78,6 +81,7 @@ class Saver:
         self._step = -1  # of the last save
         self._clock = clock
         self._listener = listener
+        self._after_save = after_save
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
@@ -131,9 +135,13 @@ class Saver:
     def _start(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         self.wait()
         self._thread = threading.Thread(
-            target=self._guarded, args=(kind, write, *arguments), name="saver", daemon=True
+            target=self._run, args=(kind, write, *arguments), name="saver", daemon=True
         )
         self._thread.start()
+
+    def _run(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+        self._guarded(kind, write, *arguments)
+        self._after_save()
 
     def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         try:
@@ -186,7 +194,7 @@ class Saver:
 
 
 def open_saver(
-    config: CheckpointConfig,
+    config: Config,
     workdir: Path,
     *,
     best: checkpoints.Checkpoint | None,
@@ -194,14 +202,17 @@ def open_saver(
     listener: Listener,
 ) -> Saver:
     """A run's; see `Saver`. `best` is what the next score must exceed to be saved."""
+    keeps_memory = config.learning.keep_freed_memory
     return Saver(
         workdir,
-        config.keep,
-        config.interval_seconds,
+        config.checkpoint.keep,
+        config.checkpoint.interval_seconds,
         # A run that is killed early, as first runs are, shall have something to resume from.
         first_seconds=_FIRST_SAVE_SECONDS if resumed is None else math.inf,
         best_return=-math.inf if best is None else best_return(best),
         listener=listener,
+        # Not where what an update frees is kept for the next one, on purpose.
+        after_save=(lambda: None) if keeps_memory else return_freed_memory,
     )
 
 

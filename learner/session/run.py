@@ -249,7 +249,7 @@ def _hub(
 
 def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None, events: Events) -> Saver:
     best = _best(folder)
-    return open_saver(config.checkpoint, folder.path, best=best, resumed=resumed, listener=events)
+    return open_saver(config, folder.path, best=best, resumed=resumed, listener=events)
 
 
 def _best(folder: RunFolder) -> Checkpoint | None:

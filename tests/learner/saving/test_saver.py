@@ -1,5 +1,6 @@
 """Saves in the background: one at a time, none forgotten."""
 
+import dataclasses
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 from learner.learning.snapshot import Snapshot
-from learner.saving.saver import Best, Saver
+from learner.reporting.events import NOBODY
+from learner.saving import saver as saver_module
+from learner.saving.saver import Best, Saver, open_saver
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints, chosen
-from tests.learner.saving.snapshots import META, replay, state
+from tests.learner.saving.snapshots import CONFIG, META, replay, state
 from tests.patience import SECONDS
 
 
@@ -100,6 +103,29 @@ def test_a_failed_save_is_kept_until_one_succeeds(
     saver.wait()
     assert saver.failure is None
     assert events == ["save_failed", "saved"]
+
+
+@pytest.mark.parametrize("keeps_freed_memory", [False, True])
+def test_memory_is_returned_behind_a_save_unless_it_is_kept_on_purpose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_freed_memory: bool
+) -> None:
+    order: list[str] = []
+
+    def save(directory: Path, *_: Any, **__: Any) -> Path:
+        order.append("saved")
+        return directory
+
+    monkeypatch.setattr(checkpoints, "save", save)
+    # In the thread that has saved: it may take its time.
+    monkeypatch.setattr(
+        saver_module, "return_freed_memory", lambda: order.append(threading.current_thread().name)
+    )
+    learning = dataclasses.replace(CONFIG.learning, keep_freed_memory=keeps_freed_memory)
+    config = dataclasses.replace(CONFIG, learning=learning)
+    saver = open_saver(config, tmp_path, best=None, resumed=None, listener=NOBODY)
+    saver.start(Snapshot(state(), [], ()), META)
+    saver.wait()
+    assert order == ["saved", *([] if keeps_freed_memory else ["saver"])]
 
 
 def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:

@@ -1,16 +1,21 @@
 """Arrays in a directory: trees by orbax, and large arrays without compression.
 
     state/shapes.json   shape and dtype of every array, by its path in the tree
-          orbax/        a flat dict from path to array
+          joined/       the elements of all arrays of a dtype, in that order, in few long arrays
+          orbax/        in their place, as it was written before: a flat dict from path to array
     extra/names.json    file and dtype of every array
           000.npy ...
 
-Trees are stored flat, by path: what was saved and what is wanted can then be compared name by name,
-and the structure (NamedTuples of an optimiser, for instance) is the reader's.
+Orbax and tensorstore take a little memory for each array that they write, and never free it: hence
+few long ones. Trees are stored flat, by path: what was saved and what is wanted can then be
+compared name by name, and the structure (NamedTuples of an optimiser, for instance) is the
+reader's.
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +24,9 @@ import numpy as np
 
 from seedrl.errors import CheckpointError
 from seedrl.types import Tree
+
+# Of one of the long arrays, which are compressed as a whole: 64 MiB of float32.
+_MOST_ELEMENTS = 2**24
 
 
 class _Shape(NamedTuple):
@@ -38,15 +46,13 @@ def write_tree(root: Path, tree: Tree) -> None:
     arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
     shapes = {name: _shape_of(array) for name, array in arrays.items()}
     (root / "shapes.json").write_text(json.dumps(shapes, indent=1))
-    # Orbax refuses arrays without elements; their shapes say all that there is to say of them.
-    filled = {name: array for name, array in arrays.items() if array.size}
-    if filled:
+    if joined := _joined(arrays):
         # Not imported with this module: that takes a quarter of a second, in which a learner could
         # begin to act. It saves for the first time when it is long under way.
         import orbax.checkpoint as ocp
 
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-            checkpointer.save((root / "orbax").absolute(), args=ocp.args.PyTreeSave(filled))
+            checkpointer.save((root / "joined").absolute(), args=ocp.args.PyTreeSave(joined))
 
 
 def read_tree(root: Path, abstract: Tree) -> Tree:
@@ -60,18 +66,10 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
     """
     require_fit(root, abstract)
     wanted, stored = _shapes(root, abstract)
-    arrays = {name: np.zeros(spec.shape, np.dtype(spec.dtype)) for name, spec in stored.items()}
-    filled = {name: array for name, array in arrays.items() if array.size}
-    if filled:
-        import orbax.checkpoint as ocp
-
-        arguments = ocp.args.PyTreeRestore(
-            item=filled,
-            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in filled},
-            partial_restore=True,
-        )
-        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-            arrays.update(checkpointer.restore((root / "orbax").absolute(), args=arguments))
+    if (root / "joined").is_dir():
+        arrays = _read_joined(root, set(stored))
+    else:
+        arrays = _read_separate(root, stored)
     return jax.tree.unflatten(jax.tree.structure(abstract), [arrays[name] for name in wanted])
 
 
@@ -92,8 +90,8 @@ def tree_difference(root: Path, abstract: Tree) -> list[str]:
 def stored_tree(root: Path) -> dict[str, jax.ShapeDtypeStruct]:
     """What `write_tree` wrote into `root`, as a flat tree that `read_tree` takes: all of it."""
     return {
-        name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
-        for name, (dtype, shape) in json.loads((root / "shapes.json").read_bytes()).items()
+        name: jax.ShapeDtypeStruct(spec.shape, np.dtype(spec.dtype))
+        for name, spec in _stored_shapes(root).items()
     }
 
 
@@ -126,11 +124,84 @@ def _shapes(root: Path, abstract: Tree) -> tuple[dict[str, _Shape], dict[str, _S
     )
     keys = [_path_name(path) for path, _ in top]
     stored = {
-        name: _Shape(dtype, tuple(shape))
-        for name, (dtype, shape) in json.loads((root / "shapes.json").read_bytes()).items()
+        name: spec
+        for name, spec in _stored_shapes(root).items()
         if any(name == key or name.startswith(f"{key}/") for key in keys)
     }
     return wanted, stored
+
+
+def _stored_shapes(root: Path) -> dict[str, _Shape]:
+    shapes = json.loads((root / "shapes.json").read_bytes())
+    return {name: _Shape(dtype, tuple(shape)) for name, (dtype, shape) in shapes.items()}
+
+
+def _joined(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The elements of all arrays, by dtype, in long arrays `[<= _MOST_ELEMENTS]`."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for array in arrays.values():
+        parts.setdefault(str(array.dtype), []).append(array.reshape(-1))
+    elements = {dtype: np.concatenate(each) for dtype, each in parts.items()}
+    return {
+        name: elements[dtype][start : start + _MOST_ELEMENTS]
+        for dtype, each in elements.items()
+        for start, name in _pieces(dtype, each.size).items()
+    }
+
+
+def _pieces(dtype: str, num_elements: int) -> dict[int, str]:
+    """Names of the long arrays, by the first element of each; none for those without elements."""
+    return {start: f"{dtype} {start}" for start in range(0, num_elements, _MOST_ELEMENTS)}
+
+
+def _read_joined(root: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
+    shapes = _stored_shapes(root)
+    sizes = Counter[str]()
+    for spec in shapes.values():
+        sizes[spec.dtype] += math.prod(spec.shape)
+    lengths = {
+        name: np.zeros(min(size - start, _MOST_ELEMENTS), np.dtype(dtype))
+        for dtype, size in sizes.items()
+        for start, name in _pieces(dtype, size).items()
+    }
+    restored = _restored(root / "joined", lengths) if lengths else {}
+    found, ends = {}, Counter[str]()
+    for name, (dtype, shape) in shapes.items():
+        start = ends[dtype]
+        ends[dtype] = end = start + math.prod(shape)
+        if name in wanted:
+            found[name] = _taken(restored, dtype, start, end).reshape(shape)
+    return found
+
+
+def _taken(joined: Mapping[str, np.ndarray], dtype: str, start: int, end: int) -> np.ndarray:
+    """A copy of the elements from `start` to `end`, which lie in one of the long arrays or more."""
+    parts = [
+        joined[name][max(start - first, 0) : max(end - first, 0)]
+        for first, name in _pieces(dtype, end).items()
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, np.dtype(dtype))
+
+
+def _read_separate(root: Path, stored: Mapping[str, _Shape]) -> dict[str, np.ndarray]:
+    arrays = {name: np.zeros(spec.shape, np.dtype(spec.dtype)) for name, spec in stored.items()}
+    # Orbax refuses arrays without elements; their shapes say all that there is to say of them.
+    if filled := {name: array for name, array in arrays.items() if array.size}:
+        arrays.update(_restored(root / "orbax", filled))
+    return arrays
+
+
+def _restored(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What orbax has written under these names, which must be as `arrays` are."""
+    import orbax.checkpoint as ocp
+
+    arguments = ocp.args.PyTreeRestore(
+        item=dict(arrays),
+        restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in arrays},
+        partial_restore=True,
+    )
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        return dict(checkpointer.restore(path.absolute(), args=arguments))
 
 
 def _differences(wanted: Mapping[str, _Shape], stored: Mapping[str, _Shape]) -> list[str]:

@@ -33,7 +33,7 @@ from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
 
-_FORMAT = 1
+_FORMAT, _EARLIER_FORMAT = 2, 1
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
 _NAME = re.compile(r"(\d{12,})(\.replaced)?")
 TEMPORARY = ".tmp-"  # begins the name of what is being written, or being deleted
@@ -276,10 +276,10 @@ def _opened(path: Path) -> Checkpoint:
             f"{path / 'meta.json'}: expected what a checkpoint says of itself, got "
             f"{type(error).__name__}: {error}"
         ) from error
-    if written_as != _FORMAT:
+    if written_as not in (_FORMAT, _EARLIER_FORMAT):
         raise CheckpointError(
-            f"expected checkpoint format {_FORMAT} in {path}, got {written_as}; "
-            "use the version of seedrl that wrote it"
+            f"expected checkpoint format {_EARLIER_FORMAT} or {_FORMAT} in {path}, got "
+            f"{written_as}; use the version of seedrl that wrote it"
         )
     return Checkpoint(step, path, meta)
 

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from seedrl.errors import CheckpointError
-from seedrl.storage import checkpoints, manifest
+from seedrl.storage import array_store, checkpoints, manifest
 from seedrl.storage.writing import writing
 
 
@@ -63,6 +65,14 @@ def _names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.name != ".lock")
 
 
+@pytest.fixture(params=["one", "several"])
+def long_arrays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each dtype fills one of the arrays that are written, or several."""
+    if request.param == "several":
+        monkeypatch.setattr(array_store, "_MOST_ELEMENTS", 7)
+
+
+@pytest.mark.usefixtures("long_arrays")
 def test_a_tree_comes_back_with_its_structure_dtypes_and_values(tmp_path: Path) -> None:
     saved = _tree(fill=1.5)
     path = checkpoints.save(tmp_path, 12, saved, {"config": "{}", "best": 3.5}, keep=2)
@@ -85,6 +95,31 @@ def test_top_level_keys_can_be_left_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         restored["params"]["lstm"]["kernel"], saved["params"]["lstm"]["kernel"]
     )
+
+
+def test_what_was_written_array_by_array_is_read(tmp_path: Path) -> None:
+    saved = _tree(fill=1.5)
+    found = _saved(tmp_path, saved)
+    shutil.rmtree(found.path / "state" / "joined")
+    leaves, _ = jax.tree_util.tree_flatten_with_path(saved)
+    arrays = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
+        for path, leaf in leaves
+        if leaf.size
+    }
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        path = (found.path / "state" / "orbax").absolute()
+        checkpointer.save(path, args=ocp.args.PyTreeSave(arrays))
+    restored = checkpoints.restore(found, _abstract(saved))
+    for got, expected in zip(jax.tree.leaves(restored), jax.tree.leaves(saved), strict=True):
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, np.asarray(expected))
+
+
+def test_few_arrays_are_written_however_many_there_are(tmp_path: Path) -> None:
+    found = _saved(tmp_path, {str(number): np.full(3, number) for number in range(50)})
+    listed = json.loads((found.path / "state" / "joined" / "_METADATA").read_text())
+    assert len(listed["tree_metadata"]) == 1
 
 
 def _saved(directory: Path, tree: Any) -> checkpoints.Checkpoint:
@@ -442,7 +477,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     manifest_path = path / "manifest.json"
     manifest_path.unlink()
     manifest.write(path)
-    with pytest.raises(CheckpointError, match="expected checkpoint format 1 .* got 99"):
+    with pytest.raises(CheckpointError, match="expected checkpoint format 1 or 2 .* got 99"):
         checkpoints.latest(tmp_path)
 
 

@@ -143,9 +143,9 @@ class Acting:
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
             self._poll(now)
-        is_training_allowed = not self.totals.is_complete and self._exchange.limiter.wait_to_act(
-            0.0
-        )
+        # However long it takes until the end of the run is noticed.
+        is_complete = sum(self.totals.steps) >= self.totals.total_steps
+        is_training_allowed = not is_complete and self._exchange.limiter.wait_to_act(0.0)
         roles: list[Role] = ["training"] if is_training_allowed else []
         roles += ["evaluation"] if self.evaluator.is_running else []
         batch = self._hub.next_batch(roles, self._poll_seconds, self._device)
@@ -231,7 +231,7 @@ class Acting:
             if result is not None:
                 self._report(*result)
             return
-        self.totals.add(steps=steps)
+        self.totals.steps[self._device] += steps
         self._exchange.limiter.acted(steps, num_pages)
         self._tally.counted["env_steps"] += steps
         self._tally.counted["frames"] += steps * self._frames_per_step

@@ -1,7 +1,6 @@
 """How the per-device programs are laid over devices: the one place that says pmap."""
 
 import functools
-import operator
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Listed
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from learner.learning.learn_step import AXIS, LearnPrograms
 from seedrl.replay.experience import Batch
@@ -23,12 +22,14 @@ class MappedPrograms(NamedTuple):
       devices: the n devices, in the order of their shards.
       inference: the devices that act, in the order of their numbers.
       insert: `(shard [1, ...], pages [I, ...], plan) -> shard`, on the device of that shard, which
-        the pages must be on, too; see `learner.learning.page_routing`. Consumes the shard.
+        the pages must be on, too; else see `learner.learning.page_routing`. Consumes the shard.
       pick: `(pages [I, ...], rows [R] int32) -> pages [R, ...]`, copies, where the pages are.
       learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
         Consumes `state` and `replay`. State and numbers are replicated.
-      local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the first device.
-      copy_behaviour: `params -> behaviour`, a copy of what of them acting needs; see `Agent`.
+      publish: `params -> [behaviour]`, copies for acting of what of replicated parameters it
+        needs, on each of its devices; see `Agent`. Copies, because acting reads them while the next
+        learning step consumes the original: sharing the buffer raised errors on one device and
+        crashed the process on four.
       look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
     """
 
@@ -37,9 +38,13 @@ class MappedPrograms(NamedTuple):
     insert: Callable[..., Any]
     pick: Callable[[Tree, Any], Tree]
     learn: Callable[..., Any]
-    local_part: Callable[[Array], Array]
-    copy_behaviour: Callable[[Tree], Tree]
+    publish: Callable[[Tree], Listed[Tree]]
     look: Callable[..., Any]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one device does it all, so that nothing ever moves between devices."""
+        return len(self.devices) == 1 and list(self.inference) == list(self.devices)
 
 
 def map_programs(
@@ -55,9 +60,10 @@ def map_programs(
     """
     # One shard is all of the replay, and stays laid out as the update gives it.
     whole = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
+    acting = inference or devices[:1]
     return MappedPrograms(
         devices=devices,
-        inference=inference or devices[:1],
+        inference=acting,
         insert=jax.jit(
             functools.partial(_insert, programs.insert),
             donate_argnums=(0,),
@@ -72,25 +78,29 @@ def map_programs(
             devices=devices,
             donate_argnums=(0, 1),
         ),
-        local_part=operator.methodcaller("addressable_data", 0),
-        copy_behaviour=jax.jit(
-            lambda params: jax.tree.map(jnp.copy, programs.behaviour(params)),
-        ),
+        publish=_publish(programs.behaviour, devices, acting),
         look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
     )
 
 
-def published(programs: MappedPrograms, params: Tree) -> list[Tree]:
-    """Copies of replicated parameters, for acting: what of them it needs, on each of its devices.
+def _publish(
+    behaviour: Callable[[Tree], Tree], devices: Listed[jax.Device], inference: Listed[jax.Device]
+) -> Callable[[Tree], Listed[Tree]]:
+    """See `MappedPrograms.publish`; for one device that acts it is a program, and no more."""
 
-    Copies, because acting reads them while the next learning step consumes the original: sharing
-    the buffer raised errors on one device and crashed the process on four.
-    """
-    copy = programs.copy_behaviour(jax.tree.map(programs.local_part, params))
-    first = programs.devices[0]
-    return [
-        copy if device == first else jax.device_put(copy, device) for device in programs.inference
-    ]
+    def copied(params: Tree) -> list[Tree]:
+        return [jax.tree.map(jnp.copy, behaviour(params))]
+
+    first = devices[0]
+    copy = jax.jit(copied, out_shardings=SingleDeviceSharding(first))
+    if list(inference) == list(devices) == [first]:
+        return copy
+
+    def publish(params: Tree) -> list[Tree]:
+        (own,) = copy(jax.tree.map(lambda leaf: leaf.addressable_data(0), params))
+        return [own if device == first else jax.device_put(own, device) for device in inference]
+
+    return publish
 
 
 def _insert(

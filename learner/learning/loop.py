@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from learner.learning.device_mapping import MappedPrograms, published
+from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.look import Look, compile_look, take_look
 from learner.learning.page_routing import compile_insertion, insert_parcels, plan_parcels
@@ -48,6 +48,7 @@ class Learning:
         poll_seconds: float = POLL_SECONDS,
     ):
         self._programs = programs
+        self._is_alone = programs.is_alone
         self._state = state
         self._replay = replay.memory
         # All but the memory, which every insertion and update replaces.
@@ -129,20 +130,16 @@ class Learning:
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, self._example_draw, np.bool_(False)
         )
-        jax.block_until_ready((numbers, published(self._programs, self._state.params)))
+        jax.block_until_ready((numbers, self._programs.publish(self._state.params)))
 
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles insertion without running it, on any thread; for the arguments see `warm_up`.
 
         The plans that it asks for are of padding alone, which changes nothing in the page index.
         """
+        shards, shapes = self._shards, self._shapes[1]
         compile_insertion(
-            self._programs,
-            self._shapes[1],
-            self._shards.indices,
-            page,
-            page_rows,
-            is_mixed=self._shards.is_mixed,
+            self._programs, shapes, shards.indices, page, page_rows, is_mixed=shards.is_mixed
         )
 
     def trace_update(self) -> None:
@@ -203,8 +200,12 @@ class Learning:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
             stale = self._shards.stale(item.versions, self._newest, self.num_sequences)
-            planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
-            self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
+            if self._is_alone:
+                plan = self._shards.indices[0].plan(padded(item.streams, rows, stale))
+                self._replay = self._programs.insert(self._replay, item.pages, plan)
+            else:
+                planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
+                self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
             if stale:
                 self._drop(len(stale))
         for stream in item.ended:
@@ -226,7 +227,7 @@ class Learning:
         self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
-        params = [published(self._programs, self._state.params)] if is_published else []
+        params = [self._programs.publish(self._state.params)] if is_published else []
         self._in_flight = numbers, params
         self._exchange.learned_version = self._newest
         # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
@@ -278,6 +279,12 @@ class Learning:
         state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._shards.indices], replay)
+
+
+def padded(streams: Sequence[int], num_rows: int, stale: Sequence[int]) -> list[int]:
+    """The stream of each of `num_rows` pages: -1 for one at a position of `stale`, or beyond."""
+    kept = [-1 if position in stale else stream for position, stream in enumerate(streams)]
+    return kept + [-1] * (num_rows - len(kept))
 
 
 def _stacked(trees: Sequence[Tree]) -> Tree:

@@ -1,8 +1,6 @@
 """Steps that wait for their actions: a queue for each lane."""
 
 from collections import deque
-from collections.abc import Sequence
-from threading import Condition
 from typing import NamedTuple
 
 import numpy as np
@@ -110,42 +108,3 @@ class Lane:
         assert taken or not self._queue, "a group is larger than the largest batch"
         self.num_rows -= rows
         return taken
-
-
-class Waiters:
-    """The threads that wait for batches, one for each inference device. Owned by the hub.
-
-    Each has a condition of its own, all with the hub's lock, which whoever calls a method holds: a
-    step that arrives for one device must not wake the threads of all others. Whoever waits for
-    anything else waits for `changed`, which has that lock, too.
-    """
-
-    def __init__(self, changed: Condition, due: Sequence[Condition]):
-        self._changed = changed
-        self._due = due
-        self._woken: set[int] = set()
-
-    def notify(self, device: int) -> None:
-        """Something has changed for this device."""
-        self._changed.notify_all()
-        self._due[device].notify_all()
-
-    def notify_all(self) -> None:
-        """Something has changed."""
-        for condition in (self._changed, *self._due):
-            condition.notify_all()
-
-    def wake(self) -> None:
-        """Ends the wait of each, or its next one."""
-        self._woken.update(range(len(self._due)))
-        self.notify_all()
-
-    def takes_wake(self, device: int) -> bool:
-        """Whether it was woken; once."""
-        was_woken = device in self._woken
-        self._woken.discard(device)
-        return was_woken
-
-    def wait(self, device: int, seconds: float) -> None:
-        """Waits for a change, or for so long."""
-        self._due[device].wait(seconds)

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 
 from learner.reporting.env_servers.attendance import Attendance, EnvServers
-from learner.serving.batcher import Pending, Waiters
+from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.handshake.agreement import Agreement
 from learner.serving.leases import Group, Lease
@@ -55,10 +55,10 @@ class Hub:
         self.environment = environment
         self.clock = clock
         # Guards all that follows; notified at every change.
-        lock = threading.RLock()
-        self._changed = threading.Condition(lock)
-        due = [threading.Condition(lock) for _ in range(serving.slots.num_devices)]
-        self._waiters = Waiters(self._changed, due)
+        self._changed = threading.Condition(lock := threading.RLock())
+        # For the acting thread of each inference device: what arrives for one wakes no other.
+        self._due = [threading.Condition(lock) for _ in range(serving.slots.num_devices)]
+        self._woken: set[int] = set()
         self._serving = serving
         self._attendance = attendance or Attendance()
         self._agreement = Agreement(spec, is_tried=tries_spec)
@@ -106,7 +106,7 @@ class Hub:
                 if not lease.ended:
                     self._attendance.ready(lease.number, self.clock())
             if self._agreement.take(spec, lease, has_stepped=has_stepped):
-                self._waiters.notify_all()
+                self._notify_all()
 
     def settle_spec(self, reason: str = "") -> bool:
         """The run uses what `wait_for_spec` gave or, for a `reason`, wants another; if it can."""
@@ -127,7 +127,8 @@ class Hub:
         """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
         with self._changed:
             self._serving.step(step)
-            self._waiters.notify(self._serving.lanes[step.group.lane].device)
+            self._changed.notify_all()
+            self._due[self._serving.lanes[step.group.lane].device].notify_all()
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""
@@ -160,12 +161,10 @@ class Hub:
             return holders_of(self._serving.slots.leases.values())
 
     def wake(self) -> None:
-        """Makes `next_batch` return, so that its caller looks again at what it allows.
-
-        A call that arrives before `next_batch` counts for the next one: none is lost.
-        """
+        """Makes `next_batch` return, this or the next call, to look again at what is allowed."""
         with self._changed:
-            self._waiters.wake()
+            self._woken.update(range(len(self._due)))
+            self._notify_all()
 
     def next_batch(self, roles: Collection[Role], timeout: float, device: int = 0) -> Batch | None:
         """The next due batch of these roles and device; None if none was in time, or on `wake`."""
@@ -179,10 +178,11 @@ class Hub:
                 if due:
                     # First come, first served: no lane starves another.
                     return self._serving.take(min(due, key=lambda lane: lane.oldest_arrival))
-                if self._waiters.takes_wake(device) or now >= deadline:
+                if device in self._woken or now >= deadline:
+                    self._woken.discard(device)
                     return None
                 soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
-                self._waiters.wait(device, soonest - now)
+                self._due[device].wait(soonest - now)
 
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B, ...]` to whom they belong, and releases the batch's slots."""
@@ -251,11 +251,6 @@ class Hub:
         with self._changed:
             return self._serving.accounts()
 
-    def epochs(self) -> list[int]:
-        """Leases so far of each slot."""
-        with self._changed:
-            return [int(epoch) for epoch in self._serving.slots.epochs]
-
     def streams_state(self) -> dict[str, Any]:
         """Where every stream of experience is; see `Serving.state`."""
         with self._changed:
@@ -268,9 +263,14 @@ class Hub:
             self._attendance.closing("training is over" if error is None else error.details)
             for lease in self._serving.slots.leases.values():
                 lease.holder.end(error)
-            self._waiters.notify_all()
+            self._notify_all()
 
     # Below, the caller holds the lock: all of them are methods of this class.
+
+    def _notify_all(self) -> None:
+        """Something has changed that may concern anybody."""
+        for condition in (self._changed, *self._due):
+            condition.notify_all()
 
     def _end(self, lease: Lease, error: EndError | None, why: str = "its connection ended") -> None:
         """Ends a lease and its connection in one moment."""
@@ -281,7 +281,7 @@ class Hub:
         self._attendance.left(lease.number, error.details if error else why, self.clock())
         lease.holder.end(error)
         lease.holder = None  # the lease is kept until it is reported, its connection is not
-        self._waiters.notify_all()
+        self._notify_all()
 
     def _end_superseded(self, keys: Collection[int]) -> None:
         """Ends leases that are over for the env server: it returns for their slots."""
@@ -294,6 +294,6 @@ class Hub:
         A lease never grows: its connection ends, and the env server returns for a larger one.
         """
         while self._is_open and (lease := self._serving.slots.could_grow()) is not None:
-            more = EndError(grpc.StatusCode.UNAVAILABLE, "more slots are free", is_reported=True)
             self._attendance.called_back(lease.number)
-            self._end(lease, more)
+            more = "more slots are free"
+            self._end(lease, EndError(grpc.StatusCode.UNAVAILABLE, more, is_reported=True))

@@ -13,13 +13,7 @@ from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.acting.totals import Totals
 from learner.learning.allocation import require_state_memory, require_update_memory
-from learner.learning.device_mapping import (
-    MappedPrograms,
-    map_programs,
-    published,
-    replicate,
-    stack_shards,
-)
+from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
 from learner.learning.sharded_replay import ShardedReplay
@@ -177,7 +171,7 @@ def _exchange(
         limiter.restore(given.checkpoint.meta["limiter"])
     return open_exchange(
         limiter,
-        [FrozenParams(params, int(state.updates)) for params in published(programs, state.params)],
+        [FrozenParams(params, int(state.updates)) for params in programs.publish(state.params)],
         wake_acting=given.hub.wake,
         clock=given.hub.clock,
     )
@@ -189,8 +183,13 @@ def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> l
     if checkpoint is not None:
         # The acting key of the checkpoint's session must not be used again.
         key = jax.random.fold_in(key, version)
-    totals = Totals(config.environment.metrics, config.learning.total_steps)
     geometry, exploration = given.geometry, _exploration(config, given.agent)
+    totals = Totals(
+        config.environment.metrics,
+        config.learning.total_steps,
+        earlier_steps=0 if checkpoint is None else int(checkpoint.meta["env_steps"]),
+        num_devices=len(geometry.inference),
+    )
     acting = [
         Acting(
             hub=given.hub,
@@ -213,11 +212,9 @@ def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> l
         )
         for number, device in enumerate(geometry.inference)
     ]
-    if checkpoint is not None:
-        totals.training_steps = int(checkpoint.meta["env_steps"])
-        if streams_can_resume(config, checkpoint):
-            (only,) = acting  # in lock step
-            only.restore(restore_acting(checkpoint, only.snapshot(), config))
+    if checkpoint is not None and streams_can_resume(config, checkpoint):
+        (only,) = acting  # in lock step
+        only.restore(restore_acting(checkpoint, only.snapshot(), config))
     return acting
 
 

@@ -111,8 +111,7 @@ class Session:
         self._regime = _regime(config, self._parts, hub, recorder)
         self._awake = AwakeClock()
         self._workers = [
-            Worker(name, body, self.failed, lambda: self._awake.seconds)
-            for name, body in self._regime.bodies.items()
+            Worker(name, body, self.failed) for name, body in self._regime.bodies.items()
         ]
 
     def start(self) -> None:
@@ -136,8 +135,8 @@ class Session:
         """
         if self.is_compiling:
             return []
-        self._awake.tick()
-        return [worker.name for worker in self._workers if worker.seconds_at_work > seconds]
+        now = self._awake.tick()
+        return [worker.name for worker in self._workers if worker.seconds_at_work(now) > seconds]
 
     @property
     def failure(self) -> BaseException | None:

@@ -1,7 +1,6 @@
 """A thread that repeats one piece of work, and whose death nobody can overlook."""
 
 import threading
-import time
 from collections.abc import Callable
 
 from learner.threads.awake_clock import wait_awake
@@ -25,11 +24,11 @@ class Worker:
         name: str,
         body: Callable[[], object],
         failed: threading.Event,
-        clock: Callable[[], float] = time.monotonic,
     ):
         self.name = name
-        self._clock = clock
-        self._begun: float | None = None  # when the present piece of work began
+        # The number of the present piece of work, 0 if there is none. Its thread alone changes it.
+        self._piece = 0
+        self._seen_piece, self._seen_since = 0, 0.0
         self.failure: BaseException | None = None
         self._body = body
         self._failed = failed
@@ -40,11 +39,16 @@ class Worker:
         """Starts the thread."""
         self._thread.start()
 
-    @property
-    def seconds_at_work(self) -> float:
-        """How long the present piece of work has taken so far; 0 if there is none."""
-        begun = self._begun
-        return 0.0 if begun is None else self._clock() - begun
+    def seconds_at_work(self, now: float) -> float:
+        """How long the present piece of work has been seen to take; 0 if there is none.
+
+        Whoever supervises asks, again and again, by a clock of its own, and so the work itself
+        needs none: a piece counts from when this first finds it.
+        """
+        piece = self._piece  # read once: the thread may go on to the next one meanwhile
+        if piece != self._seen_piece:
+            self._seen_piece, self._seen_since = piece, now
+        return now - self._seen_since if piece else 0.0
 
     def stop(self, timeout: float) -> bool:
         """Asks the thread to end after its present piece of work; whether it has in time.
@@ -61,7 +65,7 @@ class Worker:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._begun = self._clock()
+                self._piece += 1
                 self._body()
         except ClosedError:
             pass  # A neighbour was closed first: the run is ending.
@@ -69,4 +73,4 @@ class Worker:
             self.failure = error
             self._failed.set()
         finally:
-            self._begun = None
+            self._piece = 0

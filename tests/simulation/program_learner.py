@@ -18,7 +18,7 @@ from learner.learning.device_mapping import (
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import Learning, published
+from learner.learning.loop import Learning
 from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Tally
@@ -197,7 +197,7 @@ class ProgramLearner:
             RateLimiter(experience.limiter),
             [
                 FrozenParams(params, int(state.updates))
-                for params in published(programs.mapped, state.params)
+                for params in programs.mapped.publish(state.params)
             ],
             wake_acting=self.hub.wake,
             clock=self.hub.clock,

@@ -312,7 +312,7 @@ class LearnerRun:
                 self._shard(state, index, read)
                 for state, index in zip(shards, snapshot.indices, strict=True)
             ],
-            self.hub.epochs(),
+            self.hub._serving.slots.epochs.tolist(),
             self.session.accounts(),
             dict(self.metrics.observed),
         )

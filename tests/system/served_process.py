@@ -169,7 +169,7 @@ def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None
             _rss_mib(),
             slowest,
             residues(ledger, ALWAYS),
-            max(hub.epochs()),
+            max(hub._serving.slots.epochs.tolist()),
         )
         file.with_suffix(".new").write_text(json.dumps(seen._asdict()))
         file.with_suffix(".new").replace(file)

@@ -224,7 +224,7 @@ def test_the_highest_score_is_kept_with_its_parameters_and_of_equal_ones_the_fir
     world: World,
 ) -> None:
     for updates, mean in enumerate((2.0, 5.0, 5.0, 3.0)):
-        world.acting.totals.training_steps = 10 * updates
+        world.acting.totals.steps[0] = 10 * updates
         world.acting._report(Score(FrozenParams((), updates), (mean, mean)), False)
     best, last = world.acting.best_score, world.acting.last_score
     assert best is not None and last is not None

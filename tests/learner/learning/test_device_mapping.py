@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from learner.learning.device_mapping import MappedPrograms, map_programs, published, stack_shards
+from learner.learning.device_mapping import MappedPrograms, map_programs, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import fetched
 from learner.learning.page_routing import insert_parcels, parcels
@@ -225,7 +225,7 @@ def test_published_parameters_outlive_the_update_that_consumes_the_original(
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     expected = np.array(state.params.addressable_data(0))
-    (copy,) = published(setting.programs, state.params)
+    (copy,) = setting.programs.publish(state.params)
     assert copy.devices() == {setting.devices[0]}
     assert copy.unsafe_buffer_pointer() not in _pointers(state.params)[0]
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
-from learner.learning.loop import Learning
+from learner.learning.loop import Learning, padded
 from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
@@ -64,8 +64,7 @@ def _learning(
             lambda shard, *_: shard,
             lambda pages, _: pages,
             learn,
-            lambda leaf: leaf,
-            _copied,
+            lambda params: [_copied(params)],
             lambda *_: None,
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
@@ -124,6 +123,10 @@ def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
     assert queue.planned == [1, 2, 3]
     assert learning.abandoned_rows == 2 * 5
     assert learning.stored_rows == 3 * 5
+
+
+def test_what_is_stale_or_padding_is_of_no_stream() -> None:
+    assert padded([10, 11, 12], 5, stale=(1,)) == [10, -1, 12, -1, -1]
 
 
 def test_an_update_is_given_what_the_host_draws_from_each_shard() -> None:

@@ -89,7 +89,7 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
         batch = next_batch(service)
         assert not set(batch.streams.tolist()) & set(ended)
         assert batch.positions.tolist() == [0] * 4
-        assert service.hub.epochs() == [2] * 6
+        assert service.hub._serving.slots.epochs.tolist() == [2] * 6
 
 
 def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Service) -> None:

@@ -65,8 +65,7 @@ class Acting:
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
-        self.totals = Totals()
-        self.totals.training_steps = 100  # of earlier sessions
+        self.totals = Totals(earlier_steps=100)
 
     def warm_up_largest(self) -> None:
         """Compiles at once."""
@@ -137,7 +136,7 @@ def test_acting_fills_replay_and_then_owes_what_it_does_ahead() -> None:
     learning, acting, limiter = Learning(), Acting(), _limiter()
     free = _begin(learning, acting, limiter)
     for steps, owed in ((29, 0), (1, 0), (9, 9), (1, 10)):
-        acting.totals.add(steps=steps)
+        acting.totals.steps[0] += steps
         limiter.acted(steps)
         _until(free, learning, "answer")
         assert limiter.now.owed_steps == owed

@@ -160,8 +160,8 @@ MUTANTS = (
     Mutant(
         "parameters_published_by_reference",
         _MAPPING,
-        "copy = programs.copy_behaviour(jax.tree.map(programs.local_part, params))",
-        "copy = jax.tree.map(programs.local_part, params)",
+        "copy = jax.jit(copied, out_shardings=SingleDeviceSharding(first))",
+        "copy = lambda params: [behaviour(params)]",
         "Acting reads buffers that the next update consumes.",
         "parameters cross as copies (DESIGN 3.4)",
     ),
@@ -196,6 +196,14 @@ MUTANTS = (
         "]",
         "Every shard stores the pages of all.",
         "experience is stored once (DESIGN 6)",
+    ),
+    Mutant(
+        "stale_page_stored",
+        _LEARNING,
+        "kept = [-1 if position in stale else stream for position, stream in enumerate(streams)]",
+        "kept = list(streams)",
+        "Pages that are too old are trained all the same.",
+        "no row is trained with a lag above `replay.max_lag_updates`",
     ),
     Mutant(
         "inserted_without_room",

@@ -258,6 +258,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "environment_failures", "gauge", "system", "failures", "of environments in this session"
     ),
+    Metric("connections_refused", "gauge", "system", "connections", "turned away this session"),
     Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
 )
 

@@ -142,10 +142,10 @@ class Hub:
                 self._end(lease, error)
                 self._make_room()
 
-    def turn_away(self, peer: str, error: EndError) -> None:
-        """Notes why the connection of an env server without a lease ends."""
+    def turn_away(self, peer: str, error: EndError, number: int = 1) -> None:
+        """Notes why the connection of an env server without a lease ends, or a `number` of them."""
         with self._changed:
-            self._attendance.turned_away(peer, error.details)
+            self._attendance.turned_away(peer, error.details, number)
 
     def env_servers(self) -> EnvServers:
         """Who is there, and who is waited for; to be called once a second."""

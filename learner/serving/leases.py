@@ -24,7 +24,7 @@ class CutStreamError(Exception):
     """A slot's stream should resume where it was, but has been cut since."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Group:
     """Environments that step together: one message each way.
 
@@ -53,7 +53,7 @@ class Group:
     answered_seconds: float = 0.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Lease:
     """The slots of one env server's connection, for as long as it is open.
 

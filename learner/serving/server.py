@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from learner.serving.access.entry import MOST_WAITING, Entry
 from learner.serving.access.health import health_handler
 from learner.serving.access.tcp_connection import cut, host_of
-from learner.serving.access.token_check import TokenCheck
 from learner.serving.address_lock import AddressLock
 from learner.serving.connection import Connection
 from learner.serving.handshake.deadlines import MOST_SILENT, Handshakes
@@ -111,7 +111,6 @@ class Service:
         self._config = config
         self._finish_reason: str | None = None
         self._lock: AddressLock | None = None
-        self._token = TokenCheck(config.token_file)
         self._credentials = Certificates(
             *(Path(path) if path else None for path in _certificates(config))
         ).of_server()
@@ -119,6 +118,7 @@ class Service:
         self._longest = message_limit(config, hub.environment, hub.spec)
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
+        self._entry = Entry(hub, config, self._call_later, self._loop.time)
         self._handshakes = Handshakes(
             self._call_later, self._loop.time, ready=config.ready_deadline_seconds
         )
@@ -196,13 +196,17 @@ class Service:
         config = self._config
         self._server = grpc.aio.server(
             options=channel.server_options(self._longest),
-            # One for each slot at most, and those that say nothing, which end one another.
+            # One for each slot at most, those that say nothing, which end one another, and those
+            # that came too fast and wait.
             maximum_concurrent_rpcs=config.training_slots
             + config.evaluation_slots
-            + 2 * MOST_SILENT,
+            + 2 * MOST_SILENT
+            + MOST_WAITING,
         )
         handler = channel.learner_handler(self._connect, self._longest)
-        self._server.add_generic_rpc_handlers((handler, health_handler(self._admit, self._on_end)))
+        self._server.add_generic_rpc_handlers(
+            (handler, health_handler(self._entry.admit, self._on_end))
+        )
         if self._credentials is None:
             port = self._server.add_insecure_port(self.address)
         else:
@@ -232,7 +236,7 @@ class Service:
         context: "grpc.aio.ServicerContext[channel.Received, channel.Answer]",
     ) -> None:
         """One connection."""
-        await self._admit(context)
+        await self._entry.admit(context)
         outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
         transport = EnvServerConnection(outbox, self._connect_link, self._on_end(context))
         connection = Connection(
@@ -247,6 +251,7 @@ class Service:
             with self._handshakes.watched(connection), self._signs.watched(connection):
                 await self._send(outbox, context)
         except EndError as error:
+            self._entry.end(context, error)
             await context.abort(error.code, error.details)
         finally:
             connection.end()
@@ -265,22 +270,17 @@ class Service:
                 call.cancel()
                 cut(peer)
 
+        def wait() -> None:
+            if call is not None and not call.done():
+                timer = self._loop.call_later(_TAKE_END_SECONDS, cut_off)
+                # Else each call would be kept for so long, however many there are a second.
+                call.add_done_callback(lambda _: timer.cancel())
+
         def end() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._loop.call_later, _TAKE_END_SECONDS, cut_off)
+                self._loop.call_soon_threadsafe(wait)
 
         return end
-
-    async def _admit(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-        """Ends a call without the token before anything of it was read."""
-        if self._token.admits(context.invocation_metadata()):
-            return
-        unknown = EndError(
-            grpc.StatusCode.UNAUTHENTICATED,
-            "expected the learner's token; start the env server with --token-file",
-        )
-        self.hub.turn_away(host_of(context.peer()), unknown)
-        await context.abort(unknown.code, unknown.details)
 
     async def _send(
         self,

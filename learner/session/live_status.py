@@ -128,6 +128,7 @@ class LiveStatus:
         metrics.gauge("slots_hung", sum(lane.hung for lane in lanes))
         metrics.gauge("slots_quarantined", found.quarantined)
         metrics.gauge("environment_failures", found.failures)
+        metrics.gauge("connections_refused", found.refused)
 
     def now(self) -> Status:
         """What the run is doing. Rates are since the call before."""

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import jax
 
 from learner.launch.malloc_settings import keep_freed_memory
 from learner.launch.repeats import is_repeat
+from learner.threads.turns import take_turns_fast
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.ending_signals import ending_signals
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
@@ -117,9 +117,7 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
     """
     if keeps_freed_memory:
         keep_freed_memory()
-    # A thread that waits for the interpreter asks for it after this long. The default of 5 ms would
-    # be most of a step's latency whenever two threads have something to do.
-    sys.setswitchinterval(0.0005)
+    take_turns_fast()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache))

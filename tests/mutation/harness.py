@@ -28,6 +28,8 @@ TESTS = (
     "tests/learner/session/test_lock_step.py",
     "tests/learner/session/test_rounds.py",
     "tests/learner/serving/test_connection.py",
+    "tests/learner/serving/access/test_entry.py",
+    "tests/learner/serving/access/test_pace.py",
     "tests/learner/serving/access/test_token_check.py",
     "tests/learner/serving/handshake/test_deadlines.py",
     "tests/learner/serving/test_server.py",

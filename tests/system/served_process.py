@@ -23,6 +23,7 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from learner.serving.server import Service
+from learner.threads.turns import take_turns_fast
 from seedrl.config import EnvironmentConfig, ServingConfig
 from tests.patience import SECONDS, wait_until
 from tests.system.processes import ROOT
@@ -71,11 +72,13 @@ class Served:
         bind: str = "",
         num_slots: int = 8,
         answer_seconds: float = 0.0,
+        niceness: int = 0,
     ) -> None:
         self._file = folder / "seen.json"
         self._bind = bind or f"unix:{folder}/learner"
         self._num_slots = num_slots
         self._answer_seconds = answer_seconds
+        self._niceness = niceness
         self._silence = _silence(self._file)
         self.start()
 
@@ -83,7 +86,8 @@ class Served:
         """Starts it; again after `kill`."""
         self._file.unlink(missing_ok=True)
         words = [self._bind, str(self._file), str(self._num_slots), str(self._answer_seconds)]
-        command = [sys.executable, "-m", "tests.system.served_process", *words]
+        nice = ["nice", "-n", str(self._niceness)]
+        command = [*nice, sys.executable, "-m", "tests.system.served_process", *words]
         self.process = subprocess.Popen(command, cwd=ROOT)
         wait_until(lambda: self._file.exists() or self.process.poll() is not None)
         self._bind = self.seen.address  # the same port again
@@ -139,6 +143,7 @@ def env_server(address: str, num_envs: int, *words: str) -> Iterator["subprocess
 
 
 def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None:
+    take_turns_fast()  # as a learner does
     config = ServingConfig(
         training_slots=num_slots,
         evaluation_slots=0,

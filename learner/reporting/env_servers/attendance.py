@@ -26,8 +26,8 @@ class EnvServers(NamedTuple):
     Attributes:
       servers: those that are there, then those that have left, latest first.
       training, evaluation: slots of each role.
-      failures: of environments, in all.
       quarantined: environments that those who are there go on without.
+      failures, refused: of environments, and connections that were turned away; in all.
     """
 
     servers: tuple[EnvServerStatus, ...] = ()
@@ -35,6 +35,7 @@ class EnvServers(NamedTuple):
     evaluation: Slots = Slots(total=0)
     failures: int = 0
     quarantined: int = 0
+    refused: int = 0
 
 
 class Attendance:
@@ -66,7 +67,7 @@ class Attendance:
         self._refusals: set[tuple[str, str]] = set()
         self._has_explained = self._has_advised = False
         self._looked: float | None = None
-        self._failures = 0
+        self._failures = self._num_refused = 0
         self._why_closed = ""
         self._evaluation_episodes = evaluation_episodes
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
@@ -130,20 +131,17 @@ class Attendance:
                 reason=reason,
             )
 
-    def turned_away(self, name: str, reason: str) -> None:
+    def turned_away(self, name: str, reason: str, number: int = 1) -> None:
         """The learner does not want an env server as it is; the same is said once."""
         with self._lock:
+            self._num_refused += number
             if (name, reason) in self._refusals:
                 return
             if len(self._refusals) >= _MOST_REFUSALS:
                 self._refusals.clear()
             self._refusals.add((name, reason))
-            self._listener.say(
-                "server_refused",
-                f"env server {name} is refused: {reason}",
-                server=name,
-                reason=reason,
-            )
+            text = f"env server {name} is refused: {reason}"
+            self._listener.say("server_refused", text, server=name, reason=reason)
 
     def called_back(self, lease: int) -> None:
         """It shall return for more slots: no news of one that has not been ready."""
@@ -216,6 +214,7 @@ class Attendance:
                 *self._slots,
                 self._failures,
                 sum(server.arrival.quarantined for server in self._present.values()),
+                self._num_refused,
             )
 
     def _say_quarantine(self, server: EnvServer) -> None:

@@ -15,6 +15,20 @@ def host_of(peer: str) -> str:
     return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else peer
 
 
+def neighbourhood_of(peer: str) -> str:
+    """Who can be told from others: a host by its address, but of IPv6 all of its network of /64.
+
+    A machine has such a network to itself. Whoever comes over a Unix socket is one: what gRPC says
+    of them does not tell them apart.
+    """
+    if (endpoint := _endpoint_of(peer)) is None:
+        return peer.partition(":")[0]
+    address, _ = endpoint
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
 def cut(peer: str) -> None:
     """Shuts down the connection of `peer`, as gRPC writes it; of a Unix socket nothing is known.
 

@@ -175,10 +175,15 @@ def service_at(
     evaluation: int = 2,
     spec: EnvSpec | None = None,
     tries_spec: bool = False,
+    handshakes_per_second: float = 1000.0,
 ) -> Service:
     slots = SlotTable(training=training, evaluation=evaluation, seed=3)
     config = ServingConfig(
-        training_slots=training, evaluation_slots=evaluation, bind=bind, max_message_bytes=2**20
+        training_slots=training,
+        evaluation_slots=evaluation,
+        bind=bind,
+        max_message_bytes=2**20,
+        handshakes_per_second=handshakes_per_second,
     )
     serving = Serving(slots, page_steps=2, rule=free_running(0.005))
     return Service(Hub(serving, ENVIRONMENT, spec=spec, tries_spec=tries_spec), config)

@@ -156,12 +156,13 @@ def test_slots_are_metrics(reported: Reported) -> None:
         Slots(total=100, live=50, waiting=1),
         failures=7,
         quarantined=3,
+        refused=9,
     )
     reported.live._gauges(servers)
     values = reported.metrics.flush(env_steps=0, updates=0)
     names = ("env_servers", "slots_live", "slots_waiting", "slots_hung", "slots_quarantined")
     assert [values[name] for name in names] == [1, 66, 5, 2, 3]
-    assert values["environment_failures"] == 7
+    assert (values["environment_failures"], values["connections_refused"]) == (7, 9)
 
 
 def test_a_status_that_cannot_be_made_does_not_end_the_run(

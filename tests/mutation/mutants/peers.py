@@ -32,6 +32,22 @@ MUTANTS = (
         "the token is shown once and whole",
     ),
     Mutant(
+        "calls_cost_nothing",
+        "learner/serving/access/pace.py",
+        "            self.charge(address, 1)\n",
+        "            self.charge(address, 0)\n",
+        "Any number of calls of one address may begin.",
+        "a greedy peer harms only itself (T10)",
+    ),
+    Mutant(
+        "strangers_share_the_pace",
+        "learner/serving/access/entry.py",
+        "        if not self._paces[has_token].take(address):\n",
+        "        if not self._paces[True].take(address):\n",
+        "Who shows no token keeps out those of its address who do.",
+        "nobody gets in the way without the token",
+    ),
+    Mutant(
         "hello_never_due",
         "learner/serving/handshake/deadlines.py",
         "        if not connection.has_said_hello:\n            _end(connection, f",

@@ -227,6 +227,9 @@ def test_the_same_refusal_is_said_once(attendance: Attendance, heard: Heard) -> 
         "env server vm:7 is refused: all 132 slots are leased",
         "env server vm:8 is refused: all 132 slots are leased",
     ]
+    attendance.turned_away("vm:8", "all 132 slots are leased", 40)
+    assert heard.take() == []
+    assert attendance.found(0.0).refused == 43
 
 
 def test_one_that_cannot_build_the_environment_is_named_once(

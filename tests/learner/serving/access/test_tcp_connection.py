@@ -5,7 +5,7 @@ import socket
 import grpc
 import pytest
 
-from learner.serving.access.tcp_connection import cut, host_of
+from learner.serving.access.tcp_connection import cut, host_of, neighbourhood_of
 from tests.learner.serving.scripted_env_server import Client, ready, served
 from tests.patience import SECONDS
 
@@ -51,6 +51,21 @@ def test_who_returns_on_another_port_has_the_same_name() -> None:
     assert host_of("unix:") == "unix:"
 
 
+def test_a_neighbourhood_is_a_host_or_its_network_of_ipv6_or_all_unix_sockets() -> None:
+    for peer, neighbourhood in {
+        "ipv4:10.0.0.1:123": "10.0.0.1",
+        "ipv6:%5B::ffff:10.0.0.1%5D:123": "10.0.0.1",
+        "ipv6:[2001:db8:1:2:3:4:5:6]:123": "2001:db8:1:2::/64",
+        "ipv6:%5B2001:db8:1:2:ffff::1%5D:45678": "2001:db8:1:2::/64",
+        "ipv6:[fe80::1%25eth0]:1": "fe80::/64",
+        "ipv6:[2001:db8:1:3::1]:123": "2001:db8:1:3::/64",
+        "unix:": "unix",
+        "unix:/tmp/socket": "unix",
+        "": "",
+    }.items():
+        assert neighbourhood_of(peer) == neighbourhood
+
+
 def test_a_peer_that_returns_without_the_token_or_hello_is_refused_under_one_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -62,5 +77,5 @@ def test_a_peer_that_returns_without_the_token_or_hello_is_refused_under_one_nam
                 with Client(service.address) as client:
                     client.send(ready())
                     assert client.end()[0] is code
-            monkeypatch.setattr(service._token, "admits", lambda metadata: False)
+            monkeypatch.setattr(service._entry._token, "admits", lambda metadata: False)
     assert names == ["ipv4:127.0.0.1"] * 4

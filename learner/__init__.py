@@ -13,6 +13,7 @@ and the others stand around them:
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
     jobs        files by which engines place a run on machines: one template for each
+    on_ray      a run whose processes Ray places on nodes, followed from where it was typed
     session     a run from start to end: the only package that wires the ones above
     watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
     bench       what `seedrl bench` measures
@@ -20,6 +21,7 @@ and the others stand around them:
     evidence    what `seedrl compare` says of several runs: reads run folders
     cli         one file per command
 
-Imports go one way: cli, experiment, bench, watch or evidence, session, saving, acting, then serving
-or learning, then threads, reporting, launch or jobs. The import linter holds that (pyproject.toml).
+Imports go one way: cli, experiment, bench, watch, evidence or on_ray, session, saving, acting, then
+serving or learning, then threads, reporting, launch or jobs. The import linter holds that
+(pyproject.toml).
 """

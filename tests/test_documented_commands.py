@@ -12,10 +12,10 @@ import pytest
 from envs_server.conformance.options import read_options as read_check_options
 from envs_server.options import read_options
 from envs_server.server_conformance.options import read_options as read_server_check_options
-from learner.cli import learner, main, train
+from learner.cli import launch_on_ray, learner, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
-from learner.cli.launch import rendered
+from learner.cli.launch import rendered, without_on
 from seedrl.config_checks import check
 from tests.documented import scratch
 from tests.documented.commands import (
@@ -96,6 +96,9 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             (folder / "tests").symlink_to(ROOT / "tests")  # as in a checkout
             checked_runs(folder / grid)
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
+        case ["seedrl", "launch", *argv] if (words := without_on(argv)) is not None:
+            options, config = parse(launch_on_ray.RayOptions, words, prog="seedrl launch")
+            launch_on_ray.described(options, config, words)
         case ["seedrl", "launch", *argv]:
             rendered(argv[: argv.index(">")] if ">" in argv else argv)
         case ["seedrl", name, *argv]:

@@ -110,6 +110,7 @@ def test_the_metadata_names_the_pythons_and_extras(wheel: zipfile.ZipFile) -> No
             "mujoco",
             "watch",
             "certificates",
+            "ray",
         ),
         *("minatar", "minigrid", "popgym", "video", "tensorboard", "wandb", "dev", "certificates"),
     }

@@ -1,4 +1,4 @@
-"""`seedrl launch CONFIG --render ENGINE`: a run's job file, for an engine that places processes."""
+"""`seedrl launch CONFIG`: a run on an engine that places processes, or its job file for one."""
 
 import importlib
 import shlex
@@ -14,6 +14,7 @@ from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
 PROG = "seedrl launch"
+_ON = "--on"
 Engine = Literal["jobset", "slurm", "sky", "compose"]
 
 # Which options mean something to an engine; those that are not here mean something to all.
@@ -33,13 +34,15 @@ _ENGINES_OF: dict[str, tuple[Engine, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """Prints the file by which an engine runs a learner and its env servers on machines of its own.
-    It names processes, resources and where things are; how the run learns is in CONFIG alone.
-    docs/scaling.md goes through each engine.
+    """With --on ray, places a learner and its env servers on the nodes of a Ray cluster and follows
+    them: `seedrl launch CONFIG --on ray --help` has its options. With --render, prints the file by
+    which another engine runs them on machines of its own. It names processes, resources and where
+    things are; how the run learns is in CONFIG alone. docs/scaling.md goes through each engine.
 
     Attributes:
       config: as of `seedrl train`; the learner reads it where it runs.
       render: Kubernetes JobSet, a Slurm heterogeneous job, a SkyPilot job group, docker compose.
+      on: in place of --render, and with options of its own.
       hosts: of the learner; only 1 is built yet.
       env_servers: processes; by default CONFIG's `launch.env_servers`.
       env_servers_per_node: of these on one node (slurm, sky); by default up to 4.
@@ -60,6 +63,7 @@ class LaunchOptions:
 
     config: Annotated[str, tyro.conf.Positional]
     render: Engine
+    on: Literal["ray"] | None = None
     hosts: int = 1
     env_servers: int | None = None
     env_servers_per_node: int | None = None
@@ -77,9 +81,27 @@ class LaunchOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Prints the file; returns the exit code."""
+    """Prints the file, or places the run; returns the exit code."""
+    if (words := without_on(argv)) is not None:
+        from learner.cli import launch_on_ray
+
+        return launch_on_ray.run(words)
     print(rendered(argv), end="")
     return ExitCode.OK
+
+
+def without_on(argv: Sequence[str]) -> list[str] | None:
+    """The other words of a command line with `--on ray`; None if it is not one."""
+    at = next((i for i, word in enumerate(argv) if word.partition("=")[0] == _ON), None)
+    if at is None:
+        return None
+    _, equals, engine = argv[at].partition("=")
+    rest = argv[at + 1 :]
+    if not equals:
+        engine, rest = " ".join(rest[:1]), rest[1:]
+    if engine != "ray":
+        raise ConfigError(f"{_ON}: expected ray, got {engine!r}")
+    return [*argv[:at], *rest]
 
 
 def rendered(argv: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import queue
-import re
 import signal
 import sys
 import time
@@ -11,25 +10,19 @@ from types import FrameType
 from typing import NamedTuple, Self
 
 from learner.launch.child import Child, Command
+from learner.launch.last_words import last_words
 from learner.launch.repeats import is_repeat
 from learner.launch.restarts import Restarts
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 from seedrl.programs.ending_signals import ending_signals
-from seedrl.programs.farewell import FAREWELL, FINISHED
 
 # How the reason of a run's end begins if its env servers are that reason.
 ENV_SERVERS_FAILED = "the env servers failed"
-# How an env server ends that it would be in vain to start again, if it says so itself.
-_VERBS: dict[int, str] = {ExitCode.USAGE: "cannot run", ExitCode.FAILED_FILMS: "failed"}
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
 _ENV_SERVER_GRACE_SECONDS = 5.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
-# What an env server writes before each of its lines: when, and which process.
-_LOG_PREFIX = re.compile(r"^\S+ \S+ env server \d+: ")
-# What it writes last if it ends by its own decision: it serves no more, or has never begun to.
-_LAST_LINE = re.compile(rf"{FAREWELL}|python -m envs_server: error: ")
 
 
 class _Exit(NamedTuple):
@@ -201,14 +194,12 @@ class Supervisor:
 
     def _replace(self, child: Child, code: int) -> None:
         """Starts an env server again, or ends the run, unless it was let go."""
-        name, last_line = child.command.name, _LOG_PREFIX.sub("", child.last_line())
-        farewell = _LAST_LINE.match(last_line)
-        reason = last_line[farewell.end() :] if farewell else last_line
-        if code == ExitCode.OK and farewell and reason.startswith(FINISHED):
+        name, ended = child.command.name, last_words(code, child.last_line())
+        if ended.kind == "finished":
             return
         self.has_failed_env_server = True
-        if code in _VERBS and farewell:
-            self._fail(code, f"{name} {_VERBS[code]}: {reason}")
+        if ended.kind == "in vain":
+            self._fail(code, f"{name} {ended.verb}: {ended.reason}")
             return
         verdict = self._restarts.died(name)
         log = child.command.log
@@ -218,7 +209,9 @@ class Supervisor:
             return
         used = self._restarts.used(name)
         again = f" and was started again {used} times within a minute (launch.restarts)"
-        line = f"{name} ended with {code}{again if used else ''}; its log, {log}, ends: {reason}"
+        line = (
+            f"{name} ended with {code}{again if used else ''}; its log, {log}, ends: {ended.reason}"
+        )
         if verdict == "all rest":
             self._fail(ExitCode.FAILING_ENVIRONMENT, line)
         elif verdict == "rests":

@@ -15,6 +15,7 @@ EXTRA_OF = {
     ),
     "ale_py": "atari",
     "cryptography": "certificates",
+    "ray": "ray",
     "wandb": "wandb",
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),

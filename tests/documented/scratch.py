@@ -1,5 +1,6 @@
 """Where documented commands run: a folder for each document, and what must be there before."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ BEFORE = {
 }
 
 # Programs of engines that place processes on machines: they want a cluster, or docker.
-ENGINES = ("docker", "gcloud", "kubectl", "sbatch", "scancel", "scontrol", "sky", "squeue")
+ENGINES = ("docker", "gcloud", "kubectl", "ray", "sbatch", "scancel", "scontrol", "sky", "squeue")
 
 # A documented size that takes longer than a reader's look: the same command with a smaller one.
 _SMALLER = (
@@ -72,8 +73,10 @@ def left_out(command: Command) -> str:
     """Why a command cannot run here; "" if it can."""
     if command.argv[:3] == ["python", "-m", "tests.benchmarks.peers"]:
         return "makes virtual environments of other libraries, gigabytes of them"
-    if command.argv[0] in ENGINES:
+    if command.argv[0] in ENGINES or "--on" in command.argv:
         return "wants a cluster, or docker"
+    if "tests.engines.ray" in command.argv and importlib.util.find_spec("ray") is None:
+        return "wants Ray"
     if command.argv[:3] == ["python", "-m", "tests.engines.slurm"] and missing():
         return "wants Slurm"
     if "node" in command.file and shutil.which("npm") is None:

@@ -1,0 +1,300 @@
+"""A run on a cluster: what becomes of it when a process, an actor or a node is lost."""
+
+import collections
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Self
+
+from learner.launch.last_words import last_words
+from learner.launch.repeats import is_repeat
+from learner.launch.restarts import Restarts
+from learner.launch.supervisor import ENV_SERVERS_FAILED
+from learner.on_ray.actors import Actors, Member
+from learner.on_ray.cluster import Cluster, Place
+from learner.on_ray.hosted import CONFIG, GRACE_SECONDS, Report, Started
+from learner.on_ray.nodes import Demand, for_env_server
+from learner.on_ray.order import Order, Secrets
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import unbegun
+
+# Of a learner within an hour: what dies for a reason of its own dies again.
+_LEARNER_RESTARTS, _HOUR_SECONDS = 6, 3600.0
+# Another start of the learner would not change these.
+_FINAL: tuple[int, ...] = (
+    *(ExitCode.OK, ExitCode.TARGET_MISSED, ExitCode.USAGE, ExitCode.NOT_FINITE),
+    ExitCode.UNREADABLE_CHECKPOINT,
+)
+_LOST = 128 + signal.SIGKILL
+_TURN_SECONDS, _WAITING_SECONDS = 0.5, 15.0
+# A learner whose actor is lost may still be saving: until then the folder is its own.
+_TAKEN_SECONDS = 10.0
+_LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
+
+
+class Run:
+    """Owns the actors of a run; used by one thread, but for `signal`. Leaving ends them all.
+
+    A process that dies is started again where it was, one whose actor or node is lost elsewhere.
+    Env servers learn a learner's new address by being started again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        order: Order,
+        issue: Callable[[str], Secrets],
+        *,
+        say: Callable[[str], None],
+        write: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Places nothing yet.
+
+        Args:
+          cluster: where.
+          order: what.
+          issue: makes the secrets of a learner at that address.
+          say, write: print a line of ours, and text of the learner's.
+          clock: monotonic seconds.
+        """
+        self._order, self._issue, self._clock = order, issue, clock
+        self._say, self._write = say, write
+        self._actors = Actors(cluster, self._lost, clock)
+        self._learner = Member("learner")
+        numbers = range(order.work.job.env_servers)
+        self._env_servers = {name: Member(name) for name in map("env server {}".format, numbers)}
+        self._restarts = Restarts(list(self._env_servers), order.restarts, clock)
+        self._learner_deaths: list[float] = []
+        self._signals: collections.deque[tuple[int, float]] = collections.deque()
+        self._first_signal: tuple[int, float] | None = None
+        self._secrets = Secrets({}, {})
+        self._address = ""  # of the learner that was started last
+        self._is_ending, self._reason = False, ""
+        self._said: set[str] = set()  # what is said once
+        self._outcome: int | None = None  # if the run ends for another reason than the learner's
+        self._code: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The learner has ended, or had its time in `wait`.
+        self._actors.end(lambda member: 0.0 if member is self._learner else GRACE_SECONDS)
+
+    def signal(self, number: int) -> None:
+        """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
+
+        What arrives within a second of the first is the same request; see `is_repeat`.
+        """
+        self._signals.append((number, self._clock()))
+
+    def wait(self) -> int:
+        """Places the run and follows it until it is over; returns its `ExitCode`."""
+        self._begin(self._learner)
+        while self._code is None:
+            while self._signals:
+                self._obey(*self._signals.popleft())
+            self._actors.turn(_TURN_SECONDS)
+            for name in self._restarts.take_due():
+                self._begin(self._env_servers[name])
+        return self._code
+
+    # What is done.
+
+    def _begin(self, member: Member) -> None:
+        """Starts a process where its actor is, or places that; env servers wait for a learner."""
+        is_learner, order = member is self._learner, self._order
+        if self._is_ending:
+            return
+        if member.actor is None:
+            self._place(member, order.learner if is_learner else order.env_server)
+        elif member.place is not None and is_learner:
+            self._secrets = self._issue(member.place.address)
+            files = {CONFIG: order.config, **self._secrets.learner}
+            self._start(member, files, member.place.address, order.options)
+        elif member.place is not None and self._learner.state == "running":
+            self._start(member, self._secrets.env_server, member.name, self._address)
+
+    def _place(self, member: Member, demand: Demand) -> None:
+        node = None
+        if member is not self._learner:
+            nodes = self._actors.nodes()
+            node = for_env_server(nodes, self._used(), demand.cpus, self._learner.node)
+        actor = self._actors.place(member, demand, node, self._placed)
+
+        def say_waiting() -> None:
+            if member.actor is actor and member.place is None:
+                self._say_once(f"{member.name} is not placed yet: it needs {demand} of one node")
+
+        self._actors.later(_WAITING_SECONDS, say_waiting)
+
+    def _start(self, member: Member, *words: object) -> None:
+        member.number += 1
+        member.state = "starting"
+        is_learner = member is self._learner
+        method = "start_learner" if is_learner else "start_env_server"
+        then = self._learner_started if is_learner else self._env_server_started
+        self._actors.call(member, then, method, member.number, self._order.work, *words)
+
+    def _follow(self, member: Member) -> None:
+        self._actors.call(member, self._reported, "follow", member.number)
+
+    def _end(self, reason: str) -> None:
+        """Asks the learner to save and end, once it runs; nothing is started any more."""
+        self._is_ending, self._reason = True, reason
+        if self._learner.state == "running":
+            self._actors.call(self._learner, lambda member, _: None, "stop", reason)
+
+    def _obey(self, number: int, seconds: float) -> None:
+        first, self._first_signal = self._first_signal, self._first_signal or (number, seconds)
+        if is_repeat(None if first is None else first[1], seconds):
+            return
+        by = signal.Signals(number).name
+        if self._is_ending:
+            self._finish(ExitCode.KILLED)
+        elif self._learner.state != "idle":
+            self._end(by)
+        elif self._address:
+            self._finish(ExitCode.KILLED, self._resumes(f"{by}, while there was no learner"))
+        else:
+            self._finish(ExitCode.OK, unbegun.line(by, self._order.start_command))
+
+    def _fail(self, outcome: int, line: str) -> None:
+        """Ends the run because of its env servers."""
+        self._say(f"seedrl: error: {line}")
+        self._outcome = outcome
+        if self._learner.state == "idle":
+            self._finish(outcome)
+        self._end(f"{ENV_SERVERS_FAILED}: {line}")
+        late = "the learner did not end in time and is killed"
+        self._actors.later(_LEARNER_GRACE_SECONDS, lambda: self._finish(outcome, late))
+
+    def _finish(self, code: int, line: str = "") -> None:
+        if line:
+            self._say(line)
+        self._code = code
+
+    # What has happened.
+
+    def _placed(self, member: Member, place: Place) -> None:
+        if place.version != (wanted := self._order.version):
+            what = f"expected seedrl {wanted} on all nodes, got {place.version} on {place.address}"
+            self._finish(ExitCode.USAGE, f"seedrl: error: {what}")
+            return
+        self._begin(member)
+        if member is self._learner and not self._address:
+            for each in self._env_servers.values():
+                self._begin(each)
+
+    def _learner_started(self, member: Member, started: Started) -> None:
+        assert member.place is not None
+        member.state, where = "running", member.place.address
+        self._follow(member)
+        self._say(f"learner on {where}, run folder {self._order.work.workdir}")
+        if self._address and not started.sees_folder:
+            self._say(f"warning: {self._unshared(where)}; the learner began there without it")
+        is_elsewhere, self._address = started.address != self._address, started.address
+        if self._is_ending:
+            self._end(self._reason)
+        for each in self._env_servers.values():
+            if each.actor is not None and (is_elsewhere or each.state == "idle"):
+                self._begin(each)
+
+    def _env_server_started(self, member: Member, started: Started) -> None:
+        assert member.place is not None
+        member.state = "running"
+        self._follow(member)
+        if not started.sees_folder:
+            self._say_once(f"warning: {self._unshared(member.place.address)}")
+
+    def _reported(self, member: Member, report: Report) -> None:
+        if report.number != member.number:
+            return  # it was started again meanwhile
+        self._write(report.text)
+        if report.code is None:
+            self._follow(member)
+            return
+        member.state = "idle"
+        if member is self._learner:
+            self._learner_ended(report.code)
+        elif not self._is_ending:
+            self._env_server_ended(member, report, report.code)
+
+    def _learner_ended(self, code: int) -> None:
+        is_taken = code == ExitCode.ADDRESS_IN_USE
+        if self._outcome is not None:
+            self._finish(self._outcome)
+        elif self._first_signal is not None and code == 128 + signal.SIGTERM:
+            by = signal.Signals(self._first_signal[0]).name
+            self._finish(ExitCode.OK, unbegun.line(by, self._order.start_command))
+        # Taken before there was a learner: somebody else's.
+        elif self._is_ending or code in _FINAL or (is_taken and self._learner.number == 1):
+            self._finish(code)
+        else:
+            self._learner_died(code, f"ended with {code}", _TAKEN_SECONDS if is_taken else 0.0)
+
+    def _learner_died(self, code: int, how: str, pause: float = 0.0) -> None:
+        now, before = self._clock(), self._learner_deaths
+        self._learner_deaths = [*[at for at in before if now - at < _HOUR_SECONDS], now]
+        if len(self._learner_deaths) <= _LEARNER_RESTARTS:
+            self._say(f"the learner {how}; it resumes from {self._order.work.workdir}")
+            self._actors.later(pause, lambda: self._begin(self._learner))
+        else:
+            often = f"the learner {how}, after {_LEARNER_RESTARTS} restarts within an hour"
+            self._finish(code, f"seedrl: error: {self._resumes(often)}")
+
+    def _env_server_ended(self, member: Member, report: Report, code: int) -> None:
+        ended = last_words(code, report.last_line)
+        if ended.kind == "in vain":
+            self._fail(code, f"{member.name} {ended.verb}: {ended.reason}")
+        elif ended.kind == "died" and member.place is not None:
+            log = f"its log, {member.place.address}:{report.log}, ends: {ended.reason}"
+            self._env_server_died(member, f"ended with {code}; {log}")
+
+    def _env_server_died(self, member: Member, how: str) -> None:
+        what = f"{member.name} {how}"
+        match self._restarts.died(member.name):
+            case "again":
+                self._say(f"{what}; it is started again")
+                self._begin(member)
+            case "rests":
+                self._say(f"{what}; the run goes on without it, and it is tried again")
+            case "all rest":
+                self._fail(ExitCode.FAILING_ENVIRONMENT, what)
+
+    def _lost(self, member: Member, why: str) -> None:
+        """An actor is gone, or its node."""
+        where = "" if member.place is None else f" on {member.place.address}"
+        member.place, how = None, f"is lost{where}: {why}"
+        if member is not self._learner:
+            if not self._is_ending:
+                self._env_server_died(member, how)
+        elif self._is_ending:
+            code = ExitCode.KILLED if self._outcome is None else self._outcome
+            self._finish(code, self._resumes(f"the learner {how}"))
+        else:
+            self._learner_died(_LOST, how)
+
+    # What is said.
+
+    def _used(self) -> Mapping[str, int]:
+        """CPUs of each node that the run uses, or is about to."""
+        used = collections.Counter({self._learner.node: self._order.learner.cpus})
+        for each in self._env_servers.values():
+            used[each.node] += self._order.env_server.cpus
+        return used
+
+    def _unshared(self, where: str) -> str:
+        folder = self._order.work.workdir
+        return f"{folder} is not shared: {where} does not see there what the learner has written"
+
+    def _say_once(self, line: str) -> None:
+        # One line for all env servers: they differ in their number and their node.
+        kind = line.partition(" ")[0]
+        if kind not in self._said:
+            self._said.add(kind)
+            self._say(line)
+
+    def _resumes(self, what: str) -> str:
+        return f"{what}; this resumes from its newest checkpoint: {self._order.resume_command}"

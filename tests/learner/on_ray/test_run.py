@@ -1,0 +1,473 @@
+"""What becomes of a run on a cluster when something in it dies: the cluster is a script."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from learner.jobs.accelerators import parse
+from learner.jobs.job import Job, Needs
+from learner.on_ray.cluster import LostError, Place, UnansweredError
+from learner.on_ray.hosted import Report, Started
+from learner.on_ray.nodes import Demand, Node
+from learner.on_ray.order import Order, Secrets, Work
+from learner.on_ray.run import Run
+
+NODES = [
+    Node("a", "10.0.0.1", 8.0, {"GPU": 1.0}),
+    Node("b", "10.0.0.2", 2.0, {}),
+    Node("c", "10.0.0.3", 2.0, {}),
+]
+ADDRESSES = {node.id: node.address for node in NODES}
+RESUMES = "seedrl launch catch_r2d2 --on ray --workdir /runs/mine"
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    actor: int
+    method: str
+    words: tuple[object, ...]
+
+
+class Script:
+    """A cluster whose actors answer at once, but for `follow`, which the test answers.
+
+    `steps` are gone through whenever the run waits and there is no answer.
+    """
+
+    def __init__(self, env_servers: int = 2) -> None:
+        self.steps: Iterator[object] = iter(())
+        self.nodes_alive = list(NODES)
+        self.where: dict[int, str] = {}  # the node of each actor
+        self.calls: list[Call] = []
+        self.answers: dict[Call, object] = {}
+        self.removed: list[int] = []
+        self.sees_folder, self.version = True, "1"
+        self.said: list[str] = []
+        self.written = ""
+        self.seconds = 0.0
+        self.held: set[str] = {"follow"}
+        self.idle_turns = 0
+        job = Job(
+            command="seedrl launch catch_r2d2 --on ray",
+            config="catch_r2d2",
+            needs=Needs(slots=4, groups=1, factories=(), extra=""),
+            accelerator=parse("cpu"),
+            env_servers=env_servers,
+        )
+        order = Order(
+            work=Work(job, Path("/runs/mine"), "mark", ()),
+            config="{}",
+            options=(),
+            learner=Demand(2, {"GPU": 1}),
+            env_server=Demand(1),
+            restarts=2,
+            version="1",
+            start_command=job.command,
+            resume_command=RESUMES,
+        )
+        self.run = Run(
+            self,
+            order,
+            lambda host: Secrets({"learner.key": host}, {"env_server.key": "e"}),
+            say=self.said.append,
+            write=self.write,
+            clock=lambda: self.seconds,
+        )
+
+    def play(self, steps: Callable[[], Iterator[object]]) -> int:
+        self.steps = steps()
+        with self.run:
+            return self.run.wait()
+
+    def write(self, text: str) -> None:
+        self.written += text
+
+    # What the run asks for.
+
+    def nodes(self) -> list[Node]:
+        return self.nodes_alive
+
+    def place(self, demand: Demand, node: Node | None) -> int:
+        actor = len(self.where)
+        alive = [each.id for each in self.nodes_alive]
+        self.where[actor] = node.id if node is not None else alive[0]
+        return actor
+
+    def call(self, actor: int, method: str, *words: object) -> Call:
+        call = Call(actor, method, words)
+        self.calls.append(call)
+        node = self.where[actor]
+        match method:
+            case "place":
+                answer: object = Place(node, ADDRESSES[node], self.version)
+            case "start_learner":
+                address = f"{ADDRESSES[node]}:{actor}"
+                answer = Started(address, self.sees_folder)
+            case "start_env_server":
+                answer = Started("", self.sees_folder)
+            case _:
+                answer = None
+        if method not in self.held:
+            self.answers[call] = answer
+        return call
+
+    def ready(self, calls: Sequence[Any], seconds: float) -> list[Any]:
+        if not (found := [call for call in calls if call in self.answers]):
+            next(self.steps, None)
+            self.idle_turns += 1
+            assert self.idle_turns < 500, "the run goes on after all that happens"
+            self.seconds += seconds
+        return found
+
+    def answer(self, call: Call) -> Any:
+        answer = self.answers.pop(call)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def remove(self, actor: int) -> None:
+        self.removed.append(actor)
+
+    # What the test says happens.
+
+    def reports(self, actor: int, code: int | None, last_line: str = "", text: str = "") -> None:
+        call = self._followed(actor)
+        number: Any = call.words[0]
+        self.answers[call] = Report(number, text, code, last_line, "/log")
+
+    def loses(self, *actors: int) -> None:
+        for actor in actors:
+            self.answers[self._followed(actor)] = LostError("its node died")
+
+    def made(self, method: str, actor: int | None = None) -> list[Call]:
+        return [
+            call for call in self.calls if call.method == method and actor in (None, call.actor)
+        ]
+
+    def _followed(self, actor: int) -> Call:
+        return self.made("follow", actor)[-1]
+
+
+LEARNER, FIRST, SECOND = 0, 1, 2
+
+
+def test_a_run_is_spread_over_the_nodes_and_ends_with_its_learners_code() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.reports(LEARNER, None, text="0:00:01  learns\n")
+        yield script.reports(LEARNER, 1, text="ended\n")
+
+    assert script.play(steps) == 1
+    assert script.where == {LEARNER: "a", FIRST: "b", SECOND: "c"}
+    assert script.written == "0:00:01  learns\nended\n"
+    assert script.said == ["learner on 10.0.0.1, run folder /runs/mine"]
+    (learner,) = script.made("start_learner")
+    assert learner.words[2] == {"config.json": "{}", "learner.key": "10.0.0.1"}
+    assert [call.words[2:] for call in script.made("start_env_server")] == [
+        ({"env_server.key": "e"}, "env server 0", "10.0.0.1:0"),
+        ({"env_server.key": "e"}, "env server 1", "10.0.0.1:0"),
+    ]
+    assert [(call.actor, *call.words) for call in script.made("end")] == [
+        (LEARNER, 0.0),
+        (FIRST, 5.0),
+        (SECOND, 5.0),
+    ]
+    assert script.removed == [LEARNER, FIRST, SECOND]
+
+
+def test_an_env_server_that_dies_is_started_again_where_it_was_within_its_budget() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        for _ in range(3):
+            yield script.reports(FIRST, 137, "the last")
+        yield None
+        assert len(script.made("start_env_server", FIRST)) == 3
+        script.seconds += 61
+        yield None
+        yield None
+        assert len(script.made("start_env_server", FIRST)) == 4
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    again = "env server 0 ended with 137; its log, 10.0.0.2:/log, ends: the last"
+    assert script.said[1:] == [
+        *[f"{again}; it is started again"] * 2,
+        f"{again}; the run goes on without it, and it is tried again",
+    ]
+    assert len(script.where) == 3
+
+
+def test_env_servers_of_a_lost_node_are_placed_elsewhere() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        del script.nodes_alive[1]
+        yield script.loses(FIRST)
+        yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    assert script.where[3] == "c" and FIRST in script.removed
+    assert script.made("start_env_server", 3)[0].words[4] == "10.0.0.1:0"
+    assert "env server 0 is lost on 10.0.0.2: its node died; it is started again" in script.said
+
+
+def test_a_learner_that_dies_is_started_again_and_env_servers_find_it_where_it_was() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        # They have heard that the run is over: they are started again, too.
+        yield script.reports(SECOND, 0, "1 2 env server 3: ends: finished: training is over")
+        yield script.reports(LEARNER, 75)
+        yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    assert len(script.made("start_learner", LEARNER)) == 2
+    assert len(script.made("start_env_server", FIRST)) == 1
+    assert len(script.made("start_env_server", SECOND)) == 2
+    assert "the learner ended with 75; it resumes from /runs/mine" in script.said
+
+
+def test_a_learner_whose_node_is_lost_begins_elsewhere_and_env_servers_learn_its_address() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        del script.nodes_alive[0]
+        script.sees_folder = False
+        yield script.loses(LEARNER)
+        for _ in range(3):
+            yield None
+        assert [call.words[4] for call in script.made("start_env_server", SECOND)] == [
+            "10.0.0.1:0",
+            "10.0.0.2:3",
+        ]
+        # What they did before is over: it is no news.
+        stale = script.made("follow", SECOND)[0]
+        script.answers[stale] = Report(1, "", 143)
+        yield None
+        yield script.reports(3, 0)
+
+    assert script.play(steps) == 0
+    (before, after) = script.made("start_learner")
+    assert (before.words[3], after.words[3]) == ("10.0.0.1", "10.0.0.2")
+    assert script.said[1:4] == [
+        "the learner is lost on 10.0.0.1: its node died; it resumes from /runs/mine",
+        "learner on 10.0.0.2, run folder /runs/mine",
+        "warning: /runs/mine is not shared: 10.0.0.2 does not see there what the learner has "
+        "written; the learner began there without it",
+    ]
+    assert len(script.made("start_env_server", SECOND)) == 2
+
+
+def test_a_learner_that_finds_no_other_node_is_waited_for_and_a_signal_ends_the_wait() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        script.held.add("place")
+        yield script.loses(LEARNER)
+        script.seconds += 20
+        yield None
+        yield script.run.signal(signal.SIGTERM)
+
+    assert script.play(steps) == 143
+    assert script.said[2:] == [
+        "learner is not placed yet: it needs 2 x CPU and 1 x GPU of one node",
+        f"SIGTERM, while there was no learner; this resumes from its newest checkpoint: {RESUMES}",
+    ]
+    # An actor that is nowhere yet is not asked to end.
+    assert [call.actor for call in script.made("end")] == [FIRST, SECOND]
+    assert script.removed == [LEARNER, FIRST, SECOND, 3]
+
+
+def test_an_actor_that_owes_several_answers_is_lost_once() -> None:
+    script = Script(env_servers=1)
+
+    def steps() -> Iterator[object]:
+        script.held.add("start_env_server")
+        yield script.loses(LEARNER)
+        while len(script.made("start_env_server")) < 2:
+            yield None
+        script.loses(FIRST)
+        yield script.answers.update({script.made("start_env_server")[1]: LostError("the same")})
+        yield None
+        yield script.reports(2, 0)
+
+    assert script.play(steps) == 0
+    assert len(script.where) == 4
+
+
+def test_a_folder_that_an_env_server_does_not_see_is_said_once() -> None:
+    script = Script()
+    script.sees_folder = False
+
+    def steps() -> Iterator[object]:
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    (line,) = script.said[1:]
+    assert line.startswith("warning: /runs/mine is not shared: 10.0.0.2 does not see")
+
+
+def test_what_another_start_would_not_change_ends_the_run() -> None:
+    for code in (1, 2, 7, 74, 98):
+        script = Script()
+
+        def steps(script: Script = script, code: int = code) -> Iterator[object]:
+            yield script.reports(LEARNER, code)
+
+        assert script.play(steps) == code
+        assert len(script.made("start_learner")) == 1
+
+
+def test_a_folder_that_a_lost_learner_still_holds_is_waited_for() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.loses(LEARNER)
+        while not script.made("follow", 3):
+            yield None
+        yield script.reports(3, 98)
+        began = script.seconds
+        while len(script.made("follow", 3)) == 1:
+            yield None
+        assert script.seconds - began >= 10.0
+        yield script.reports(3, 0)
+
+    assert script.play(steps) == 0
+
+
+def test_a_learner_that_dies_too_often_ends_the_run() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        for starts in range(1, 8):
+            while len(script.made("follow", LEARNER)) < starts:
+                yield None
+            yield script.reports(LEARNER, 137)
+
+    assert script.play(steps) == 137
+    assert len(script.made("start_learner")) == 7
+    assert script.said[-1] == (
+        "seedrl: error: the learner ended with 137, after 6 restarts within an hour; this resumes "
+        f"from its newest checkpoint: {RESUMES}"
+    )
+
+
+def test_the_first_signal_lets_the_learner_save_and_the_second_kills_it() -> None:
+    for is_patient in (True, False):
+        script = Script()
+
+        def steps(script: Script = script, is_patient: bool = is_patient) -> Iterator[object]:
+            script.run.signal(signal.SIGINT)
+            script.run.signal(signal.SIGTERM)  # the same request
+            yield None
+            yield script.reports(FIRST, 143)  # it is not started again
+            script.seconds += 5
+            assert [call.words for call in script.made("stop", LEARNER)] == [("SIGINT",)]
+            if is_patient:
+                yield script.reports(LEARNER, 0, text="saved\n")
+            script.run.signal(signal.SIGINT)
+
+        assert script.play(steps) == (0 if is_patient else 143)
+        assert script.written == ("saved\n" if is_patient else "")
+        assert len(script.made("start_env_server", FIRST)) == 1
+        assert len(script.made("stop")) == 1
+        assert len(script.said) == 1
+        assert script.removed == [LEARNER, FIRST, SECOND]
+
+
+def test_a_signal_that_arrives_while_the_learner_is_started_is_passed_on_once_it_runs() -> None:
+    script = Script()
+    script.held.add("start_learner")
+
+    def steps() -> Iterator[object]:
+        script.run.signal(signal.SIGTERM)
+        yield None
+        assert script.made("stop") == []
+        yield script.answers.update({script.made("start_learner")[0]: Started("x:1", True)})
+        yield None
+        yield script.reports(LEARNER, 143)
+
+    assert script.play(steps) == 0
+    assert [call.words for call in script.made("stop", LEARNER)] == [("SIGTERM",)]
+    assert "before it had begun" in script.said[-1]
+    assert script.made("start_env_server") == []
+
+
+def test_a_signal_before_there_is_a_node_ends_the_run_unbegun() -> None:
+    script = Script()
+    script.held.add("place")
+
+    def steps() -> Iterator[object]:
+        script.seconds += 20
+        yield None
+        yield script.run.signal(signal.SIGINT)
+
+    assert script.play(steps) == 0
+    assert script.said[0] == "learner is not placed yet: it needs 2 x CPU and 1 x GPU of one node"
+    assert "before it had begun" in script.said[1]
+    assert script.made("end") == [] and script.removed == [LEARNER]
+
+
+def test_a_learner_that_is_lost_while_it_saves_was_killed() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.run.signal(signal.SIGINT)
+        yield script.loses(LEARNER)
+
+    assert script.play(steps) == 143
+    assert RESUMES in script.said[-1] and "is lost on 10.0.0.1" in script.said[-1]
+
+
+def test_an_env_server_that_refuses_ends_the_run_with_its_code() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.reports(FIRST, 2, "python -m envs_server: error: no such environment")
+        yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 2
+    line = "env server 0 cannot run: no such environment"
+    assert script.said[-1] == f"seedrl: error: {line}"
+    assert script.made("stop")[0].words == (f"the env servers failed: {line}",)
+
+
+def test_a_learner_that_does_not_end_in_time_is_killed() -> None:
+    script = Script(env_servers=1)
+
+    def steps() -> Iterator[object]:
+        yield script.reports(FIRST, 2, "1 2 env server 3: ends: refused")
+        yield None
+        script.seconds += 61
+
+    assert script.play(steps) == 2
+    assert script.said[-1] == "the learner did not end in time and is killed"
+
+
+def test_another_version_on_a_node_is_refused() -> None:
+    script = Script()
+    script.version = "2"
+    assert script.play(lambda: iter(())) == 2
+    assert script.said == [
+        "seedrl: error: expected seedrl 1 on all nodes, got 2 on 10.0.0.1",
+    ]
+
+
+def test_an_actor_that_does_not_answer_is_asked_again() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        script.answers[script.made("follow", LEARNER)[-1]] = UnansweredError()
+        while len(script.made("follow", LEARNER)) == 1:
+            yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    assert len(script.made("start_learner")) == 1

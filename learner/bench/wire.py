@@ -2,22 +2,25 @@
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from learner.bench.measure.cpu import tree_seconds
 from learner.bench.measure.interleave import Pace, growth, interleave, spread
 from learner.bench.measure.result import Conditions, Result
 from learner.bench.rigs.echo import EchoServer
 from learner.bench.rigs.null_agent import NullAgentConfig
-from learner.bench.rigs.served_fleet import ServedFleet
+from learner.bench.rigs.served_fleet import ANY_PORT, ServedFleet
 from learner.launch import env_servers
 from learner.launch.child import Command
+from learner.launch.env_servers import socket_address
 from learner.launch.supervisor import Supervisor
 from learner.serving.hub import Hub
 from seedrl.agents.window import WindowSpec
@@ -56,19 +59,21 @@ _GROUPS = 2
 def run(pace: Pace) -> Iterator[Result]:
     """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each.
 
-    As on one host, over links, and as between hosts, over gRPC alone.
+    As on one host, over links, and as between hosts, over gRPC on TCP.
     """
-    for local_link in (True, False):
+    for over_tcp in (False, True):
         for messages in _MESSAGES:
-            yield result(messages, pace, env_servers=_ENV_SERVERS, local_link=local_link)
+            yield result(messages, pace, env_servers=_ENV_SERVERS, over_tcp=over_tcp)
 
 
-def result(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool = True) -> Result:
-    """The service with these messages from `env_servers` env servers of two groups each."""
+def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool = False) -> Result:
+    """The service with these messages from `env_servers` env servers of two groups each.
+
+    Both it and the echo over TCP, or else over links and the echo over a Unix socket.
+    """
     with contextlib.ExitStack() as stack:
-        served = stack.enter_context(
-            ServedFleet(config(messages, env_servers=env_servers, local_link=local_link))
-        )
+        fleet = config(messages, env_servers=env_servers, local_link=not over_tcp)
+        served = stack.enter_context(ServedFleet(fleet, over_tcp=over_tcp))
         answering = Answering(served.hub)
         assert served.hub.spec is not None
         layout = StepLayout(served.hub.spec, messages.num_envs)
@@ -76,18 +81,20 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool
         actions = pack_actions(0, 0, np.zeros(messages.num_envs, np.int32))
         answer_bytes = len(encode_from_learner(ActionsPayload(actions)))
         echo = stack.enter_context(
-            _echo(served, step_bytes=step_bytes, answer_bytes=answer_bytes, clients=env_servers)
+            _echo(
+                served,
+                ANY_PORT if over_tcp else stack.enter_context(socket_address()),
+                step_bytes=step_bytes,
+                answer_bytes=answer_bytes,
+                clients=env_servers,
+            )
         )
-        measured = interleave(
-            {
-                "service": lambda: answering.rate(pace.seconds),
-                "echo": lambda: _echo_rate(echo, pace.seconds),
-            },
-            pace.rounds,
-        )
+        of_service = Costed(lambda: answering.rate(pace.seconds), lambda: answering.num_messages)
+        of_echo = Costed(lambda: _echo_rate(echo, pace.seconds), lambda: sum(echo.num_answered))
+        measured = interleave({"service": of_service.rate, "echo": of_echo.rate}, pace.rounds)
     service = spread(measured["service"]).median
     return Result(
-        name=f"wire{'' if local_link else ' over gRPC'}: {step_bytes:,} bytes",
+        name=f"wire{' over TCP' if over_tcp else ''}: {step_bytes:,} bytes",
         unit="messages/s",
         limit_name="bare gRPC echo",
         ours=measured["service"],
@@ -95,12 +102,43 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, local_link: bool
         target=messages.target,
         conditions=Conditions(
             messages=f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
-            + ("links of one host" if local_link else "gRPC"),
-            environments=f"{env_servers} env servers, {_GROUPS} messages in flight each",
+            + ("gRPC on TCP" if over_tcp else "links of one host"),
+            environments=f"{env_servers} env servers, {_GROUPS} steps in flight each",
             network="none: all actions are 0",
         ),
-        details={"MB/s": service * step_bytes / 1e6},
+        details={
+            "MB/s": service * step_bytes / 1e6,
+            # On a machine with other work these say more than rates.
+            "CPU µs/message": of_service.median,
+            "CPU µs/message of the echo": of_echo.median,
+        },
     )
+
+
+class Costed:
+    """A rate, and what each message took of the CPU, here and in all processes started here.
+
+    Those of the other rates stand still meanwhile.
+    """
+
+    def __init__(self, rate: Callable[[], float], count: Callable[[], int]):
+        """`count`: messages so far, of those whose rate it is."""
+        self._rate = rate
+        self._count = count
+        self._costs: list[float] = []
+
+    def rate(self) -> float:
+        """Messages a second; notes what they cost."""
+        messages, seconds = self._count(), tree_seconds(os.getpid())
+        found = self._rate()
+        seconds = tree_seconds(os.getpid()) - seconds
+        self._costs.append(1e6 * seconds / (self._count() - messages))
+        return found
+
+    @property
+    def median(self) -> float:
+        """CPU µs of a message."""
+        return spread(self._costs).median
 
 
 class Answering:
@@ -141,14 +179,13 @@ def _echo_rate(echo: EchoServer, seconds: float) -> float:
 
 @contextlib.contextmanager
 def _echo(
-    served: ServedFleet, *, step_bytes: int, answer_bytes: int, clients: int
+    served: ServedFleet, address: str, *, step_bytes: int, answer_bytes: int, clients: int
 ) -> Iterator[EchoServer]:
     """An echo server and its clients, in processes of their own as env servers are."""
     with contextlib.ExitStack() as stack:
-        address = stack.enter_context(env_servers.socket_address())
         server = EchoServer(address, answer_bytes=answer_bytes, max_streams=clients)
         stack.callback(server.stop)
-        flags = ("--address", address, "--message-bytes", str(step_bytes))
+        flags = ("--address", server.address, "--message-bytes", str(step_bytes))
         commands = [
             Command(
                 name=f"echo client {index}",

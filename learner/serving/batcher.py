@@ -94,6 +94,14 @@ class Lane:
         return sum(len(pending.group.slots) for pending in self._queue)
 
     @property
+    def is_news(self) -> bool:
+        """Whether the step that was put last makes a batch due, or sets when one will be.
+
+        Who waits for a batch need not look again for any other.
+        """
+        return len(self._queue) == 1 or self.num_rows >= self.target_rows
+
+    @property
     def oldest_arrival(self) -> float:
         """When the oldest waiting step arrived; there must be one."""
         return self._queue[0].arrival

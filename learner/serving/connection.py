@@ -22,7 +22,7 @@ from seedrl.wire.framing import (
     StepPayload,
     WireError,
 )
-from seedrl.wire.payload import StepLayout, sequence_of, split
+from seedrl.wire.payload import Buffer, StepLayout, sequence_of, split
 from seedrl.wire.printable import printable
 from seedrl.wire.values import ValueFaultError
 
@@ -110,11 +110,18 @@ class Connection:
         """Ends the transport, once; neither waits nor calls the hub, which may hold its lock."""
         self.transport.end(error)
 
-    def send_actions(self, payload: bytes) -> None:
-        """Sends actions. Called by the acting thread."""
-        if not self.transport.send_actions(memoryview(payload)):
-            reason = "the env server is gone, or does not read its answers"
-            self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
+    def send_actions(self, payloads: Sequence[bytes]) -> None:
+        """Sends the actions of some groups, in one message if it may be so long.
+
+        Called by the acting thread.
+        """
+        together = b"".join(payloads)
+        is_too_long = 0 < self._max_message_bytes < len(together)
+        for payload in payloads if is_too_long else [together]:
+            if not self.transport.send_actions(memoryview(payload)):
+                reason = "the env server is gone, or does not read its answers"
+                self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
+                return
 
     def _handle(self, message: Received) -> None:
         if isinstance(message, WireError):
@@ -213,29 +220,34 @@ class Connection:
         self.is_ready = True
 
     def _step(self, message: StepPayload) -> None:
-        assert self._lease is not None
-        for number, data in split(message, self._layouts):
-            group, layout = self._lease.groups[number], self._layouts[number]
-            sequence = sequence_of(data)
-            metrics: np.ndarray | tuple[()] = ()
-            try:
-                timestep = layout.unpack(data)
-                if len(self._columns):
-                    metrics = _in_order(layout.metrics(data), self._columns)
-                if self._unproved_spec is not None:
-                    self._hub.take_spec(self._leased(), self._unproved_spec, has_stepped=True)
-                    self._unproved_spec = None
-            except (WireError, EndError) as error:
-                self._hub.reject(group, sequence)
-                if isinstance(error, EndError):
-                    raise
-                where = f"{self._hub.environment.id}, group {group.number}: {error}"
-                if isinstance(error, ValueFaultError) and error.is_absurd:
-                    # No breach: what is too much only this run's configuration says.
-                    raise self._hub.fail(self._leased(), where) from error
-                raise WireError(where) from error
-            now = self._hub.clock()
-            self._hub.deliver(Pending(group, sequence, timestep, now, metrics))
+        steps: list[Pending] = []
+        try:
+            for number, data in split(message, self._layouts):
+                steps.append(self._read(number, data))
+        finally:
+            self._hub.deliver(steps)  # also those before one that cannot be read
+
+    def _read(self, number: int, data: Buffer) -> Pending:
+        group, layout = self._leased().groups[number], self._layouts[number]
+        sequence = sequence_of(data)
+        metrics: np.ndarray | tuple[()] = ()
+        try:
+            timestep = layout.unpack(data)
+            if len(self._columns):
+                metrics = _in_order(layout.metrics(data), self._columns)
+            if self._unproved_spec is not None:
+                self._hub.take_spec(self._leased(), self._unproved_spec, has_stepped=True)
+                self._unproved_spec = None
+        except (WireError, EndError) as error:
+            self._hub.reject(group, sequence)
+            if isinstance(error, EndError):
+                raise
+            where = f"{self._hub.environment.id}, group {group.number}: {error}"
+            if isinstance(error, ValueFaultError) and error.is_absurd:
+                # No breach: what is too much only this run's configuration says.
+                raise self._hub.fail(self._leased(), where) from error
+            raise WireError(where) from error
+        return Pending(group, sequence, timestep, self._hub.clock(), metrics)
 
 
 def _columns(names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:

@@ -190,8 +190,8 @@ class Serving:
         self.arrived(group, sequence)
         self.ledger["rejected"] += len(group.slots)
 
-    def step(self, step: Pending) -> None:
-        """Accepts one step of a group. Raises ProtocolError; then only the ledger has changed."""
+    def step(self, step: Pending) -> Lane:
+        """Accepts a step; its lane. Raises ProtocolError: then only the ledger has changed."""
         group = step.group
         self.arrived(group, step.sequence)
         self._check(group, step.sequence, step.timestep.step_type)
@@ -199,7 +199,8 @@ class Serving:
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
-        self.lanes[group.lane].put(step)
+        (lane := self.lanes[group.lane]).put(step)
+        return lane
 
     def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> None:
         where = f"group {group.number} of {group.lease.peer}"

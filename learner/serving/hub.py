@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import grpc
@@ -93,10 +94,7 @@ class Hub:
             return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
 
     def take_spec(self, lease: Lease, spec: EnvSpec, *, has_stepped: bool) -> None:
-        """Takes what an env server has built; the first one to send a step decides for all.
-
-        Raises EndError if it is another environment.
-        """
+        """Takes what an env server has built. EndError: it is not what the first to step has."""
         with self._changed:
             # Twice: two env servers may have got ready before either has sent a step.
             self._agreement.check(spec)
@@ -123,12 +121,12 @@ class Hub:
                 self._attendance.failed(lease.number, reason, self.clock())
         return EndError(grpc.StatusCode.UNAVAILABLE, f"an environment failed: {reason}")
 
-    def deliver(self, step: Pending) -> None:
-        """Accepts one step of a group. Raises ProtocolError; see `Serving.step`."""
+    def deliver(self, steps: Sequence[Pending]) -> None:
+        """Accepts a step of each of some groups. Raises ProtocolError; see `Serving.step`."""
         with self._changed:
-            self._serving.step(step)
             self._changed.notify_all()
-            self._due[self._serving.lanes[step.group.lane].device].notify_all()
+            for lane in [lane for step in steps if (lane := self._serving.step(step)).is_news]:
+                self._due[lane.device].notify_all()
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""
@@ -190,12 +188,14 @@ class Hub:
             holders = {id(group): group.lease.holder for group in self._serving.answered(batch)}
             if len(holders) < len(batch.pending):
                 self._make_room()  # in the slots of leases that have ended meanwhile
+        answers = defaultdict[HubConnection, list[bytes]](list)
         for item, rows in zip(batch.pending, batch.rows, strict=True):
             group = item.group
             if (holder := holders.get(id(group))) is not None:
                 group.answered_seconds = self.clock()
-                payload = pack_actions(group.number, item.sequence, actions[rows])
-                holder.send_actions(payload)
+                answers[holder].append(pack_actions(group.number, item.sequence, actions[rows]))
+        for holder, payloads in answers.items():
+            holder.send_actions(payloads)
 
     def take_ended(self, device: int = 0) -> list[int]:
         """Streams of that inference device that were cut since the last call."""

@@ -1,7 +1,7 @@
 """What the hub and an env server's connection know of each other."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import grpc
@@ -35,8 +35,8 @@ class EndError(Exception):
 class HubConnection(Protocol):
     """What the hub knows of an env server's connection."""
 
-    def send_actions(self, payload: bytes, /) -> None:
-        """Sends actions; called by the acting thread."""
+    def send_actions(self, payloads: Sequence[bytes], /) -> None:
+        """Sends the actions of one or several groups; called by the acting thread."""
         ...
 
     def end(self, error: EndError | None, /) -> None:

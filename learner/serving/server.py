@@ -1,14 +1,13 @@
 """The gRPC service: carries messages between env servers and the hub."""
 
 import asyncio
-import collections
 import contextlib
 import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
@@ -23,6 +22,7 @@ from learner.serving.handshake.signs_of_life import SignsOfLife
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.peer import EndError
+from learner.threads.loop_outbox import LoopOutbox, LoopWaker
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
@@ -41,9 +41,6 @@ _WARNING_SECONDS = 60.0
 _logger = logging.getLogger(__name__)
 
 _Item = channel.Answer | Exception | None
-
-
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -61,36 +58,6 @@ def _is_news(record: logging.LogRecord) -> bool:
         return True
     # By name: gRPC does not export it, and other errors of its core are defects.
     return type(record.exc_info[1]).__name__ != "ExecuteBatchError"
-
-
-class LoopOutbox(Generic[Item]):
-    """A queue from any thread to a coroutine of `loop`."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop = loop
-        self._items: collections.deque[Item] = collections.deque()
-        self._has_items = asyncio.Event()
-
-    def put(self, item: Item) -> None:
-        """Queues `item`; after the loop has ended it has no effect."""
-        self._items.append(item)
-        if self._has_items.is_set():
-            return
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._has_items.set)
-
-    def qsize(self) -> int:
-        """How many were put and not got yet."""
-        return len(self._items)
-
-    async def get(self) -> Item:
-        """The next item, once there is one."""
-        while True:
-            # In this order: whoever puts something after this look finds it cleared, and sets it.
-            self._has_items.clear()
-            if self._items:
-                return self._items.popleft()
-            await self._has_items.wait()
 
 
 class Service:
@@ -118,6 +85,7 @@ class Service:
         self._longest = message_limit(config, hub.environment, hub.spec)
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
+        self._waker = LoopWaker(self._loop)
         self._entry = Entry(hub, config, self._call_later, self._loop.time)
         self._handshakes = Handshakes(
             self._call_later, self._loop.time, ready=config.ready_deadline_seconds
@@ -237,7 +205,7 @@ class Service:
     ) -> None:
         """One connection."""
         await self._entry.admit(context)
-        outbox: LoopOutbox[_Item] = LoopOutbox(self._loop)
+        outbox: LoopOutbox[_Item] = LoopOutbox(self._waker)
         transport = EnvServerConnection(outbox, self._connect_link, self._on_end(context))
         connection = Connection(
             self.hub,

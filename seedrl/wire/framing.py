@@ -46,6 +46,14 @@ def frame_step(num_bytes: int, parts: Iterable[bytes | memoryview]) -> FramedSte
     return FramedStep(b"".join((_head(_STEP_TAG, num_bytes), *parts)))
 
 
+def join_steps(steps: Sequence[FramedStep]) -> FramedStep:
+    """One message with the steps of several groups, each group's once; copies all but one alone."""
+    if len(steps) == 1:
+        return steps[0]
+    parts = [memoryview(step.message)[_content_start(step.message, "step") :] for step in steps]
+    return frame_step(sum(map(len, parts)), parts)
+
+
 def step_message_bytes(num_bytes: int) -> int:
     """Length of the message that frames a step of `num_bytes`."""
     return len(_head(_STEP_TAG, num_bytes)) + num_bytes

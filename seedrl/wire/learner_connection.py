@@ -1,5 +1,6 @@
 """An env server's connection to its learner: messages go and arrive, whatever carries them."""
 
+import collections
 import contextlib
 import queue
 import threading
@@ -11,10 +12,12 @@ import grpc
 
 from seedrl.wire.channel import TOKEN_KEY, connect, connect_method, longest_received
 from seedrl.wire.framing import (
+    FramedStep,
     ToEnvServer,
     ToLearner,
     WireError,
     encode_from_env_server,
+    join_steps,
     receive_from_learner,
 )
 from seedrl.wire.local_link import Link, listen
@@ -28,6 +31,8 @@ _LINK_SECONDS = 5.0
 # How often to look whether something was sent; what is promised is twice that.
 _LOOK_SECONDS = 0.5
 _LONGEST_PROMISE_SECONDS = 20.0
+# Longer ones are not worth another copy.
+_LONGEST_JOINED_BYTES = 2**18
 _ALIVE = FromEnvServer(alive=Alive())
 
 
@@ -96,6 +101,7 @@ class LearnerConnection:
         self._link: Link | None = None
         self._promise = promise
         self._learner_minor = 0
+        self._longest_joined = min(max_message_bytes, _LONGEST_JOINED_BYTES)
         self._has_sent = False
         self._has_closed = threading.Event()
         # gRPC reads it in a thread of its own; None ends what is sent.
@@ -104,8 +110,7 @@ class LearnerConnection:
             connect(address, max_message_bytes=max_message_bytes, credentials=credentials)
         )
         metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
-        outgoing = iter(self._outgoing.get, None)
-        self._call: Any = connect_method(channel)(outgoing, metadata=metadata)
+        self._call: Any = connect_method(channel)(self._to_send(), metadata=metadata)
 
     def put(self, message: ToLearner) -> None:
         """Sends `message` after those before it. Raises WireError if it is too long for a link."""
@@ -120,6 +125,36 @@ class LearnerConnection:
         # Behind Ready, which has to be the first message after Assign.
         if isinstance(message, FromEnvServer) and message.HasField("ready"):
             self._keep_promise()
+
+    def _to_send(self) -> Iterator[ToLearner]:
+        """What is put, until None ends that; gRPC takes it in a thread of its own.
+
+        Steps of several groups that wait by then leave in one message, for a message costs more
+        than what is in it. None waits for another: while a group takes its time, the steps of those
+        before it leave.
+        """
+        while True:
+            waiting = collections.deque([self._outgoing.get()])
+            while self._outgoing.qsize():  # nobody else takes any
+                waiting.append(self._outgoing.get())
+            while waiting:
+                message = waiting.popleft()
+                if message is None:
+                    return
+                if isinstance(message, FramedStep):
+                    message = self._joined(message, waiting)
+                yield message
+
+    def _joined(
+        self, first: FramedStep, waiting: collections.deque[ToLearner | None]
+    ) -> FramedStep:
+        """One message of `first` and the steps that stand right behind it, as far as they fit."""
+        steps, room = [first], self._longest_joined - len(first.message)
+        while waiting and isinstance(step := waiting[0], FramedStep) and len(step.message) <= room:
+            room -= len(step.message)
+            steps.append(step)
+            waiting.popleft()
+        return join_steps(steps)
 
     def _promised_seconds(self) -> float:
         return 0.0 if self._promise is None else self._promise.seconds
@@ -136,6 +171,8 @@ class LearnerConnection:
         for message in self._call:
             if isinstance(message, FromLearner) and message.HasField("assign"):
                 self._learner_minor = message.assign.minor
+                limit = message.assign.max_message_bytes or self._longest_joined
+                self._longest_joined = min(self._longest_joined, limit)
             if isinstance(message, FromLearner) and message.assign.linked:
                 link = self._accept()
                 yield message

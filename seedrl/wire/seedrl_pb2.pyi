@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 553d49d5963718f4e65657560b2bf779a9c2003a75212ca854ae1724dd97ccfc
+# seedrl/wire/seedrl.proto sha256 ede6d33ca50e505396fdbb1b3468cc091e033ff0a718caec219cc14dead5a3c4
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

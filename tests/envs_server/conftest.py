@@ -19,7 +19,12 @@ from seedrl.spec_json import decode_spec
 from seedrl.types import TimeStep
 from seedrl.wire.action_layout import read_header
 from seedrl.wire.channel import learner_handler, server_options
-from seedrl.wire.framing import ActionsPayload, encode_from_learner, receive_from_env_server
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    encode_from_learner,
+    receive_from_env_server,
+)
 from seedrl.wire.local_link import Link, connect_link
 from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
@@ -85,7 +90,7 @@ class ScriptedLearner:
             if self.takes_link:
                 script = _over_link(script)
             try:
-                yield from script(messages, context)
+                yield from script(_one_by_one(messages), context)
             except AssertionError as error:
                 self.errors.append(error)
                 yield _FINISH
@@ -147,6 +152,21 @@ class ScriptedLearner:
             yield
 
         return script
+
+
+def _one_by_one(messages: Messages) -> Messages:
+    """The same messages, but each step by itself: those that are ready at once leave together."""
+    for message in messages:
+        if not isinstance(message, StepPayload):
+            if message.HasField("ready"):
+                spec, num_metrics = decode_spec(message.ready.spec), len(message.ready.metrics)
+            yield message
+            continue
+        left = message
+        while left:
+            size = StepLayout(spec, read_header(left).num_envs, num_metrics).size(left)
+            yield left[:size]
+            left = left[size:]
 
 
 def _over_link(script: Script) -> Script:

@@ -37,7 +37,7 @@ TESTS = (
     "tests/learner/serving/test_server_reports.py",
     "tests/learner/serving/test_server_bad_messages.py",
     "tests/learner/serving/test_server_links.py",
-    "tests/learner/serving/test_server_outbox.py",
+    "tests/learner/threads/test_loop_outbox.py",
     "tests/learner/acting/test_act_step.py",
     "tests/learner/learning/test_device_mapping.py",
     "tests/learner/learning/test_passes.py",

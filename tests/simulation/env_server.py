@@ -24,6 +24,7 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
+from seedrl.wire.payload import split
 from seedrl.wire.seedrl_pb2 import Assign
 
 if TYPE_CHECKING:
@@ -170,13 +171,16 @@ class SimulatedConnection:
 
     def _check_actions(self, message: ActionsPayload) -> None:
         """Every action must be the one that follows from all that its environment has shown."""
-        group = int.from_bytes(bytes(message[:4]), "little")
-        if group >= len(self.seeds):
+        is_box = not self._world.num_actions
+        layouts = [_layout(len(seeds), is_box=is_box) for seeds in self.seeds]
+        try:
+            parts = list(split(message, layouts))
+        except WireError:
             return  # the lease refuses it
-        layout = _layout(len(self.seeds[group]), is_box=not self._world.num_actions)
-        header, actions = layout.unpack(message)
-        for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
-            self._world.oracle.check_action(seed, header.sequence, action)
+        for group, data in parts:
+            header, actions = layouts[group].unpack(data)
+            for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
+                self._world.oracle.check_action(seed, header.sequence, action)
 
     def close_here(self) -> None:
         """The env server notices that the stream has ended."""

@@ -31,7 +31,7 @@ def main() -> int:
         workdir = Path(folder) / "run"
         start = time.monotonic()
         kills, code = _run(workdir, options.steps, options.seconds_between_kills)
-        result = {"kills": kills, "exit_code": code, **_ledger(workdir)}
+        result = {"kills": kills, "exit_code": code, **ledger(workdir)}
     result["seconds"] = round(time.monotonic() - start, 1)
     print(json.dumps(result))
     return int(code != 0 or result["residue"] != 0)
@@ -59,7 +59,7 @@ def _run(workdir: Path, steps: int, seconds_between_kills: float) -> tuple[int, 
         return kills, run.returncode
 
 
-def _ledger(workdir: Path) -> dict[str, Any]:
+def ledger(workdir: Path) -> dict[str, Any]:
     """The run's last accounts, and what was sent under leases that nobody came to settle."""
     (last,) = records(workdir, kind="ledger")
     accounts = {name: rows for name, rows in last.items() if isinstance(rows, int)}

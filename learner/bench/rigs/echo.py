@@ -22,6 +22,7 @@ class EchoServer:
     """Answers every message with the same bytes. Owns a gRPC server, whose threads count.
 
     Attributes:
+      address: with its real port.
       is_open: while it is set, messages are answered.
       num_answered: messages answered so far, by stream.
     """
@@ -36,7 +37,9 @@ class EchoServer:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),)
         )
-        self._server.add_insecure_port(address)
+        port = self._server.add_insecure_port(address)
+        is_unix = address.startswith("unix:")
+        self.address = address if is_unix else f"{address.rsplit(':', 1)[0]}:{port}"
         self._server.start()
 
     def stop(self) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from learner.launch import env_servers
 from learner.launch.child import Command
-from learner.launch.env_servers import Fleet
+from learner.launch.env_servers import Fleet, socket_address
 from learner.launch.supervisor import Supervisor
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
@@ -18,6 +18,8 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_checks import check, page_steps
+
+ANY_PORT = "127.0.0.1:0"
 
 _START_SECONDS = 300.0
 
@@ -41,8 +43,16 @@ class ServedFleet:
       hub: where the env servers' steps arrive. Nobody answers them but the caller.
     """
 
-    def __init__(self, config: Config, commands: Commands = env_servers.commands):
-        """`commands` gives the command lines, as `learner.launch.env_servers.commands` does."""
+    def __init__(
+        self, config: Config, commands: Commands = env_servers.commands, *, over_tcp: bool = False
+    ):
+        """Args not named here are attributes.
+
+        Args:
+          commands: gives the command lines, as `learner.launch.env_servers.commands` does.
+          over_tcp: whether to serve on a port of this host, as between hosts, and not on a socket.
+        """
+        self._over_tcp = over_tcp
         launch = config.launch
         self._commands = commands
         num_envs = launch.env_servers * launch.envs_per_server
@@ -63,13 +73,14 @@ class ServedFleet:
             self.folder = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
             )
-            address = stack.enter_context(env_servers.socket_address())
+            address = ANY_PORT if self._over_tcp else stack.enter_context(socket_address())
             serving = env_servers.on_private_socket(self.config.serving, address)
+            serving = dataclasses.replace(serving, insecure=self._over_tcp)
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)
             self.hub = _hub(self.config)
             service = Service(self.hub, self.config.serving)
-            service.start()
+            address = service.start()
             stack.callback(service.stop, grace_seconds=0.0)
             commands = self._commands(
                 self._fleet,

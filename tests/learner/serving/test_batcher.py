@@ -33,6 +33,14 @@ def test_a_batch_is_due_as_soon_as_it_is_large_enough() -> None:
     assert lane.seconds_until_due(10.1) == 0.0
 
 
+def test_who_waits_has_to_look_at_the_first_step_and_once_a_batch_is_due() -> None:
+    lane, news = _lane(target_rows=4), []
+    for rows in (1, 1, 1, 1, 1):
+        lane.put(_pending(rows))
+        news.append(lane.is_news)
+    assert news == [True, False, False, True, True]
+
+
 @pytest.mark.parametrize(("now", "expected"), [(10.0, 0.5), (10.25, 0.25), (10.5, 0.0), (99, 0.0)])
 def test_a_batch_is_due_when_its_oldest_step_reaches_the_deadline(
     now: float, expected: float

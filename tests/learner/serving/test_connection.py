@@ -38,9 +38,14 @@ def _hub(*, is_lock_step: bool = True) -> Hub:
 
 
 def _join(
-    hub: Hub, num_envs: int, num_groups: int = 1, *, plays_recording: bool = True
+    hub: Hub,
+    num_envs: int,
+    num_groups: int = 1,
+    *,
+    plays_recording: bool = True,
+    longest: int = 0,
 ) -> Connection:
-    stream = Connection(hub, "peer", EnvServerConnection(queue.SimpleQueue()))
+    stream = Connection(hub, "peer", EnvServerConnection(queue.SimpleQueue()), longest)
     hello = seedrl_pb2.Hello(
         major=version.MAJOR,
         num_envs=num_envs,
@@ -130,6 +135,20 @@ def test_each_group_gets_the_actions_of_its_own_slots() -> None:
     assert _actions(players[3], 1) == [3]
 
 
+@pytest.mark.parametrize(("longest", "messages"), [(0, [48]), (48, [48]), (47, [24, 24])])
+def test_actions_that_were_computed_together_leave_together_if_they_may(
+    longest: int, messages: list[int]
+) -> None:
+    hub = _hub()
+    stream = _join(hub, 4, 2, longest=longest)
+    assert len(_groups(stream)) == 2
+    for group in (0, 1):
+        _step(stream, group, 2, 0, StepType.FIRST)
+    _act(hub)
+    outbox: Any = stream.transport.outbox
+    assert [len(outbox.get_nowait()) for _ in range(outbox.qsize())] == messages
+
+
 @pytest.mark.parametrize(
     ("is_lock_step", "reason"),
     [
@@ -213,8 +232,7 @@ def test_what_is_wrong_in_a_message_of_several_groups_is_the_one_that_is_rejecte
     assert not connection.receive(StepPayload(_ended(0, []) + _ended(1, [[np.inf, 1]])))
     ledger = hub.ledger()
     assert (ledger["accepted"], ledger["rejected"]) == (6, 2)
-    for _ in range(2):
-        assert isinstance(outbox.get_nowait(), ActionsPayload)
+    assert isinstance(outbox.get_nowait(), ActionsPayload)
     end = outbox.get_nowait()
     assert end.code == grpc.StatusCode.INVALID_ARGUMENT
     assert end.details == (

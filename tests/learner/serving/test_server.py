@@ -15,6 +15,7 @@ from seedrl.errors import AddressInUseError
 from seedrl.specs import DiscreteSpec
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload
+from seedrl.wire.payload import split
 from tests.learner.serving.scripted_env_server import (
     FIRST,
     LAST,
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("way")
 
 
 def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) -> None:
+    layout = ActionLayout(DiscreteSpec(1000), 2)
     with Client(service.address) as client:
         client.shake_hands(num_envs=6, num_groups=2)
         for sequence, step_type in enumerate([FIRST, MID, LAST, FIRST]):
@@ -46,10 +48,11 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
                 service.hub.answer(batch, 100 * sequence + batch.slots)
             assert seen == {0: 10 * sequence, 1: 10 * sequence + 1}
             answers = {}
-            for _ in range(2):
-                header, actions = ActionLayout(DiscreteSpec(1000), 2).unpack(client.receive())
-                assert header.sequence == sequence
-                answers[header.group] = actions.tolist()
+            while len(answers) < 2:  # in one message, if they were computed together
+                for _, data in split(client.receive(), [layout] * 2):
+                    header, actions = layout.unpack(data)
+                    assert header.sequence == sequence
+                    answers[header.group] = actions.tolist()
             expected = [100 * sequence + slot for slot in range(4)]
             assert answers == {0: expected[:2], 1: expected[2:]}
         client.step(0, FIRST, group=2)

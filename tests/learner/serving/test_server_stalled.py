@@ -46,7 +46,7 @@ def _wait_for_end(service: Service, tasks: set[asyncio.Task[Any]]) -> None:
 def test_who_does_not_read_its_answers_is_cut_off(service: Service) -> None:
     stalled, connection, tasks = _stalled(service)
     with stalled:
-        connection.send_actions(b"one more")
+        connection.send_actions([b"one more"])
         assert service.hub.num_free == 6
         _wait_for_end(service, tasks)
         with Client(service.address).shake_hands() as other:

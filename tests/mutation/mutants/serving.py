@@ -211,6 +211,14 @@ MUTANTS = (
         "the batcher flushes on size or deadline (DESIGN 5)",
     ),
     Mutant(
+        "first_step_wakes_nobody",
+        "learner/serving/batcher.py",
+        "return len(self._queue) == 1 or self.num_rows >= self.target_rows",
+        "return self.num_rows >= self.target_rows",
+        "Who waits for a batch does not hear of the step whose deadline it has to keep.",
+        "the batcher flushes on size or deadline (DESIGN 5)",
+    ),
+    Mutant(
         "actions_of_the_first_group",
         _HUB,
         "item.sequence, actions[rows]",
@@ -334,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "outbox_sleeps_on_an_item",
-        "learner/serving/server.py",
+        "learner/threads/loop_outbox.py",
         """            self._has_items.clear()
             if self._items:
                 return self._items.popleft()

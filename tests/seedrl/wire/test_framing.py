@@ -15,6 +15,7 @@ from seedrl.wire.framing import (
     encode_from_env_server,
     encode_from_learner,
     frame_step,
+    join_steps,
     receive_from_env_server,
     receive_from_learner,
 )
@@ -32,6 +33,12 @@ def test_a_step_is_tag_length_and_content() -> None:
     assert encode_from_env_server(StepPayload(b"\x07\x08")) == b"\x1a\x02\x07\x08"
     assert encode_from_env_server(frame_step(2, (b"\x07", b"\x08"))) == b"\x1a\x02\x07\x08"
     assert encode_from_learner(ActionsPayload(b"\x07")) == b"\x12\x01\x07"
+
+
+def test_joined_steps_are_one_message_of_their_contents() -> None:
+    steps = [frame_step(len(content), [content]) for content in (b"\x07", b"\x08" * 200)]
+    assert join_steps(steps) == frame_step(201, [b"\x07", b"\x08" * 200])
+    assert join_steps(steps[:1]) is steps[0]
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 20 * 2**20])

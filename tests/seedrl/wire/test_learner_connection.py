@@ -19,6 +19,8 @@ from seedrl.wire.framing import (
     StepPayload,
     WireError,
     encode_from_learner,
+    frame_step,
+    join_steps,
     receive_from_env_server,
 )
 from seedrl.wire.learner_connection import LearnerConnection, Promise
@@ -29,6 +31,7 @@ from tests.patience import SECONDS
 _ALIVE = FromEnvServer(alive=Alive())
 _LIMIT = 2**10
 _HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
+_READY = FromEnvServer(ready=Ready())
 
 _FINISH = FromLearner(finish=Finish(reason="enough"))
 
@@ -84,6 +87,16 @@ def test_messages_go_and_arrive_in_order_whatever_carries_them(
         answers = [next(messages), next(messages)]
         assert [bytes(answer) for answer in answers] == [b"first", b"second"]
         assert list(messages) == [_FINISH]
+
+
+def test_steps_that_wait_leave_together_as_far_as_the_learner_takes_them(address: str) -> None:
+    small, large = frame_step(100, [bytes(100)]), frame_step(900, [bytes(900)])
+    with LearnerConnection(address, max_message_bytes=_LIMIT) as connection:
+        sent = connection._to_send()
+        for message in (_READY, small, small, large, small, _ALIVE, small, None):
+            connection._outgoing.put(message)
+        expected = [_READY, join_steps([small] * 2), join_steps([large, small]), _ALIVE, small]
+        assert list(sent) == expected
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="links are Linux's")

@@ -33,6 +33,7 @@ pytestmark = [
 ]
 
 _OURS = {"INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNAVAILABLE", CUT}
+_COMPRESSED = "UNIMPLEMENTED"  # gRPC's own
 _ENVS = 4
 Record = Callable[[str, object], None]
 _Attacking = Coroutine[Any, Any, list[End]]
@@ -71,7 +72,7 @@ def _beside(
     record(f"{name}_rss_mib", round(after.rss_mib - before.rss_mib, 1))
     codes = Counter(end.code for end in ends)
     record(f"{name}_codes", " ".join(f"{code}:{number}" for code, number in codes.items()))
-    assert set(codes) <= _OURS, codes
+    assert set(codes) <= _OURS | {_COMPRESSED}, codes
     assert after.pid == before.pid and served.process.poll() is None
     assert after.broken == [] and after.live == _ENVS
     assert served.rate(1.0) > undisturbed / 4
@@ -193,17 +194,18 @@ def test_steps_without_end_and_messages_of_any_size_are_refused(
     assert grown < 2 * limit / MIB * len(giants)
 
 
-def test_a_message_that_expands_is_refused_by_what_it_expands_to(
+def test_a_message_that_expands_is_refused_before_it_does(
     served: Served, record_property: Record
 ) -> None:
     address = served.seen.address
     bomb = bytes(scaled(256) * MIB)
-    _, grown = _beside(
+    ends, grown = _beside(
         served,
         lambda: run(_attack(address, 1, lambda _: [bomb], compression=grpc.Compression.Gzip)),
         record_property,
         "bomb",
     )
+    assert {end.code for end in ends} <= {_COMPRESSED, CUT}
     assert grown < 2 * 4 * 2
 
 

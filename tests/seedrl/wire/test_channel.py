@@ -11,6 +11,7 @@ import pytest
 from seedrl.wire import seedrl_pb2_grpc
 from seedrl.wire.channel import (
     CONNECT,
+    SERVICE,
     client_options,
     connect,
     connect_method,
@@ -105,6 +106,32 @@ def test_a_message_over_the_limit_is_refused_in_words(
         assert str(error).startswith(
             f"expected messages of at most 65536 bytes, got one of {length}"
         )
+
+
+def test_a_compressed_message_is_refused_and_not_read(
+    served: tuple[str, "queue.Queue[object]"],
+) -> None:
+    address, seen = served
+    with grpc.insecure_channel(address, compression=grpc.Compression.Gzip) as channel:
+        call = channel.stream_stream(CONNECT)(iter([bytes(10_000)]), timeout=SECONDS)
+        assert call.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert seen.empty()
+
+
+def test_a_compressed_answer_is_refused(tmp_path: Path) -> None:
+    server = grpc.server(ThreadPoolExecutor(1), compression=grpc.Compression.Gzip)
+    answer = grpc.stream_stream_rpc_method_handler(lambda messages, context: iter([bytes(10_000)]))
+    handler = grpc.method_handlers_generic_handler(SERVICE, {"Connect": answer})
+    server.add_generic_rpc_handlers((handler,))
+    address = f"unix:{tmp_path}/learner"
+    server.add_insecure_port(address)
+    server.start()
+    try:
+        refused = pytest.raises(grpc.RpcError, match="gzip")
+        with connect(address, max_message_bytes=_LIMIT) as channel, refused:
+            list(connect_method(channel)(iter([]), timeout=SECONDS))
+    finally:
+        server.stop(None).wait()
 
 
 def test_a_second_learner_cannot_share_a_port() -> None:

@@ -1,6 +1,7 @@
 """How the process's memory allocator treats what is freed."""
 
 import ctypes
+from collections.abc import Callable
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -23,6 +24,11 @@ def keep_freed_memory() -> None:
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, _LARGEST)
         mallopt(_M_TRIM_THRESHOLD, _LARGEST)
+
+
+def returns_freed_memory(*, is_kept: bool) -> Callable[[], None]:
+    """`return_freed_memory`, or nothing where freed memory `is_kept` on purpose."""
+    return (lambda: None) if is_kept else return_freed_memory
 
 
 def return_freed_memory() -> None:

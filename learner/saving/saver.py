@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from learner.launch.malloc_settings import return_freed_memory
+from learner.launch.malloc_settings import returns_freed_memory
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
@@ -202,7 +202,6 @@ def open_saver(
     listener: Listener,
 ) -> Saver:
     """A run's; see `Saver`. `best` is what the next score must exceed to be saved."""
-    keeps_memory = config.learning.keep_freed_memory
     return Saver(
         workdir,
         config.checkpoint.keep,
@@ -211,8 +210,7 @@ def open_saver(
         first_seconds=_FIRST_SAVE_SECONDS if resumed is None else math.inf,
         best_return=-math.inf if best is None else best_return(best),
         listener=listener,
-        # Not where what an update frees is kept for the next one, on purpose.
-        after_save=(lambda: None) if keeps_memory else return_freed_memory,
+        after_save=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
     )
 
 

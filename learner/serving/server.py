@@ -68,11 +68,12 @@ class Service:
     """
 
     def __init__(
-        self,
-        hub: Hub,
-        config: ServingConfig,
+        self, hub: Hub, config: ServingConfig, *, after_breach: Callable[[], None] = lambda: None
     ):
-        """Raises ConfigError if the files of token or certificates cannot be used."""
+        """Raises ConfigError if the files of token or certificates cannot be used.
+
+        `after_breach` gives back what an env server that breaks the contract may have left behind.
+        """
         self.address = config.bind
         self.hub = hub
         self._config = config
@@ -86,7 +87,9 @@ class Service:
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._loop = asyncio.new_event_loop()
         self._waker = LoopWaker(self._loop)
-        self._entry = Entry(hub, config, self._call_later, self._loop.time)
+        # Not in the loop's thread: it may take milliseconds.
+        clean_up = functools.partial(self._loop.run_in_executor, None, after_breach)
+        self._entry = Entry(hub, config, self._call_later, self._loop.time, clean_up)
         self._handshakes = Handshakes(
             self._call_later, self._loop.time, ready=config.ready_deadline_seconds
         )

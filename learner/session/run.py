@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from learner.launch.malloc_settings import returns_freed_memory
 from learner.reporting.env_servers.attendance import Attendance
 from learner.reporting.events import Events
 from learner.reporting.status import EvaluationStatus
@@ -193,7 +194,8 @@ def _say_compiling(events: Events, session: Session) -> None:
 @contextlib.contextmanager
 def _served(hub: Hub, config: Config) -> Iterator[Service]:
     """A started service, which whoever uses it stops; if that fails it is stopped at once."""
-    service = Service(hub, config.serving)
+    give_back = returns_freed_memory(is_kept=config.learning.keep_freed_memory)
+    service = Service(hub, config.serving, after_breach=give_back)
     try:
         service.start()
         yield service
@@ -248,8 +250,7 @@ def _hub(
 
 
 def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None, events: Events) -> Saver:
-    best = _best(folder)
-    return open_saver(config, folder.path, best=best, resumed=resumed, listener=events)
+    return open_saver(config, folder.path, best=_best(folder), resumed=resumed, listener=events)
 
 
 def _best(folder: RunFolder) -> Checkpoint | None:

@@ -24,6 +24,8 @@ _PAUSE_SECONDS = 0.5
 _BURST_SECONDS = 2.0
 # Env servers do not break the contract, and reading what does so may cost as much as many calls.
 _BREACH_SECONDS = 1.0
+# To the end of those that break it together: until then their messages are held.
+_CLEAN_SECONDS = 0.2
 # Between two looks at how many were refused, and between two lines of the log.
 _LOOK_SECONDS = 1.0
 _LINE_SECONDS = 60.0
@@ -44,8 +46,12 @@ class Entry:
         config: ServingConfig,
         call_later: Callable[[float, Callable[[], None]], Any],
         clock: Callable[[], float],
+        clean_up: Callable[[], object],
     ):
-        """`call_later` and `clock` are a loop's. Raises ConfigError for a file without a token."""
+        """`call_later` and `clock` are a loop's. Raises ConfigError for a file without a token.
+
+        `clean_up` gives back the memory that broken messages have taken; it does not wait.
+        """
         self._hub = hub
         self._token = TokenCheck(config.token_file)
         self._call_later, self._clock = call_later, clock
@@ -58,6 +64,7 @@ class Entry:
             f"expected at most {burst:g} connections of one address at once, {per_second:g} a "
             "second (serving.handshakes_per_second); come back later",
         )
+        self._clean_up, self._is_clean = clean_up, True
         self._num_waiting = 0
         # By address, those that came too fast: since the last look, and since the last line.
         self._new, self._unsaid = Counter[str](), Counter[str]()
@@ -84,6 +91,13 @@ class Entry:
         if error.code is grpc.StatusCode.INVALID_ARGUMENT:
             address = neighbourhood_of(context.peer())
             self._paces[True].charge(address, self._per_second * _BREACH_SECONDS)
+            if self._is_clean:
+                self._is_clean = False
+                self._call_later(_CLEAN_SECONDS, self._clean)
+
+    def _clean(self) -> None:
+        self._is_clean = True
+        self._clean_up()
 
     async def _slow_down(
         self, address: str, context: "grpc.aio.ServicerContext[Any, Any]"

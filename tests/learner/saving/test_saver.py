@@ -10,9 +10,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from learner.launch import malloc_settings
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY
-from learner.saving import saver as saver_module
 from learner.saving.saver import Best, Saver, open_saver
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints, chosen
@@ -118,7 +118,9 @@ def test_memory_is_returned_behind_a_save_unless_it_is_kept_on_purpose(
     monkeypatch.setattr(checkpoints, "save", save)
     # In the thread that has saved: it may take its time.
     monkeypatch.setattr(
-        saver_module, "return_freed_memory", lambda: order.append(threading.current_thread().name)
+        malloc_settings,
+        "return_freed_memory",
+        lambda: order.append(threading.current_thread().name),
     )
     learning = dataclasses.replace(CONFIG.learning, keep_freed_memory=keeps_freed_memory)
     config = dataclasses.replace(CONFIG, learning=learning)

@@ -11,6 +11,7 @@ import pytest
 
 from learner.serving.access import entry
 from learner.serving.access.entry import Entry
+from learner.serving.peer import EndError
 from learner.serving.server import Service
 from seedrl.config import ServingConfig
 from seedrl.wire.framing import ToLearner
@@ -59,7 +60,14 @@ class _World:
         hub: Any = SimpleNamespace(
             turn_away=lambda name, error, number=1: self.refused.append((name, number))
         )
-        self.entry = Entry(hub, config, lambda _, work: self.later.append(work), lambda: self.now)
+        self.cleaned: list[float] = []
+        self.entry = Entry(
+            hub,
+            config,
+            lambda _, work: self.later.append(work),
+            lambda: self.now,
+            lambda: self.cleaned.append(self.now),
+        )
 
     async def call(self, address: str = _HERE, token: str = _TOKEN) -> grpc.StatusCode | None:
         self.ports += 1
@@ -128,6 +136,18 @@ def test_refusals_are_counted_and_said_once_a_minute(
     world.look()
     assert caplog.records[1].getMessage().startswith("warning: 59 connections were refused, 59 of")
     assert world.later == []
+
+
+def test_what_those_leave_who_break_the_contract_is_cleaned_up_once(world: _World) -> None:
+    call: Any = _Call(_HERE.format(1))
+    for code in (grpc.StatusCode.UNAVAILABLE, *[grpc.StatusCode.INVALID_ARGUMENT] * 3):
+        world.entry.end(call, EndError(code, "why"))
+    assert len(world.later) == 1
+    world.look()
+    assert (world.cleaned, world.later) == ([1.0], [])
+    world.entry.end(call, EndError(grpc.StatusCode.INVALID_ARGUMENT, "why"))
+    world.look()
+    assert world.cleaned == [1.0, 2.0]
 
 
 def test_few_refusals_wait_and_the_others_are_immediate(

@@ -1,9 +1,10 @@
 """How fast environments step by themselves: `python -m envs_server.bench.stepping`.
 
 They are built and stepped as an env server does, with random actions, but nobody looks at the
-results. First it prints `{"ready": true}`. Each line on stdin is a number of seconds to step
-for, and is answered by a line of JSON, `{"steps": S, "seconds": T, "cpu_seconds": C}`; rows that
-only start the next episode are not steps. The end of stdin is the end.
+results. First it prints `{"spec": TEXT}`, the text of `Ready.spec` of the wire. Each line on stdin
+is a number of seconds to step for, and is answered by a line of JSON,
+`{"steps": S, "seconds": T, "cpu_seconds": C}`; rows that only start the next episode are not steps.
+The end of stdin is the end.
 """
 
 import json
@@ -21,6 +22,7 @@ from envs_server.conformance.rows import action_rows
 from envs_server.recipe import read_recipe
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
+from seedrl.spec_json import encode_spec
 from seedrl.wire.seedrl_pb2 import Environment
 
 _NUM_DRAWN = 64
@@ -58,13 +60,17 @@ class Stepped(NamedTuple):
 
 
 class Stepper:
-    """Owns groups of environments, and steps them, interleaved, with random actions."""
+    """Owns groups of environments, and steps them, interleaved, with random actions.
+
+    Attributes:
+      spec: of each environment.
+    """
 
     def __init__(self, groups: Sequence[VectorEnvironment], num_envs: int) -> None:
         self._groups = groups
         self._is_over = [np.zeros(num_envs, np.bool_) for _ in groups]
-        spec = env_spec(groups[0].observation_space, groups[0].action_space)
-        actions = action_rows(spec.action, _NUM_DRAWN, num_envs, seed=0)
+        self.spec = env_spec(groups[0].observation_space, groups[0].action_space)
+        actions = action_rows(self.spec.action, _NUM_DRAWN, num_envs, seed=0)
         self._actions = [*map(to_own_actions(groups[0].action_space), actions)]
         self._number = 0
         for index, group in enumerate(groups):
@@ -102,7 +108,7 @@ def main() -> None:
     recipe = read_recipe(environment, ("*",))
     groups = [build(recipe, options.vectorization, options.num_envs) for _ in range(options.groups)]
     stepper = Stepper(groups, options.num_envs)
-    print(json.dumps({"ready": True}), flush=True)
+    print(json.dumps({"spec": encode_spec(stepper.spec)}), flush=True)
     for line in sys.stdin:
         print(json.dumps(stepper.run(float(line))._asdict()), flush=True)
 

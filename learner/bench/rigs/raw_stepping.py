@@ -5,6 +5,8 @@ from typing import Self
 from learner.bench.measure.measuring_process import MeasuringProcesses
 from learner.launch import env_servers
 from seedrl.config import Config
+from seedrl.spec_json import decode_spec
+from seedrl.specs import EnvSpec
 
 
 class RawStepping:
@@ -36,6 +38,11 @@ class RawStepping:
 
     def __exit__(self, *error: object) -> None:
         self._processes.close()
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Of each environment."""
+        return decode_spec(self._processes.ready[0]["spec"])
 
     def rate(self, seconds: float) -> float:
         """Lets all processes step for `seconds`; environment steps per second of all together."""

@@ -32,6 +32,9 @@ class Interval(NamedTuple):
       seconds: how long it took.
       cpu_seconds: what this process and all that it has started took of the CPU.
       metrics: as the run's metrics report them.
+      batches: that were acted on.
+      messages: groups' steps in them.
+      learner_cpu_seconds: what of the CPU's time this process took.
     """
 
     steps: int
@@ -39,6 +42,18 @@ class Interval(NamedTuple):
     seconds: float
     cpu_seconds: float
     metrics: dict[str, float]
+    batches: int = 0
+    messages: int = 0
+    learner_cpu_seconds: float = 0.0
+
+
+class _Counts(NamedTuple):
+    """What has been done so far."""
+
+    steps: int
+    updates: int
+    batches: int
+    messages: int
 
 
 class System:
@@ -53,6 +68,8 @@ class System:
         self.served = ServedFleet(config, commands)
         self._stack = contextlib.ExitStack()
         self._failed = threading.Event()
+        # Written by the thread that acts alone.
+        self._batches = self._messages = 0
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -93,16 +110,24 @@ class System:
             self._failed.wait(_RAMP_SECONDS)
             goes_on()
             self._flush()
-            cpu_start = tree_seconds(os.getpid())
+            cpu_start, own_start = tree_seconds(os.getpid()), time.process_time()
             # The clock first and last: a pause between the two never makes the system faster.
             start, before = time.perf_counter(), self._counts()
             self._failed.wait(seconds)
             goes_on()
             after, end = self._counts(), time.perf_counter()
+            learner_cpu_seconds = time.process_time() - own_start
             cpu_seconds = tree_seconds(os.getpid()) - cpu_start
             metrics = self._flush()
         return Interval(
-            after[0] - before[0], after[1] - before[1], end - start, cpu_seconds, metrics
+            steps=after.steps - before.steps,
+            updates=after.updates - before.updates,
+            seconds=end - start,
+            cpu_seconds=cpu_seconds,
+            metrics=metrics,
+            batches=after.batches - before.batches,
+            messages=after.messages - before.messages,
+            learner_cpu_seconds=learner_cpu_seconds,
         )
 
     def run_until(self, condition: Callable[[], bool]) -> None:
@@ -113,7 +138,7 @@ class System:
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
         learning = self.parts.learning
-        bodies = {"acting": self.parts.acting[0].run_once, "learning": learning.run_once}
+        bodies = {"acting": self._act, "learning": learning.run_once}
         workers = [Worker(name, body, self._failed) for name, body in bodies.items()]
         for worker in workers:
             worker.start()
@@ -130,6 +155,11 @@ class System:
         # Waits for the update in flight, which would compete with what is measured next.
         learning.finish_update()
 
+    def _act(self) -> None:
+        if done := self.parts.acting[0].run_once():
+            self._batches += 1
+            self._messages += len(done[0].pending)
+
     def _await_step(self) -> None:
         before = self.parts.acting[0].training_steps
         self._await(lambda: self.parts.acting[0].training_steps > before)
@@ -144,9 +174,10 @@ class System:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"nothing happened for {_DEADLINE_SECONDS:.0f} seconds")
 
-    def _counts(self) -> tuple[int, int]:
-        return self.parts.acting[0].training_steps, self.parts.learning.updates
+    def _counts(self) -> _Counts:
+        steps, updates = self.parts.acting[0].training_steps, self.parts.learning.updates
+        return _Counts(steps, updates, self._batches, self._messages)
 
     def _flush(self) -> dict[str, float]:
-        steps, updates = self._counts()
-        return self.metrics.flush(env_steps=steps, updates=updates)
+        counts = self._counts()
+        return self.metrics.flush(env_steps=counts.steps, updates=counts.updates)

@@ -9,6 +9,8 @@ import numpy as np
 from envs_server.bench.stepping import Stepped, Stepper
 from envs_server.envs.constant import make_vec
 from envs_server.vector import VectorEnvironment, VectorStep, from_gymnasium
+from seedrl.spec_json import decode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 
 def ending_every_third_step(num_envs: int, taken: list[np.ndarray]) -> VectorEnvironment:
@@ -55,7 +57,7 @@ def test_the_process_answers_each_line() -> None:
     )
     assert done.returncode == 0, done.stderr
     ready, *answers = map(json.loads, done.stdout.splitlines())
-    assert ready == {"ready": True}
+    assert decode_spec(ready["spec"]) == EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
     assert len(answers) == 2
     for answer in answers:
         assert answer["steps"] > 0 and answer["seconds"] >= 0.001

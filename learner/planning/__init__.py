@@ -1,0 +1,1 @@
+"""What `seedrl plan` says: how a fleet would run, from what its parts cost."""

@@ -1,0 +1,18 @@
+"""How often a processor that has been asleep is woken: that costs more than one at work."""
+
+# After so long without work what a thread needs is in no cache any more, and its core sleeps. With
+# it the fleets of docs/results/xeon/bench_scaling.json are explained best: what a step costs more
+# with one env server of 50 ms a step is gone with eight.
+COOL_SECONDS = 0.015
+
+
+def cold_share(cycle_seconds: float, messages: int) -> float:
+    """Which share of messages finds that nobody has arrived for `COOL_SECONDS`, τ.
+
+    N = `messages` arrive once in C = `cycle_seconds` each, at any time:
+
+        (1 - τ / C)^N
+
+    and none does if each arrives more often than that.
+    """
+    return float(max(0.0, 1 - COOL_SECONDS / cycle_seconds) ** messages)

@@ -1,0 +1,134 @@
+"""Which machines a fleet needs, and what holds it up."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from learner.planning.costs import Costs
+from learner.planning.demand import Demand, Machines
+from learner.planning.prediction import (
+    ACTING,
+    DEVICES,
+    INTERPRETER,
+    NETWORK,
+    STEPPING,
+    Prediction,
+    predict,
+)
+from seedrl.errors import ConfigError
+
+ANSWERS = "answers"
+# What would help where a resource binds.
+_RELIEF: Mapping[str, str] = {
+    INTERPRETER: "more environments in each message (--envs-per-server), or more learner hosts, "
+    "would relieve it",
+    ACTING: "more environments in each message (--envs-per-server), more devices that act, or more "
+    "learner hosts, would relieve it",
+    DEVICES: "faster devices, more of them (--accelerator NAME:N), or a lower replay ratio would "
+    "relieve it",
+    NETWORK: "more learner hosts or a faster network (--network-gbit) would relieve it",
+    STEPPING: "only more environments, or faster ones, make more steps",
+    ANSWERS: "more groups, or more environments in an env server, would have it step meanwhile",
+}
+_MEANING: Mapping[str, str] = {
+    INTERPRETER: "the interpreter of each learner process",
+    ACTING: "the thread that acts, of each device",
+    DEVICES: "the learner's devices",
+    NETWORK: "the network into each learner host",
+    STEPPING: "stepping the environments",
+    ANSWERS: "waiting for answers",
+}
+
+
+class Sizing(NamedTuple):
+    """The learner hosts of a fleet, and what it does with them.
+
+    Attributes:
+      hosts: of the learner.
+      prediction: of each host with its part of the env servers.
+    """
+
+    hosts: int
+    prediction: Prediction
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of all hosts."""
+        return self.hosts * self.prediction.steps_per_second
+
+    @property
+    def env_server_cores(self) -> int:
+        """Of all hosts' env servers."""
+        return math.ceil(self.hosts * self.prediction.env_server_cores)
+
+    @property
+    def learner_cores(self) -> float:
+        """Of each host, besides its devices."""
+        return self.prediction.learner_cores
+
+    @property
+    def binding(self) -> str:
+        """The resource that is most in use; of several hosts, what makes them several.
+
+        An env server that waits for answers most of the time while nothing else is in use for half
+        of it is held up by latency alone.
+        """
+        loads = self.prediction.loads
+        names = [name for name in loads if self.hosts == 1 or name != STEPPING]
+        busiest = max(names, key=lambda name: loads[name])
+        return busiest if self.hosts > 1 or loads[busiest] >= 0.5 else ANSWERS
+
+
+def size(
+    costs: Costs,
+    demand: Demand,
+    machines: Machines,
+    *,
+    headroom: float,
+    batch_sequences: int,
+    learning_devices: int,
+    hosts: int = 0,
+) -> Sizing:
+    """The fewest hosts that use no resource of the learner's for more than `headroom` of the time.
+
+    Each has an equal part of the env servers. The devices of all hosts must divide the batch of an
+    update.
+
+    Args:
+      learning_devices: of each host, that share the batch.
+      hosts: that many instead, whatever they carry; 0 finds them.
+
+    Raises ConfigError if no number of hosts is enough.
+    """
+    if hosts:
+        return Sizing(hosts, _of_one_host(costs, demand, machines, hosts))
+    most = min(demand.env_servers, max(1, batch_sequences // learning_devices))
+    for number in range(1, most + 1):
+        if batch_sequences % (number * learning_devices):
+            continue
+        prediction = _of_one_host(costs, demand, machines, number)
+        if _learner_load(prediction) <= headroom:
+            return Sizing(number, prediction)
+    raise ConfigError(
+        f"--environments: no learner of 1 to {most} hosts, whose {learning_devices} "
+        f"devices each must divide learning.batch_sequences ({batch_sequences}), carries "
+        f"{demand.environments:,} at {headroom:g} of its resources; --hosts N shows what one does"
+    )
+
+
+def _of_one_host(costs: Costs, demand: Demand, machines: Machines, hosts: int) -> Prediction:
+    part = dataclasses.replace(demand, environments=math.ceil(demand.environments / hosts))
+    return predict(costs, part, machines)
+
+
+def _learner_load(prediction: Prediction) -> float:
+    return max(load for name, load in prediction.loads.items() if name != STEPPING)
+
+
+def in_words(sizing: Sizing) -> str:
+    """One sentence: what binds, and what would relieve it."""
+    binding = sizing.binding
+    load = sizing.prediction.loads.get(binding)
+    share = "" if load is None else f", in use {100 * load:.0f} % of the time"
+    return f"What binds is {_MEANING[binding]}{share}; {_RELIEF[binding]}."

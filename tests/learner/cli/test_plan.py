@@ -1,0 +1,80 @@
+"""The command `seedrl plan`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from learner.cli import plan
+from learner.cli.main import main
+from learner.planning import measuring
+from learner.planning.costs import BUNDLED, load
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+
+_FLEET = ["--environments", "1000", "--step-ms", "3"]
+
+
+@pytest.fixture(autouse=True)
+def spec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for the process that builds an environment."""
+    found = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+    monkeypatch.setattr(plan, "_spec", lambda config: found)
+
+
+def test_a_plan_names_machines_and_what_binds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "cartpole_r2d2", *_FLEET, "--accelerator", "h200"]) == 0
+    out = capsys.readouterr().out
+    lines = [line.split("  ")[0] for line in out.splitlines()]
+    assert {"environment steps/s", "learner hosts", "env-server cores", "an hour"} <= set(lines)
+    assert "with 1 x h200" in out and "What binds is " in out
+    assert "h200: $3.99 on 2026-08-26" in out and "(assumed)" in out
+
+
+def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "cartpole_r2d2", *_FLEET, "--json", "--update-ms", "5", "--act-us", "10"]
+    assert main([*argv, "--envs-per-server", "40", "--learner-cores", "4"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["env_servers"] == 25
+    assert found["costs"]["update"] == pytest.approx(0.005)
+    assert found["costs"]["act_row"] == pytest.approx(1e-5)
+    # 16 sequences of 20 trained rows at a replay ratio of 4.
+    assert found["demand"]["steps_per_update"] == 16 * 20 / 4
+    assert found["steps_per_second"] < 1000 / 0.003
+
+
+def test_costs_can_be_measured_and_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs = load(BUNDLED)
+    monkeypatch.setattr(measuring, "measured", lambda: costs)
+    file = tmp_path / "costs.json"
+    argv = ["plan", "cartpole_r2d2", *_FLEET, "--measure", "--write-costs", str(file)]
+    assert main(argv) == 0
+    assert load(file) == costs
+    assert main(["plan", "cartpole_r2d2", *_FLEET, "--costs", str(file)]) == 0
+    first, second = capsys.readouterr().out.split("environment steps/s")[1:]
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--environments", "0"], "--environments: expected at least 1, got 0"),
+        (["--step-ms", "0"], "--step-ms: expected more than 0, got 0"),
+        (["--step-cpu-ms", "4"], "--step-cpu-ms: expected 0 to 3, --step-ms, got 4"),
+        (["--headroom", "2"], "--headroom: expected more than 0 and at most 1, got 2"),
+        (["--hosts", "-1"], "--hosts: expected at least 1, or 0, got -1"),
+        (["--accelerator", "abacus"], "--accelerator: expected NAME or NAME:COUNT"),
+        (["--accelerator", "l4"], "--accelerator: how fast l4 computes is not known here"),
+        (["--accelerator", "h100:3"], "learning.batch_sequences: expected a multiple of the 3"),
+        (["--costs", "no.json"], "--costs: expected a readable file, got no.json"),
+        (["--measure", "--costs", "no.json"], "--costs: expected without --measure"),
+        (["--write-costs", "no/costs.json"], "--write-costs: expected a file in an existing"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "cartpole_r2d2", *_FLEET, *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and message in error

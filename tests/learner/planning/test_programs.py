@@ -1,0 +1,55 @@
+"""Sizes by shape are those of the arrays that a learner makes."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from learner.acting.act_step import example_page
+from learner.planning.programs import message_bytes, programs_of
+from seedrl import config_file
+from seedrl.agents.contract import build_agent
+from seedrl.config_checks import page_steps
+from seedrl.errors import ConfigError
+from seedrl.replay.index import replay_bytes
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+
+SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+CONFIG = config_file.load("cartpole_r2d2")
+
+
+def test_sizes_are_those_of_the_arrays() -> None:
+    found = programs_of(CONFIG, SPEC, slots=32, num_devices=1)
+    agent = build_agent(CONFIG.agent, SPEC)
+    page = example_page(agent, SPEC, page_steps(CONFIG))
+    pages = CONFIG.replay.capacity_steps // page_steps(CONFIG)
+    assert found.replay_bytes == pytest.approx(replay_bytes(page, pages), rel=0.01)
+    params = jax.eval_shape(agent.init, jax.random.PRNGKey(0))
+    of_params = sum(leaf.size * 4 for leaf in jax.tree.leaves(params))
+    # Parameters, those of the target, and two moments of each.
+    assert found.state_bytes == pytest.approx(4 * of_params, rel=0.01)
+    # A step goes through each weight once; an update of 16 sequences of 34 rows many times.
+    assert found.act_flops == pytest.approx(2 * of_params / 4, rel=0.05)
+    assert found.update_flops > 16 * 34 * found.act_flops
+
+
+def test_devices_share_the_replay_and_the_batch() -> None:
+    one = programs_of(CONFIG, SPEC, slots=32, num_devices=1)
+    two = programs_of(CONFIG, SPEC, slots=32, num_devices=2)
+    assert two.replay_bytes == pytest.approx(one.replay_bytes / 2, rel=0.01)
+    assert two.state_bytes == one.state_bytes
+    assert two.update_flops == pytest.approx(one.update_flops, rel=0.01)
+    with pytest.raises(ConfigError, match="expected a multiple of the 3 devices"):
+        programs_of(CONFIG, SPEC, slots=32, num_devices=3)
+
+
+def test_a_replay_that_no_device_could_hold_is_still_measured() -> None:
+    replay = dataclasses.replace(CONFIG.replay, capacity_steps=2 * 10**9)
+    config = dataclasses.replace(CONFIG, replay=replay)
+    assert programs_of(config, SPEC, slots=32, num_devices=1).replay_bytes > 2**36
+
+
+def test_bytes_of_a_message_are_those_of_step_and_answer() -> None:
+    # 16 of the header, and for each of 8 rows 16 of the observation, 4 of the reward, 1 of the step
+    # type, padded; the answer has a header and 4 for each.
+    assert message_bytes(SPEC, 8) == pytest.approx(16 + 8 * 21 + 16 + 8 * 4, abs=8 * 8)

@@ -158,6 +158,7 @@ class Acting:
         self._tally.waited["acting"] += seconds / len(self._exchange.params)
 
     def _poll(self, now: float) -> None:
+        self._hub.deal_again()
         live = self._hub.live_slots("evaluation", self._device)
         if live.size or self.evaluator.is_running:
             self.evaluator.poll(now, self._params, live)

@@ -23,6 +23,7 @@ Kind = Literal[
     "sequences_stale",
     "shards_empty",
     "metrics_absent",
+    "slots_filled",
     "waiting",
     "steps_again",
     "server_joined",
@@ -164,6 +165,12 @@ EVENTS: tuple[EventKind, ...] = (
         "none of the first episodes has reported some of `environment.metrics`; said once",
         {"names": "of these metrics", "episodes": "that have ended"},
         is_problem=True,
+    ),
+    EventKind(
+        "slots_filled",
+        "how many slots have an env server, once that has not changed for 10 s; at first only "
+        "where some have none",
+        {"filled": "of both roles", "slots": "of both roles, in all"},
     ),
     EventKind(
         "waiting",

@@ -164,6 +164,7 @@ METRICS: tuple[Metric, ...] = (
         "",
         "mean over training slots of what they explore with; of R2D2 and Ape-X, their ε",
     ),
+    Metric("exploration_live_mean", "gauge", "learning", "", "the same, over slots that are live"),
     *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),
     *(
         Metric(name, "mean", "agent", "", meaning, True)
@@ -234,6 +235,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("env_servers", "gauge", "system", "processes", "env servers that are connected"),
     Metric("slots_live", "gauge", "system", "slots", "environments of env servers that are ready"),
+    Metric("slots_unfilled", "gauge", "system", "slots", "slots that no env server fills"),
     Metric(
         "slots_waiting",
         "gauge",
@@ -255,9 +257,7 @@ METRICS: tuple[Metric, ...] = (
         "slots",
         "environments that fail too often, and that env servers go on without; not among the live",
     ),
-    Metric(
-        "environment_failures", "gauge", "system", "failures", "of environments in this session"
-    ),
+    Metric("environment_failures", "gauge", "system", "failures", "in this session"),
     Metric("connections_refused", "gauge", "system", "connections", "turned away this session"),
     Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
 )

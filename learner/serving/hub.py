@@ -12,6 +12,7 @@ import numpy as np
 from learner.reporting.env_servers.attendance import Attendance, EnvServers
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
+from learner.serving.dealing.returning import Patience, could_grow
 from learner.serving.handshake.agreement import Agreement
 from learner.serving.leases import Group, Lease
 from learner.serving.peer import (
@@ -22,6 +23,7 @@ from learner.serving.peer import (
     arrival_of,
     holders_of,
     turns_of,
+    unavailable,
 )
 from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
@@ -32,8 +34,7 @@ from seedrl.wire.payload import pack_actions
 class Hub:
     """Where connections and acting meet; its methods may be called from any thread.
 
-    It alone takes the lock that guards the core. It knows no transport, and time only as its clock:
-    a simulator runs this same code.
+    It alone takes the core's lock. It knows no transport and one clock, so it can be simulated.
 
     Attributes:
       environment: what env servers have to build.
@@ -50,9 +51,7 @@ class Hub:
         attendance: Attendance | None = None,
         tries_spec: bool = False,
     ):
-        """`spec`: of a checkpoint: what environments must look like. Without one the first env
-        server to send a step decides; if `tries_spec`, only until `settle_spec`.
-        """
+        """`spec`: a checkpoint's, else the first step's (`tries_spec`: until `settle_spec`)."""
         self.environment = environment
         self.clock = clock
         # Guards all that follows; notified at every change.
@@ -63,7 +62,7 @@ class Hub:
         self._serving = serving
         self._attendance = attendance or Attendance()
         self._agreement = Agreement(spec, is_tried=tries_spec)
-        self._is_open = True
+        self._is_open, self._patience = True, Patience()
 
     def admit(self, connection: HubConnection, offer: Offer) -> Admission:
         """Leases slots to an env server that has said what it offers.
@@ -73,20 +72,16 @@ class Hub:
         """
         with self._changed:
             if not self._is_open:
-                reason = "the learner is stopping"
-                raise EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True)
+                raise unavailable("the learner is stopping")
             try:
                 self._end_superseded(offer.earlier)
                 is_known = self._serving.reconciliation.has_been_ready(offer.earlier)
                 if disputed := self._serving.report(offer.sent):
                     raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
+                row = first_row(self._serving) if offer.plays_recording else None
+                wanted = (offer.num_envs, offer.num_groups, offer.peer)
                 lease = self._serving.lease(
-                    offer.num_envs,
-                    offer.num_groups,
-                    offer.peer,
-                    may_have_all=is_known,
-                    resumed_at=first_row(self._serving) if offer.plays_recording else None,
-                    holder=connection,
+                    *wanted, may_have_all=is_known, resumed_at=row, holder=connection
                 )
                 self._attendance.admitted(lease.number, arrival_of(lease, offer), self.clock())
             finally:
@@ -152,6 +147,13 @@ class Hub:
             turns = {key: turns_of(lease) for key, lease in self._serving.slots.leases.items()}
         attendance.look(turns, now)  # takes longer, and has a lock of its own
         return attendance.found(now)
+
+    def deal_again(self) -> None:
+        """Calls back an env server for what nobody does, but not in lock step; see `Patience`."""
+        with self._changed:
+            may_cut = self._is_open and not self._serving.rule.is_complete
+            if may_cut and (lease := self._patience.look(self._serving.slots, self.clock())):
+                self._call_back(lease, "slots are dealt again")
 
     def holders(self) -> dict[int, str]:
         """Which env server has which stream now."""
@@ -289,11 +291,10 @@ class Hub:
             self._end(lease, None, "it is back on another connection")
 
     def _make_room(self) -> None:
-        """Uses slots that have become free, if a lease is smaller than was asked for.
+        """Calls back who asked for more slots than it has, as far as some are free."""
+        while self._is_open and (lease := could_grow(self._serving.slots)) is not None:
+            self._call_back(lease, "more slots are free")
 
-        A lease never grows: its connection ends, and the env server returns for a larger one.
-        """
-        while self._is_open and (lease := self._serving.slots.could_grow()) is not None:
-            self._attendance.called_back(lease.number)
-            more = "more slots are free"
-            self._end(lease, EndError(grpc.StatusCode.UNAVAILABLE, more, is_reported=True))
+    def _call_back(self, lease: Lease, why: str) -> None:
+        self._attendance.called_back(lease.number)
+        self._end(lease, unavailable(why))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from learner.serving.dealing.spread import Order, ascending
 from learner.serving.environment_seeds import environment_seed
 from learner.serving.slot_deal import Role, deal, grouped, lanes_of
 from seedrl.types import StepType
@@ -90,6 +91,7 @@ class SlotTable:
 
     Attributes:
       lanes: which slots there are for what.
+      num_env_servers: how many share all slots evenly; None if that is not known.
       rows: `[S] int64`, rows of each slot's stream that were taken into batches.
       acted_step_type: `[S] uint8`, of the row of it that was taken last.
       leases: those that are live, by their number; the one place that knows.
@@ -105,14 +107,15 @@ class SlotTable:
         num_env_servers: int | None = 1,
         new_key: Callable[[], int] = lambda: secrets.randbits(64),
         num_devices: int = 1,
+        order: Order = ascending,
     ):
         """Makes free slots.
 
         Args:
           training, evaluation, num_devices: their numbers, and of inference devices.
           seed: of environments.
-          num_env_servers: how many share all slots evenly; None if that is not known.
           new_key: gives each lease its key, below 2^64.
+          order: in which the slots of each lane are given away.
         """
         self.lanes = lanes_of(training, evaluation, num_devices)
         self.num_devices = num_devices
@@ -131,14 +134,19 @@ class SlotTable:
         self._is_resting = np.zeros(self.num_slots, bool)
         self._num_leases = 0
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
-        self._num_env_servers = num_env_servers
-        # Of each lane, sorted.
-        self._free = [list(lane.slots) for lane in self.lanes]
+        self.num_env_servers = num_env_servers
+        self._free = order(self.lanes)  # of each lane, in the order in which they are given away
+        self._rank = {slot: rank for own in self._free for rank, slot in enumerate(own)}
 
     @property
     def num_free(self) -> int:
         """Slots that can be leased now."""
-        return sum(map(len, self._free))
+        return sum(self.free)
+
+    @property
+    def free(self) -> list[int]:
+        """How many slots of each lane can be leased now."""
+        return list(map(len, self._free))
 
     @property
     def num_reservable(self) -> int:
@@ -148,17 +156,9 @@ class SlotTable:
         longer than they need to say Hello.
         """
         share = 0
-        if self._num_env_servers is not None:
-            share = sum(-(-lane.size // self._num_env_servers) for lane in self.lanes)
+        if self.num_env_servers is not None:
+            share = sum(-(-lane.size // self.num_env_servers) for lane in self.lanes)
         return max(share, -(-self.num_free // 2))
-
-    def could_grow(self) -> Lease | None:
-        """The live lease that lacks most, if slots are free that its env server may have."""
-        if not self.num_free:
-            return None
-        leases = (each for each in self.leases.values() if each.is_ready or not each.is_held_back)
-        lease = max(leases, key=lambda lease: lease.num_missing, default=None)
-        return lease if lease is not None and lease.num_missing else None
 
     def holding(self) -> Iterator[Group]:
         """Groups that hold slots: of live leases, and of others while their step is computed."""
@@ -176,7 +176,7 @@ class SlotTable:
         resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
+        """Reserves at most `num_envs` free slots, the first of each lane; see `deal`, `Order`.
 
         Args:
           num_envs, num_groups, peer: what is on offer, and whose.
@@ -190,12 +190,11 @@ class SlotTable:
         stream cannot resume.
         """
         wanted = num_envs if most is None else min(num_envs, most)
-        free = list(map(len, self._free))
         dealt = deal(
-            free,
+            free := self.free,
             wanted,
             self.lanes,
-            num_env_servers=self._num_env_servers or 1,
+            num_env_servers=self.num_env_servers or 1,
             num_groups=num_groups,
         )
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
@@ -214,7 +213,7 @@ class SlotTable:
         lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at, is_held_back)
         self.leases[lease.number] = lease
         for lane, slots in grouped(taken, self.lanes, num_groups):
-            lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))
+            lease.groups.append(self._open(lease, lane, np.array(sorted(slots), np.int32)))
         return lease
 
     def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
@@ -260,7 +259,8 @@ class SlotTable:
         self._free_group(group)
 
     def _free_group(self, group: Group) -> None:
-        self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
+        freed = [*self._free[group.lane], *map(int, group.slots)]
+        self._free[group.lane] = sorted(freed, key=self._rank.__getitem__)
         self._is_resting[group.slots] = group.lease.resumed_at is not None
 
     def take_cut(self, device: int) -> list[int]:

@@ -32,6 +32,11 @@ class EndError(Exception):
         return self.code in _REFUSALS
 
 
+def unavailable(why: str) -> EndError:
+    """Ends a connection whose env server shall return; of that the user hears otherwise."""
+    return EndError(grpc.StatusCode.UNAVAILABLE, why, is_reported=True)
+
+
 class HubConnection(Protocol):
     """What the hub knows of an env server's connection."""
 

@@ -52,7 +52,8 @@ def deal(
 
     Training slots are filled first. An env server of two environments or more gives at least one of
     them to evaluation, as long as a slot is free there: otherwise nothing would be measured before
-    there are more env servers than training needs. Where it is known how many env servers share all
+    there are more env servers than training needs. So does one of a single environment where others
+    train and nobody measures. Where it is known how many env servers share all
     slots, each gets its share of each role, so that none only evaluates.
 
     Of several lanes of a role, a group's worth at a time goes to the one with the most free slots:
@@ -118,7 +119,8 @@ def _of_roles(
         dealt[role] += taken
         left -= taken
 
-    take("evaluation", int(offered > 1))
+    trains, measures = (sizes[role] > left_free[role] for role in roles)
+    take("evaluation", int(offered > 1 or (trains and not measures)))
     for role in roles:
         take(role, -(-sizes[role] // num_env_servers) - dealt[role])
     for role in roles:

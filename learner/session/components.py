@@ -1,6 +1,6 @@
 """The parts of a session: everything that is built once the environment's spec is known."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ from seedrl.errors import CheckpointError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
-from seedrl.types import Array, Page, Tree
+from seedrl.types import Array, Page
 
 
 class Parts(NamedTuple):
@@ -49,7 +49,7 @@ class Parts(NamedTuple):
       page: a page's shapes and dtypes.
       page_rows: the numbers of pages that may be sent at once, ascending.
       replay_bytes: size of one device's replay.
-      behaviour: see `Agent`.
+      agent: that of the run.
       scale: of the devices.
     """
 
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     page: Page
     page_rows: tuple[int, ...]
     replay_bytes: int
-    behaviour: Callable[[Tree], Tree]
+    agent: Agent
     scale: Scale
 
 
@@ -115,7 +115,7 @@ def assemble(
     _gauge_constants(given)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     per_device, rows = replay_bytes // len(geometry.devices), tuple(shards.page_rows)
-    return Parts(acting, learning, exchange, page, rows, per_device, agent.behaviour, of_devices)
+    return Parts(acting, learning, exchange, page, rows, per_device, agent, of_devices)
 
 
 def _gauge_constants(given: _Given) -> None:

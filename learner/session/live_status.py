@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from learner.reporting.env_servers.attendance import EnvServers
+from learner.reporting.env_servers.vacancies import Vacancies
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics
 from learner.reporting.status import ERROR, EnvServerStatus, State, Status, write_status
@@ -69,6 +70,11 @@ class LiveStatus:
         self._env_servers = EnvServers()
         self._sequences = SequencesOnRequest(workdir)
         self._still = StandStill(events, time.monotonic())
+        self._vacancies = Vacancies(
+            events,
+            time.monotonic(),
+            learns_without_all=config.learning.regime == "asynchronous",
+        )
         self._ending: tuple[State, str] | None = None
         self._looked: tuple[float, int, int] | None = None  # when, and the counts then
         self._is_over = threading.Event()
@@ -114,6 +120,9 @@ class LiveStatus:
         if self.hub is not None:
             self._env_servers = self.hub.env_servers()
             self._gauges(self._env_servers)
+            if self._ending is None:
+                found = self._env_servers
+                self._vacancies.look(found.training, found.evaluation, time.monotonic())
         status = self.now()
         write_status(self._workdir, status)
         self._show(status)
@@ -124,6 +133,7 @@ class LiveStatus:
         lanes, metrics = (found.training, found.evaluation), self._metrics
         metrics.gauge("env_servers", sum(server.state != "left" for server in found.servers))
         metrics.gauge("slots_live", sum(lane.live for lane in lanes))
+        metrics.gauge("slots_unfilled", sum(lane.total - lane.live for lane in lanes))
         metrics.gauge("slots_waiting", sum(lane.waiting for lane in lanes))
         metrics.gauge("slots_hung", sum(lane.hung for lane in lanes))
         metrics.gauge("slots_quarantined", found.quarantined)

@@ -21,6 +21,7 @@ from learner.saving.saver import Saver, open_saver
 from learner.serving.access.private_socket import with_address
 from learner.serving.batch_rules import free_running, lock_step, rounds
 from learner.serving.core import Serving
+from learner.serving.dealing.spread import ascending, spread
 from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
@@ -216,6 +217,7 @@ def _slots(
         seed=session_seed(config.seed, f"session {session_number}"),
         num_env_servers=env_servers or (1 if is_private else None),
         num_devices=num_devices,
+        order=spread if config.learning.regime == "asynchronous" else ascending,
     )
 
 
@@ -227,8 +229,7 @@ def _hub(
     events: Events,
 ) -> Hub:
     meta = {} if checkpoint is None else checkpoint.meta
-    deadline = config.serving.batch_deadline_seconds
-    free = free_running(deadline)
+    free = free_running(config.serving.batch_deadline_seconds)
     rule = {"asynchronous": free, "synchronous": rounds(), "lock_step": lock_step()}
     serving = Serving(
         slots, page_steps=page_steps, rule=rule[config.learning.regime], evaluation_rule=free

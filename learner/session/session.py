@@ -162,6 +162,9 @@ class Session:
 
     def gauges(self) -> None:
         """Sets the metrics that are states rather than events."""
+        if (live := self._hub.live_slots("training")).size:
+            ladder = self._parts.agent.exploration(self._config.serving.training_slots)
+            self._metrics.gauge("exploration_live_mean", float(np.mean(np.asarray(ladder)[live])))
         for name, value in self._limiter.now.metrics().items():
             self._metrics.gauge(name, value)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
@@ -279,17 +282,14 @@ class Session:
             "config": to_json(self._config),
             "env_spec": encode_spec(self._spec),
             "env_steps": best.env_steps,
-            "evaluation": {
-                "mean_return": best.score.mean,
-                "episodes": len(best.score.returns),
-            },
+            "evaluation": {"mean_return": best.score.mean, "episodes": len(best.score.returns)},
         }
         return Best(best.score.mean, best.score.frozen.version, params, meta)
 
     def _scored(self, score: Score, params: Tree) -> Tree:
         """The parameters that were scored, on the host; those that do not act are from `params`."""
         behaviour = jax.tree.map(np.asarray, score.frozen.params)
-        return replace_behaviour(self._parts.behaviour, params, behaviour)
+        return replace_behaviour(self._parts.agent.behaviour, params, behaviour)
 
 
 def _regime(config: Config, parts: Parts, hub: Hub, recorder: Recorder | None) -> Regime:

@@ -5,6 +5,8 @@ TESTS = (
     "tests/learner/serving/test_leases.py",
     "tests/learner/serving/test_environment_seeds.py",
     "tests/learner/serving/test_slot_deal.py",
+    "tests/learner/serving/dealing/test_spread.py",
+    "tests/learner/serving/dealing/test_returning.py",
     "tests/learner/serving/test_batch_rules.py",
     "tests/learner/serving/test_core.py",
     "tests/learner/serving/test_core_in_lock_step.py",

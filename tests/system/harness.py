@@ -24,6 +24,7 @@ from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Batch, Serving
+from learner.serving.dealing.spread import spread
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.reconciliation import SentSteps
@@ -128,6 +129,7 @@ class LearnerRun:
             evaluation=config.serving.evaluation_slots,
             seed=config.seed,
             num_devices=len(self.geometry.inference),
+            order=spread,
         )
         serving = Serving(
             slots,

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from learner.reporting.env_servers.attendance import Attendance
-from learner.serving.batch_rules import free_running
+from learner.serving.batch_rules import BatchRule, free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
+from learner.serving.dealing.returning import PATIENCE_SECONDS
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.peer import EndError
@@ -149,6 +150,50 @@ def test_a_key_that_was_never_ready_gives_no_right_to_more() -> None:
     key, _ = _assigned(_join(hub, 8))
     report = [seedrl_pb2.Sent(lease=key, num_envs=3 - 2 * group, group=group) for group in (0, 1)]
     assert len(_assigned(_join(hub, 8, report))[1]) == 4
+
+
+def _with_clock(now: list[float], rule: BatchRule) -> Hub:
+    slots = SlotTable(training=4, evaluation=1, seed=3)
+    serving = Serving(slots, page_steps=2, rule=rule)
+    return Hub(serving, EnvironmentConfig(id="Some-v0"), clock=lambda: now[0])
+
+
+def test_where_nobody_measures_any_more_somebody_is_called_back_for_it() -> None:
+    now = [0.0]
+    hub = _with_clock(now, free_running(0.005))
+    measures, trains = _join(hub, 2), _join(hub, 2)
+    for stream in (measures, trains):
+        _assigned(stream)
+        _ready(stream)
+    measures.close()
+    hub.deal_again()
+    now[0] = PATIENCE_SECONDS - 1
+    hub.deal_again()
+    assert trains.transport.outbox.empty()
+    now[0] = PATIENCE_SECONDS
+    hub.deal_again()
+    assert _end(trains) == "slots are dealt again"
+    again = _join(hub, 2)
+    assert 4 in _assigned(again)[1]
+    _ready(again)
+    for _ in range(3):
+        now[0] += PATIENCE_SECONDS
+        hub.deal_again()
+    assert again.transport.outbox.empty()
+
+
+def test_in_lock_step_no_stream_is_cut_for_another() -> None:
+    now = [0.0]
+    hub = _with_clock(now, lock_step())
+    measures, trains = _join(hub, 2), _join(hub, 2)
+    for stream in (measures, trains):
+        _assigned(stream)
+        _ready(stream)
+    measures.close()
+    for _ in range(3):
+        now[0] += PATIENCE_SECONDS
+        hub.deal_again()
+    assert trains.transport.outbox.empty()
 
 
 def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> None:

@@ -4,6 +4,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from learner.serving.dealing.spread import spread
 from learner.serving.environment_seeds import environment_seed, session_seed
 from learner.serving.leases import Lease, NoFreeSlotError, SlotTable
 from learner.serving.slot_deal import Role
@@ -134,6 +135,16 @@ def test_the_lowest_free_slots_are_leased_whatever_the_order_of_leaving() -> Non
         table.end(lease)
     assert _slots(table.lease(4, 1, "peer")) == [[0, 1, 4], [8]]
     assert _slots(table.lease(5, 1, "peer")) == [[5, 6, 7], [10, 11]]
+
+
+def test_slots_are_given_away_in_the_order_asked_for_whatever_the_order_of_leaving() -> None:
+    table = SlotTable(training=8, evaluation=2, seed=0, order=spread)
+    first, second = table.lease(4, 1, "peer"), table.lease(3, 2, "peer")
+    # In the order 0, 5, 2, 7, 4, 1, 6, 3; within a group ascending.
+    assert [_slots(first), _slots(second)] == [[[0, 2, 5], [8]], [[7], [4], [9]]]
+    table.end(first)
+    table.end(second)
+    assert _slots(table.lease(5, 1, "peer")) == [[0, 2, 5, 7], [8]]
 
 
 def _lease_and_end(table: SlotTable) -> tuple[list[int], list[int]]:

@@ -29,6 +29,9 @@ TWO = _lanes(("training", 32), ("evaluation", 100))
         # A single environment trains as long as it can.
         ((32, 100), 1, (1, 0)),
         ((0, 100), 1, (0, 1)),
+        # One of those that come alone measures, since others train, and only one.
+        ((31, 100), 1, (0, 1)),
+        ((31, 99), 1, (1, 0)),
         ((32, 100), 2, (1, 1)),
         # No evaluation slot is left: training takes all.
         ((20, 0), 16, (16, 0)),

@@ -162,6 +162,7 @@ def test_slots_are_metrics(reported: Reported) -> None:
     values = reported.metrics.flush(env_steps=0, updates=0)
     names = ("env_servers", "slots_live", "slots_waiting", "slots_hung", "slots_quarantined")
     assert [values[name] for name in names] == [1, 66, 5, 2, 3]
+    assert values["slots_unfilled"] == 66
     assert (values["environment_failures"], values["connections_refused"]) == (7, 9)
 
 

@@ -16,7 +16,7 @@ import pytest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.process import StopRequest
 from learner.session.reports import Reports, _metrics
-from learner.session.run import _best, _end_early, train
+from learner.session.run import _best, _end_early, _slots, train
 from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
@@ -54,6 +54,22 @@ def test_the_config_says_whether_freed_memory_is_kept(
     with pytest.raises(TunedError) as caught:
         train(dataclasses.replace(config, learning=learning), workdir=tmp_path)
     assert caught.value.args == ({"keeps_freed_memory": keeps_freed_memory},)
+
+
+@pytest.mark.parametrize(
+    ("regime", "slots"),
+    [
+        ("asynchronous", [0, 11, 18, 25]),
+        # All slots have to be filled, and who has which may decide on a result's bits.
+        ("lock_step", [0, 1, 2, 3]),
+        ("synchronous", [0, 1, 2, 3]),
+    ],
+)
+def test_slots_are_spread_where_not_all_need_be_filled(regime: str, slots: list[int]) -> None:
+    config = config_file.load("cartpole_r2d2")
+    learning = dataclasses.replace(config.learning, regime=regime)
+    table = _slots(dataclasses.replace(config, learning=learning), 1, None, 1)
+    assert table.lease(5, 1, "peer").groups[0].slots.tolist() == slots
 
 
 def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(

@@ -10,6 +10,31 @@ _ACTOR = "learner/acting/actor.py"
 
 MUTANTS = (
     Mutant(
+        "lowest_slots_first",
+        "learner/serving/dealing/spread.py",
+        "stride(lane.size)\n",
+        "1\n",
+        "Env servers get slots that are neighbours: one alone has only the highest epsilons, and "
+        "takes them away when it leaves.",
+        "epsilons stay spread over the env servers present",
+    ),
+    Mutant(
+        "freed_slots_lowest_first",
+        _SLOTS,
+        "sorted(freed, key=self._rank.__getitem__)",
+        "sorted(freed)",
+        "After an env server has left, those who join get neighbouring slots.",
+        "epsilons stay spread over the env servers present",
+    ),
+    Mutant(
+        "nobody_measures_unnoticed",
+        "learner/serving/dealing/returning.py",
+        "        if (trains > 0 and is_worth_it) or measures:\n",
+        "        if trains > 0 and is_worth_it:\n",
+        "When the env servers that measured have left, nothing is measured any more.",
+        "evaluation roles stay with those present",
+    ),
+    Mutant(
         "ended_lease_not_fenced",
         _SERVING,
         '        if group.lease.ended:\n            self.ledger["fenced"]',
@@ -138,7 +163,7 @@ MUTANTS = (
     Mutant(
         "env_server_without_evaluation",
         "learner/serving/slot_deal.py",
-        'take("evaluation", int(offered > 1))',
+        'take("evaluation", int(offered > 1 or (trains and not measures)))',
         'take("evaluation", 0)',
         "Nothing is measured before there are more environments than training takes.",
         "training slots first, and evaluation what was configured (DESIGN 5)",

@@ -1,0 +1,1 @@
+"""Who gets which slots while env servers join and leave."""

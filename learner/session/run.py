@@ -231,9 +231,8 @@ def _hub(
     meta = {} if checkpoint is None else checkpoint.meta
     free = free_running(config.serving.batch_deadline_seconds)
     rule = {"asynchronous": free, "synchronous": rounds(), "lock_step": lock_step()}
-    serving = Serving(
-        slots, page_steps=page_steps, rule=rule[config.learning.regime], evaluation_rule=free
-    )
+    own = rule[config.learning.regime]
+    serving = Serving(slots, page_steps=page_steps, rule=own, evaluation_rule=free)
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None

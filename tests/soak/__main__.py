@@ -31,6 +31,7 @@ RECORDS = ROOT / "docs" / "results" / "soak.jsonl"
 # For SIGTERM, and for the first update; a machine may be busy with more than this.
 _END_SECONDS = 60.0
 _START_SECONDS = 900.0
+_LATER_MINUTES = (5, 10, 15, 20)
 
 
 class Soak:
@@ -116,6 +117,12 @@ class Soak:
             "rss_mib": round(last[-1].rss_mib, 1) if last else None,
             "rss_mib_per_hour": growth and growth.per_hour,
             "rss_error": growth and growth.error,
+            # It grows ever more slowly: what is left of that after the first minutes.
+            "rss_mib_per_hour_after_minutes": {
+                str(minutes): later and later.per_hour
+                for minutes in _LATER_MINUTES
+                for later in [slope([each for each in last if each.age >= 60 * minutes])]
+            },
             "samples": len(warm),
             "descriptors": range_of([each.descriptors for each in last]),
             "threads": range_of([each.threads for each in last]),

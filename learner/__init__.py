@@ -10,6 +10,7 @@ An observation passes these packages in order:
 and the others stand around them:
 
     saving      what outlives the process: checkpoints, the run folder, recordings
+    hosts       several learner processes as one run: who they are, what they agree on, who is lost
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
     jobs        files by which engines place a run on machines: one template for each
@@ -23,6 +24,6 @@ and the others stand around them:
     cli         one file per command
 
 Imports go one way: cli, experiment or planning, bench, watch, evidence or on_ray, session, saving,
-acting, then serving or learning, then threads, reporting, launch or jobs. The import linter holds
-that (pyproject.toml).
+acting, then serving or learning, then hosts, then threads, reporting, launch or jobs. The import
+linter holds that (pyproject.toml).
 """

@@ -32,3 +32,9 @@ class AddressInUseError(UserError, OSError):
     """The address to serve on is taken, or cannot be bound."""
 
     exit_code = ExitCode.ADDRESS_IN_USE
+
+
+class HostLostError(UserError, ConnectionError):
+    """Another host of the run that did not come, or is gone."""
+
+    exit_code = ExitCode.HOST_LOST

@@ -27,6 +27,10 @@ class ExitCode(enum.IntEnum):
       STUCK: a thread made no progress; all stacks are printed.
       EXIT_HUNG: a learner has saved all that is to be saved, but something kept it from ending; all
         stacks are printed.
+      HOST_LOST: a learner of several hosts: another one is gone, hangs or never came; the newest
+        checkpoint is that of the last save. Start all of them again.
+      HOSTS_DIFFER: a learner of several hosts: their parameters were not equal, bit for bit, when
+        they were to be saved; nothing was.
       ADDRESS_IN_USE: the address to serve on, or the folder of the run, is taken.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
         everything was saved; a first one in the tenth of a second before Python has started.
@@ -44,5 +48,7 @@ class ExitCode(enum.IntEnum):
     UNREADABLE_CHECKPOINT = 74
     STUCK = 75
     EXIT_HUNG = 79
+    HOST_LOST = 80
+    HOSTS_DIFFER = 81
     ADDRESS_IN_USE = 98
     KILLED = 143

@@ -10,8 +10,8 @@ class Totals:
 
     Attributes:
       steps: environment steps of training slots in the whole run, by inference device; those of
-        earlier sessions are with the first. Each thread adds to its own alone, so that no batch
-        waits for a lock.
+        earlier sessions are with the first, and those of other hosts, if there are any, come last.
+        Each thread adds to its own alone, so that no batch waits for a lock.
       total_steps: after which the run ends.
       abandoned_rows: rows of full pages that were not sent, because the run was ending.
       absent_metrics: those of `environment.metrics` that no episode has reported.

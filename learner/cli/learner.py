@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from learner.cli.arguments import parse
+from learner.hosts.place import place_of
 from learner.launch.abandoned import remove_abandoned
 from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
@@ -87,6 +88,10 @@ class LearnerOptions(RunOptions):
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
       stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
+      hosts: how many learner processes share the run, each on the devices of its host, with env
+        servers of its own; all are started with the same CONFIG, --workdir and overrides.
+      coordinator: HOST:PORT, where the first of them is reached by the others.
+      host_index: which one this is, from 0. The first one evaluates, saves and reports.
     """
 
     workdir: Path
@@ -94,6 +99,9 @@ class LearnerOptions(RunOptions):
     name: str | None = None
     user_command: str | None = None
     stop_reason: Path | None = None
+    hosts: int = 1
+    coordinator: str | None = None
+    host_index: int | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,6 +118,7 @@ def _run(argv: Sequence[str]) -> int:
     options, config = parse(LearnerOptions, argv, prog=PROG)
     config = options.apply(config)
     check(config)
+    place_of(options.coordinator, options.hosts, options.host_index)
     if options.env_servers is not None and options.env_servers < 1:
         raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
     try:
@@ -129,6 +138,7 @@ def _train(options: LearnerOptions, config: Config, argv: Sequence[str]) -> Exit
     from learner.reporting.progress import print_summary
     from learner.session.run import train
 
+    place = place_of(options.coordinator, options.hosts, options.host_index)
     summary = train(
         config,
         workdir=options.workdir,
@@ -138,8 +148,10 @@ def _train(options: LearnerOptions, config: Config, argv: Sequence[str]) -> Exit
         command=options.user_command or shlex.join(["python", "-m", "learner", *argv]),
         name=options.name or Path(argv[0]).stem,
         stop_reason=options.stop_reason,
+        place=place,
     )
     if summary is None:
         return ExitCode.OK
-    print_summary(summary)
+    if place.is_first:
+        print_summary(summary)
     return ExitCode.TARGET_MISSED if summary.has_missed else ExitCode.OK

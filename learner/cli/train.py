@@ -6,16 +6,19 @@ import functools
 import secrets
 import shlex
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from learner.cli.arguments import parse
 from learner.cli.learner import RunOptions
 from learner.launch import env_servers
 from learner.launch.child import Command
+from learner.launch.other_hosts import OtherHosts
 from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.reporting.summary import resuming
@@ -56,12 +59,16 @@ class TrainOptions(RunOptions):
         `--launch.envs-per-server`.
       groups: groups of environments that an env server steps interleaved; by default as
         `--launch.groups`.
+      hosts: how many learner processes share the run, as several machines would, and its env
+        servers; on one machine that is for trying it out. What others than the first say is in
+        logs/learner_N.log of the run's folder.
     """
 
     workdir: Path | None = None
     env_servers: int | None = None
     envs_per_server: int | None = None
     groups: int | None = None
+    hosts: int = 1
 
 
 def run(argv: Sequence[str]) -> int:
@@ -115,36 +122,36 @@ def _supervised(
         own_folder = stack.enter_context(env_servers.private_folder())
         serving = _serving(config.serving, own_folder, chooses_address=_chooses_address(argv))
         stop_reason = own_folder / "stop_reason"
+        words = [
+            *("--workdir", str(workdir), "--resume", options.resume),
+            *(() if options.init_from is None else ("--init-from", str(options.init_from))),
+            *("--name", Path(argv[0]).stem),
+            *("--stop-reason", str(stop_reason)),
+            *_allowing(config_modules.import_folders()),
+        ]
+        processes = _of_hosts(
+            dataclasses.replace(config, serving=serving),
+            env_servers.of_hosts(planned, serving, options.hosts),
+            own_folder,
+            workdir / LOGS,
+            words,
+            user_command=command,
+        )
         supervisor = Supervisor(
-            env_servers.commands(
-                planned,
-                config.environment,
-                address=serving.bind,
-                logs=workdir / LOGS,
-                token_file=serving.token_file,
-            ),
-            learner=_learner(
-                dataclasses.replace(config, serving=serving),
-                own_folder / "config.json",
-                [
-                    *("--workdir", str(workdir), "--resume", options.resume),
-                    *(() if options.init_from is None else ("--init-from", str(options.init_from))),
-                    *("--env-servers", str(planned.num_servers)),
-                    *("--name", Path(argv[0]).stem),
-                    *("--stop-reason", str(stop_reason)),
-                    *_allowing(config_modules.import_folders()),
-                ],
-                user_command=command,
-            ),
+            processes.env_servers,
+            learner=processes.learners[0],
             restarts=config.launch.restarts,
             give_reason=functools.partial(_give, stop_reason),
             resume_command=shlex.join(resuming(command, workdir)),
             start_command=command,
         )
         stack.enter_context(tolerating_lost_output())
+        # One that ends of an error ends the first learner too, if they have met.
+        others = OtherHosts(processes.learners[1:], lambda: supervisor.signal(signal.SIGTERM))
+        stack.enter_context(others)
         stack.enter_context(supervisor)
         signals.deliver_to(supervisor.signal)
-        code = supervisor.wait()
+        code = supervisor.wait() or others.code
         # What a learner has to say is on the terminal; of an env server's log only the last line.
         is_said = code in _REFUSED or supervisor.is_interrupted
         return code, is_said and not supervisor.has_failed_env_server
@@ -205,10 +212,67 @@ def _allowing(folders: Sequence[str]) -> list[str]:
     return ["--allow", *folders] if folders else []
 
 
+class _Processes(NamedTuple):
+    """The learners of a run, one for each host, and all env servers."""
+
+    learners: list[Command]
+    env_servers: list[Command]
+
+
+def _of_hosts(
+    config: Config,
+    fleets: Sequence[env_servers.HostFleet],
+    own_folder: Path,
+    logs: Path,
+    words: Sequence[str],
+    *,
+    user_command: str,
+) -> _Processes:
+    """The processes of the run; `words` are those of each learner."""
+    found, place = _Processes([], []), []
+    if len(fleets) > 1:
+        if not config.serving.bind.startswith("unix:"):
+            raise ConfigError("--hosts: each has a socket of its own; expected no --bind")
+        place = ["--hosts", str(len(fleets)), "--coordinator", _free_address(), "--host-index"]
+    for index, (fleet, first) in enumerate(fleets):
+        bind = f"{config.serving.bind}{index}" if index else config.serving.bind
+        own = dataclasses.replace(config, serving=dataclasses.replace(config.serving, bind=bind))
+        servers = env_servers.commands(
+            fleet,
+            config.environment,
+            address=bind,
+            logs=logs,
+            token_file=config.serving.token_file,
+            first=first,
+        )
+        learner = _learner(
+            own,
+            own_folder / (f"config{index}.json" if index else "config.json"),
+            [
+                *words,
+                "--env-servers",
+                str(fleet.num_servers),
+                *place,
+                *([str(index)] * bool(place)),
+            ],
+            user_command=user_command,
+        )
+        if index:
+            learner = learner._replace(name=f"learner {index}", log=logs / f"learner_{index}.log")
+        found.learners.append(learner)
+        found.env_servers.extend(servers)
+    return found
+
+
+def _free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
 def _learner(
     config: Config, config_path: Path, options: Sequence[str], *, user_command: str
 ) -> Command:
-    """The learner's command line; writes its configuration to `config_path`."""
+    """A learner's command line; writes its configuration to `config_path`."""
     config_path.write_text(config_json.to_json(config))
     words = [str(config_path), *options, "--user-command", user_command]
     return Command(

@@ -88,6 +88,39 @@ def plan(
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs), *options)
 
 
+class HostFleet(NamedTuple):
+    """The env servers of one host of a run: the first of them has the number `first`."""
+
+    fleet: Fleet
+    first: int = 0
+
+
+def of_hosts(fleet: Fleet, serving: ServingConfig, hosts: int) -> list[HostFleet]:
+    """The env servers dealt to hosts, those of each with as many environments as its slots take.
+
+    Raises ConfigError if there is not one for each.
+    """
+    if hosts == 1:
+        return [HostFleet(fleet)]
+    if fleet.num_servers < hosts:
+        raise ConfigError(
+            f"--env-servers: expected at least one for each of the {hosts} hosts, got "
+            f"{fleet.num_servers}"
+        )
+    found, first = [], 0
+    for index in range(hosts):
+        number = len(range(index, fleet.num_servers, hosts))
+        slots = len(range(index, serving.training_slots, hosts))
+        slots += serving.evaluation_slots if index == 0 else 0
+        num_envs = math.ceil(slots / number)
+        own = fleet._replace(
+            num_servers=number, num_envs=num_envs, num_groups=min(fleet.num_groups, num_envs)
+        )
+        found.append(HostFleet(own, first))
+        first += number
+    return found
+
+
 def _check_least(flag: str, number: int, least: int) -> None:
     if number < least:
         raise ConfigError(f"--{flag}: expected at least {least}, got {number}")
@@ -113,10 +146,12 @@ def commands(
     address: str,
     logs: Path,
     token_file: str = "",
+    first: int = 0,
 ) -> list[Command]:
     """The env servers' command lines; their output goes to `logs`, which is made.
 
-    `token_file` holds what the learner asks for. Raises ConfigError if it cannot be made.
+    They are numbered from `first` on. `token_file` holds what the learner asks for. Raises
+    ConfigError if the folder cannot be made.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -146,7 +181,7 @@ def commands(
             log=logs / f"env_server_{index}.log",
             ending=signal.SIGKILL,
         )
-        for index in range(fleet.num_servers)
+        for index in range(first, first + fleet.num_servers)
     ]
 
 

@@ -19,18 +19,21 @@ class MappedPrograms(NamedTuple):
     """The learning thread's programs over n devices.
 
     Attributes:
-      devices: the n devices, in the order of their shards.
+      devices: those of this host's n devices that learn, in the order of their shards.
       inference: the devices that act, in the order of their numbers.
       insert: `(shard [1, ...], pages [I, ...], plan) -> shard`, on the device of that shard, which
         the pages must be on, too; else see `learner.learning.page_routing`. Consumes the shard.
       pick: `(pages [I, ...], rows [R] int32) -> pages [R, ...]`, copies, where the pages are.
       learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
-        Consumes `state` and `replay`. State and numbers are replicated.
+        Consumes `state` and `replay`. State and numbers are replicated. Of several hosts each gives
+        and gets its own shards, and all must call it.
       publish: `params -> [behaviour]`, copies for acting of what of replicated parameters it
         needs, on each of its devices; see `Agent`. Copies, because acting reads them while the next
         learning step consumes the original: sharing the buffer raised errors on one device and
         crashed the process on four.
       look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
+      trace: looks for mistakes in `learn`, by shapes of its arguments, and runs nothing.
+      lower: `learn` for such shapes, to be compiled.
     """
 
     devices: Listed[jax.Device]
@@ -40,6 +43,8 @@ class MappedPrograms(NamedTuple):
     learn: Callable[..., Any]
     publish: Callable[[Tree], Listed[Tree]]
     look: Callable[..., Any]
+    trace: Callable[..., object]
+    lower: Callable[..., Any]
 
     @property
     def is_alone(self) -> bool:
@@ -51,13 +56,30 @@ def map_programs(
     programs: LearnPrograms,
     devices: Listed[jax.Device],
     inference: Listed[jax.Device] = (),
+    everywhere: Listed[jax.Device] = (),
 ) -> MappedPrograms:
-    """Maps the programs over `devices`; `inference`: those that act, by default the first one.
+    """Maps the programs over `devices`.
+
+    Args:
+      programs: of one device.
+      devices: of this host.
+      inference: those that act, by default the first one.
+      everywhere: of all hosts, in their order; by default there is one.
 
     `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes one
     expression only. Its `pmean` after the gradient is what makes n devices equal to one. Insertion
     is a program of one device, compiled for each: pages arrive for one shard at a time.
     """
+    learn = jax.pmap(
+        programs.learn,
+        axis_name=AXIS,
+        in_axes=(None, 0, 0, None),
+        out_axes=(None, 0, None),
+        devices=everywhere or devices,
+        donate_argnums=(0, 1),
+    )
+    is_shared = len(everywhere) > len(devices)
+    lower = functools.partial(_lowered, learn, everywhere if is_shared else ())
     # One shard is all of the replay, and stays laid out as the update gives it.
     whole = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
     acting = inference or devices[:1]
@@ -70,16 +92,38 @@ def map_programs(
             out_shardings=whole if len(devices) == 1 else None,
         ),
         pick=jax.jit(_pick),
-        learn=jax.pmap(
-            programs.learn,
-            axis_name=AXIS,
-            in_axes=(None, 0, 0, None),
-            out_axes=(None, 0, None),
-            devices=devices,
-            donate_argnums=(0, 1),
-        ),
+        learn=learn,
         publish=_publish(programs.behaviour, devices, acting),
         look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
+        # Under another trace a pmap over several hosts takes this one's devices for all.
+        trace=lower if is_shared else functools.partial(jax.eval_shape, learn),
+        lower=lower,
+    )
+
+
+def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
+    """`learn` lowered for shapes of its arguments; `everywhere`: of several hosts all devices.
+
+    There pmap makes an array of all hosts of each that it is given, which shapes are not; what is
+    abstract in the words of jax it leaves alone. It must name the mesh: else the first update would
+    be compiled again.
+    """
+    if not everywhere:
+        return learn.lower(*shapes)
+    mesh = Mesh(np.array(everywhere), (AXIS,)).abstract_mesh
+
+    def abstract(leaf: Any, rows: tuple[int, ...] = ()) -> Any:
+        shape = (*rows, *leaf.shape[len(rows) :])
+        sharding = NamedSharding(mesh, PartitionSpec(*[None] * len(shape)))
+        return jax.core.ShapedArray(shape, leaf.dtype, sharding=sharding)
+
+    state, replay, draw, is_enabled = shapes
+    whole = functools.partial(abstract, rows=(len(everywhere),))
+    return learn.lower(
+        jax.tree.map(abstract, state),
+        jax.tree.map(whole, replay),
+        jax.tree.map(whole, draw),
+        abstract(is_enabled),
     )
 
 
@@ -134,12 +178,15 @@ def stack_shards(init: Callable[[], Tree], devices: Listed[jax.Device]) -> Tree:
     return jax.pmap(lambda _: init(), axis_name=AXIS, devices=devices)(jnp.arange(len(devices)))
 
 
-def replicate(state: Tree, devices: Listed[jax.Device]) -> Tree:
+def replicate(
+    state: Tree, devices: Listed[jax.Device], everywhere: Listed[jax.Device] = ()
+) -> Tree:
     """A copy of `state` on every device, laid out as `MappedPrograms.learn` returns it.
 
-    Laid out otherwise, the first update would be compiled once more than all that follow.
+    Laid out otherwise, the first update would be compiled once more than all that follow. Of
+    several hosts `everywhere` are all devices, and each gives what is the same on all of them.
     """
-    return _copies(tuple(devices))(state, jnp.arange(len(devices)))
+    return _copies(tuple(everywhere or devices))(state, jnp.arange(len(devices)))
 
 
 @functools.cache

@@ -144,12 +144,12 @@ class Learning:
 
     def trace_update(self) -> None:
         """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
-        jax.eval_shape(self._programs.learn, *self._shapes, self._example_draw, np.bool_(True))
+        self._programs.trace(*self._shapes, self._example_draw, np.bool_(True))
 
     def compile_update(self) -> Any:
         """Compiles the update without running it, on any thread; what is compiled."""
-        learn: Any = self._programs.learn
-        return learn.lower(*self._shapes, self._example_draw, np.bool_(True)).compile()
+        lowered = self._programs.lower(*self._shapes, self._example_draw, np.bool_(True))
+        return lowered.compile()
 
     def compile_look(self, num_sequences: int) -> Any:
         """What `looks` is asked with, see `learner.learning.look`; for any thread."""
@@ -157,11 +157,12 @@ class Learning:
 
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; whether it did."""
-        if not self.run_without_update():
-            return False
+        is_ready = self.run_without_update()
         start = self._clock()
-        is_owed = self._limiter.wait_to_learn(self._poll_seconds)
-        self._tally.waited["learning"] += self._clock() - start
+        # Not ready, nothing is owed, and no time is lost; but other hosts may wait to hear so.
+        is_owed = self._limiter.wait_to_learn(self._poll_seconds if is_ready else 0.0)
+        if is_ready:
+            self._tally.waited["learning"] += self._clock() - start
         if is_owed:
             self._learn()
         return is_owed

@@ -185,11 +185,16 @@ def by_field(
     )
 
 
-def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState | None:
-    """The saved replay, or None if none was saved. Raises CheckpointError if it does not fit."""
+def restore_replay(
+    checkpoint: checkpoints.Checkpoint, abstract: ReplayState, shards: slice | None = None
+) -> ReplayState | None:
+    """The saved replay, or those shards of it; None if none was saved.
+
+    Raises CheckpointError if it does not fit.
+    """
     if "replay_indices" not in checkpoint.meta:
         return None
-    return _restore_extra(checkpoint, "replay", abstract)
+    return _restore_extra(checkpoint, "replay", abstract, shards)
 
 
 def streams_can_resume(config: Config, checkpoint: checkpoints.Checkpoint) -> bool:
@@ -223,8 +228,10 @@ def restore_acting(
         raise by_field(error, checkpoint, config, sections) from error
 
 
-def _restore_extra(checkpoint: checkpoints.Checkpoint, part: str, abstract: Saved) -> Saved:
-    saved = checkpoints.restore_extra(checkpoint, prefix=f"{part}.")
+def _restore_extra(
+    checkpoint: checkpoints.Checkpoint, part: str, abstract: Saved, rows: slice | None = None
+) -> Saved:
+    saved = checkpoints.restore_extra(checkpoint, prefix=f"{part}.", rows=rows)
     for name, leaf in leaves_by_name(abstract).items():
         found = saved.get(f"{part}.{name}")
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:

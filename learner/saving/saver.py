@@ -10,10 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from learner.hosts.peers import Peers
 from learner.launch.malloc_settings import returns_freed_memory
+from learner.learning.learn_step import LearnerState
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
+from learner.saving.shared_save import SharedSave
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
@@ -43,6 +46,27 @@ class Best(NamedTuple):
     meta: Mapping[str, Any]
 
 
+def _nothing(*_: object) -> None:
+    """What is done where nothing is asked for."""
+
+
+class Writing(NamedTuple):
+    """How checkpoints are written.
+
+    Attributes:
+      save: what stands for `checkpoints.save` where a run has several hosts.
+      check: `(step, state)`, before that: whether it is what all hosts have.
+      after: called by the thread that has saved, or failed to.
+    """
+
+    save: Callable[..., Path] | None = None
+    check: Callable[[int, LearnerState], object] = _nothing
+    after: Callable[[], object] = _nothing
+
+
+_ALONE = Writing()
+
+
 class Saver:
     """Decides when to save, and writes snapshots in the background, one at a time.
 
@@ -59,7 +83,7 @@ class Saver:
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
         listener: Listener = NOBODY,
-        after_save: Callable[[], object] = lambda: None,
+        writing: Writing = _ALONE,
     ):
         """Saves into the checkpoints of a run's folder.
 
@@ -71,8 +95,9 @@ class Saver:
           clock: monotonic seconds.
           best_return: the score of the best checkpoint that there is.
           listener: hears what was saved, and what could not be.
-          after_save: called by the thread that has saved, or failed to.
+          writing: by default this process writes alone.
         """
+        self._writing = writing
         self._workdir = workdir
         self._best_return, self._tried_return = best_return, -math.inf
         self._keep = keep
@@ -81,7 +106,6 @@ class Saver:
         self._step = -1  # of the last save
         self._clock = clock
         self._listener = listener
-        self._after_save = after_save
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
@@ -141,7 +165,7 @@ class Saver:
 
     def _run(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         self._guarded(kind, write, *arguments)
-        self._after_save()
+        self._writing.after()
 
     def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         try:
@@ -165,10 +189,14 @@ class Saver:
         step, start = int(snapshot.state.updates), time.monotonic()
         if best is not None and best.mean_return > self._best_return:
             self._guarded("best", self._save_best, best)
-        path = checkpoints.save(
+        self._writing.check(step, snapshot.state)
+        arrays = snapshot.state._asdict()
+        if snapshot.confirmed:
+            arrays["params"] = snapshot.confirmed
+        path = (self._writing.save or checkpoints.save)(
             self._workdir / "checkpoints",
             step,
-            snapshot.state._asdict(),
+            arrays,
             meta,
             keep=self._keep,
             extra=extra,
@@ -200,17 +228,28 @@ def open_saver(
     best: checkpoints.Checkpoint | None,
     resumed: checkpoints.Checkpoint | None,
     listener: Listener,
+    peers: Peers | None = None,
 ) -> Saver:
-    """A run's; see `Saver`. `best` is what the next score must exceed to be saved."""
+    """A run's; see `Saver`. `best` is what the next score must exceed to be saved.
+
+    Of several hosts the first decides when all save, and saves the best alone.
+    """
+    peers = peers or Peers()
+    decides = peers.place.is_first
+    # Not where what an update frees is kept for the next one, on purpose.
+    writing = Writing(after=returns_freed_memory(is_kept=config.learning.keep_freed_memory))
+    if peers.place.num_hosts > 1:
+        shared = SharedSave(peers)
+        writing = writing._replace(save=shared.save, check=shared.require_equal)
     return Saver(
         workdir,
         config.checkpoint.keep,
-        config.checkpoint.interval_seconds,
+        config.checkpoint.interval_seconds if decides else math.inf,
         # A run that is killed early, as first runs are, shall have something to resume from.
-        first_seconds=_FIRST_SAVE_SECONDS if resumed is None else math.inf,
+        first_seconds=_FIRST_SAVE_SECONDS if resumed is None and decides else math.inf,
         best_return=-math.inf if best is None else best_return(best),
         listener=listener,
-        after_save=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
+        writing=writing,
     )
 
 

@@ -174,8 +174,7 @@ class Hub:
             while True:
                 now = self.clock()
                 waits = [(lane.seconds_until_due(now), lane) for lane in lanes]
-                due = [lane for wait, lane in waits if wait == 0.0]
-                if due:
+                if due := [lane for wait, lane in waits if wait == 0.0]:
                     # First come, first served: no lane starves another.
                     return self._serving.take(min(due, key=lambda lane: lane.oldest_arrival))
                 if device in self._woken or now >= deadline:
@@ -209,9 +208,10 @@ class Hub:
         with self._changed:
             return bool(self._changed.wait_for(condition, timeout))
 
-    def wait_for_spec(self, timeout: float) -> EnvSpec | None:
-        """Waits for a first env server's spec; None if none arrived in time."""
+    def wait_for_spec(self, timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
+        """A first env server's spec, or else one that is `given`; None if none arrived in time."""
         with self._changed:
+            self._agreement.spec = self._agreement.spec or given
             self._changed.wait_for(lambda: self._agreement.spec is not None, timeout)
             return self._agreement.spec
 

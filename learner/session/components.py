@@ -8,32 +8,32 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_page
-from learner.acting.actor import build_actor, page_rows
+from learner.acting.actor import build_actor
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.acting.totals import Totals
+from learner.hosts.agenda import Hosts, alone
 from learner.learning.allocation import require_state_memory, require_update_memory
-from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
+from learner.learning.device_mapping import MappedPrograms, map_programs, replicate
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
 from learner.learning.sharded_replay import ShardedReplay
 from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
-    by_field,
     restore_acting,
     restore_params,
-    restore_replay,
     restore_state,
     streams_can_resume,
 )
 from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, scale
+from learner.session.sharing.part import limiter_of, take_part
+from learner.session.sharing.replay import sharded_replay
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter
+from learner.threads.rate_limiter import SharedLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
 from seedrl.config import Config
-from seedrl.errors import CheckpointError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
@@ -51,6 +51,7 @@ class Parts(NamedTuple):
       replay_bytes: size of one device's replay.
       agent: that of the run.
       scale: of the devices.
+      hosts: that share the run.
     """
 
     acting: Sequence[Acting]
@@ -61,6 +62,22 @@ class Parts(NamedTuple):
     replay_bytes: int
     agent: Agent
     scale: Scale
+    hosts: Hosts
+
+
+class Origin(NamedTuple):
+    """What a session begins with.
+
+    Attributes:
+      checkpoint: the run's, which it resumes from; None if there is none.
+      initial: another run's, whose parameters it takes over then; None if it takes none.
+    """
+
+    checkpoint: Checkpoint | None = None
+    initial: Checkpoint | None = None
+
+
+NEW = Origin()
 
 
 class _Given(NamedTuple):
@@ -75,6 +92,7 @@ class _Given(NamedTuple):
     initial: Checkpoint | None
     agent: Agent
     page: Page
+    hosts: Hosts
 
 
 def assemble(
@@ -84,38 +102,43 @@ def assemble(
     hub: Hub,
     spec: EnvSpec,
     metrics: Metrics,
-    checkpoint: Checkpoint | None,
-    initial: Checkpoint | None = None,
+    origin: Origin = NEW,
+    hosts: Hosts | None = None,
 ) -> Parts:
     """Builds the parts; each continues from what a checkpoint holds of it.
 
-    Args:
-      initial: another run's, whose parameters this one begins with, if there is no `checkpoint`.
+    `hosts`: that share the run; None if there is no other.
 
     Raises ConfigError if the devices cannot hold the replay or the initial parameters do not fit,
     CheckpointError if the checkpoint does not fit the config.
     """
     agent = build_agent(config.agent, spec)
     page = example_page(agent, spec, geometry.page_steps)
-    given = _Given(config, geometry, hub, spec, metrics, checkpoint, initial, agent, page)
+    checkpoint, initial = origin
+    hosts = hosts or alone()
+    given = _Given(config, geometry, hub, spec, metrics, checkpoint, initial, agent, page, hosts)
     of_devices = scale(config, geometry)
     experience: Experience = config.replay.build(
         agent.window, page=page, initial_priorities=agent.initial_priorities, scale=of_devices
     )
-    shards = _sharded_replay(config, geometry, experience, page, checkpoint)
+    shards = sharded_replay(config, geometry, experience, page, checkpoint, rungs=_rungs(config))
     learn_programs = build_learn_programs(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
+    if not geometry.place.is_first:
+        # All learn with one key, and none explores as another does.
+        acting_key = jax.random.fold_in(acting_key, geometry.place.host_index)
     state = _learner_state(given, learn_programs, learning_key, of_devices)
-    mapped = map_programs(learn_programs, geometry.devices, geometry.inference)
-    exchange = _exchange(given, RateLimiter(experience.limiter), state, mapped)
+    mapped = map_programs(learn_programs, geometry.devices, geometry.inference, geometry.everywhere)
+    exchange = _exchange(given, limiter_of(hosts, experience.limiter), state, mapped)
     acting = _acting(given, exchange, acting_key, version=int(state.updates))
     learning = _learning(given, mapped, state, shards, exchange)
     _gauge_constants(given)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     per_device, rows = replay_bytes // len(geometry.devices), tuple(shards.page_rows)
-    return Parts(acting, learning, exchange, page, rows, per_device, agent, of_devices)
+    take_part(hosts, config, acting[0].totals, learning, exchange.limiter, metrics)
+    return Parts(acting, learning, exchange, page, rows, per_device, agent, of_devices, hosts)
 
 
 def _gauge_constants(given: _Given) -> None:
@@ -159,12 +182,15 @@ def _learner_state(
         params = restore_params(given.initial, state.params, given.config)
         state = LearnerState._make((*jax.jit(given.agent.init_state)(params), state.key))
     # Copies, which belong to the learn step alone.
-    replicated: LearnerState = replicate(LearnerState(*state), given.geometry.devices)
+    geometry = given.geometry
+    replicated: LearnerState = replicate(
+        LearnerState(*state), geometry.devices, geometry.everywhere
+    )
     return replicated
 
 
 def _exchange(
-    given: _Given, limiter: RateLimiter, state: LearnerState, programs: MappedPrograms
+    given: _Given, limiter: SharedLimiter, state: LearnerState, programs: MappedPrograms
 ) -> Exchange:
     """With the parameters of `state` to act with, and the limiter where the checkpoint left it."""
     if given.checkpoint is not None:
@@ -183,7 +209,7 @@ def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> l
     if checkpoint is not None:
         # The acting key of the checkpoint's session must not be used again.
         key = jax.random.fold_in(key, version)
-    geometry, exploration = given.geometry, _exploration(config, given.agent)
+    geometry, exploration = given.geometry, _exploration(given.geometry, config, given.agent)
     totals = Totals(
         config.environment.metrics,
         config.learning.total_steps,
@@ -218,11 +244,11 @@ def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> l
     return acting
 
 
-def _exploration(config: Config, agent: Agent) -> np.ndarray:
-    """How much each slot explores, `[S] float32`."""
-    serving = config.serving
-    training = np.asarray(agent.exploration(serving.training_slots), np.float32)
-    evaluation = np.full(serving.evaluation_slots, agent.evaluation_exploration, np.float32)
+def _exploration(geometry: Geometry, config: Config, agent: Agent) -> np.ndarray:
+    """How much each slot of this host explores, `[S] float32`: spread over those of all hosts."""
+    all_training = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
+    training = geometry.place.own(all_training)
+    evaluation = np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)
     return np.concatenate([training, evaluation])
 
 
@@ -249,49 +275,3 @@ def _rungs(config: Config) -> int:
     """Of the ladders of batch and page sizes."""
     # Unless both run at once every batch has all slots, and their pages fill up together.
     return 3 if config.learning.regime == "asynchronous" else 1
-
-
-def _sharded_replay(
-    config: Config,
-    geometry: Geometry,
-    experience: Experience,
-    page: Page,
-    checkpoint: Checkpoint | None,
-) -> ShardedReplay:
-    """The replay on its devices and its indices: empty, or the checkpoint's if it has one."""
-    memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
-    indices = [experience.index() for _ in geometry.devices]
-    lanes = [lane for lane in geometry.lanes if lane.role == "training"]
-    shards = ShardedReplay(
-        memory,
-        indices,
-        geometry.page_steps,
-        most_pages=config.serving.training_slots,
-        page_rows=sorted({rows for lane in lanes for rows in page_rows(lane.size, _rungs(config))}),
-        is_mixed=any(
-            len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
-        ),
-        starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
-        example_draw=experience.example_draw,
-        stream_of=experience.stream_of,
-        shard_of=experience.shard_of,
-        accounts=experience.accounts,
-        stale=experience.stale,
-    )
-    if checkpoint is None:
-        return shards
-    try:
-        saved = restore_replay(checkpoint, memory)
-        if saved is None:
-            return shards
-        for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
-            # Otherwise streams resume only under new leases, which have new names.
-            index.restore(
-                state if streams_can_resume(config, checkpoint) else {**state, "streams": []}
-            )
-    except (CheckpointError, ValueError) as error:
-        sections = ("agent", "replay", "learning.num_devices")
-        refusal = CheckpointError(str(error))
-        raise by_field(refusal, checkpoint, config, sections) from error
-    restored = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, memory)
-    return shards._replace(memory=restored)

@@ -25,7 +25,7 @@ class FreeRunning:
         self._parts = parts
         self._learning = parts.learning
         self._totals = parts.acting[0].totals
-        self._first_step = self._totals.training_steps
+        self._first_step = self._own_steps
         names = ["acting", *(f"acting {number}" for number in range(1, len(parts.acting)))]
         self.bodies: Mapping[str, Callable[[], object]] = {
             **{name: each.run_once for name, each in zip(names, parts.acting, strict=True)},
@@ -76,16 +76,23 @@ class FreeRunning:
         """Whether learning cannot do all of its work yet."""
         return not self._update.done()
 
+    @property
+    def _own_steps(self) -> int:
+        """Without those of other hosts."""
+        return sum(self._totals.steps[: len(self._parts.acting)])
+
     def learn_once(self) -> None:
         """Does what of learning's work is compiled. Raises what compiling it has raised."""
         if not _is_over(self._insertion):
             self._learning.snapshots.answer()
-            steps = self._totals.training_steps - self._first_step
+            steps = self._own_steps - self._first_step
             # As if what was sent had been inserted: otherwise acting would owe nothing for it.
             held = self._learning.sequences_of_shards(steps)
             self._parts.exchange.limiter.holds(held)
+            self._parts.exchange.limiter.abstain()
         elif not _is_over(self._update):
             self._learning.run_without_update()
+            self._parts.exchange.limiter.abstain()
         else:
             self._learning.run_once()
 

@@ -32,8 +32,13 @@ class Reports(NamedTuple):
     events: Events
     live: LiveStatus
 
-    def resumed(self, checkpoint: Checkpoint | None, best: Checkpoint | None = None) -> None:
-        """The run continues from a checkpoint, or begins again beside the best one, if there is."""
+    def resumed(
+        self, checkpoint: Checkpoint | None, best: Checkpoint | None = None, *, replay: str = ""
+    ) -> None:
+        """The run continues from a checkpoint, or begins again beside the best one, if there is.
+
+        `replay`: what becomes of its replay, where that is not only restored.
+        """
         if checkpoint is None:
             self._begins_beside(best)
             return
@@ -41,7 +46,7 @@ class Reports(NamedTuple):
         env_steps = checkpoint.meta["env_steps"]
         has_replay = "replay_indices" in checkpoint.meta
         begins_empty = "; replay begins empty (--checkpoint-replay saves it too)"
-        replay = "; its replay is restored" if has_replay else begins_empty
+        replay = f"; {replay or 'its replay is restored'}" if has_replay else begins_empty
         self.events.say(
             "resumed",
             f"resumes from update {checkpoint.step:,} and {env_steps:,} environment steps, saved "

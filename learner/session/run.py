@@ -7,30 +7,38 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from learner.hosts.agenda import Hosts
+from learner.hosts.place import ALONE, Place
 from learner.launch.malloc_settings import returns_freed_memory
-from learner.reporting.env_servers.attendance import Attendance
 from learner.reporting.events import Events
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary, why_nothing_learned
 from learner.saving.recorder import open_recorder
-from learner.saving.restoring import fitting, restore_streams, same_agent
+from learner.saving.restoring import fitting, same_agent
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import played_rounds, rounds_until
 from learner.saving.saver import Saver, open_saver
 from learner.serving.access.private_socket import with_address
-from learner.serving.batch_rules import free_running, lock_step, rounds
-from learner.serving.core import Serving
-from learner.serving.dealing.spread import ascending, spread
-from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
 from learner.serving.server import Service
+from learner.session.components import Origin
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, why
 from learner.session.geometry import Geometry, described, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
+from learner.session.sharing.joining import (
+    CommonSpec,
+    common_checkpoint,
+    common_word,
+    joined,
+    own_folder,
+    require_shared,
+)
+from learner.session.sharing.replay import replay_text
+from learner.session.sharing.serving import serving_hub, slot_table
 from learner.session.supervision import STOP_SECONDS, Supervision, first_fit, raise_death, wait_for
 from learner.threads.deaths import Deaths
 from learner.threads.exit_deadline import ExitDeadline
@@ -40,7 +48,6 @@ from seedrl.config_json import to_allow, to_json
 from seedrl.config_tree import fields_of
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
-from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_return
@@ -56,6 +63,7 @@ def train(
     command: str = "",
     name: str = "",
     stop_reason: Path | None = None,
+    place: Place = ALONE,
 ) -> Summary | None:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
 
@@ -65,51 +73,77 @@ def train(
       env_servers: how many share the slots, if that is known; see `SlotTable.num_reservable`.
       command, name: what the user typed, by default this process's words; its configuration's.
       stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
+      place: of this process among those that share the run. The first one writes the folder, the
+        others below it, in hosts/I.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
     a UserError for what the user can put right, RuntimeError if a thread died.
     """
-    check(config := with_address(config, workdir))
+    own = own_folder(workdir, place)
+    check(config := with_address(config, own))
     start = time.monotonic()
     stop = stop_on_signals(stop_reason, command=command or shlex.join(sys.argv))
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
-    with contextlib.closing(RunFolder(workdir)) as folder, folder.unchanged_until_begun():
-        geometry = plan_geometry(config)
-        checkpoint = same_agent(folder.checkpoint(resume), config)
-        if checkpoint and confirmed_earlier(_learned_from(folder, checkpoint), checkpoint, config):
+    with joined(place, config, stop) as hosts:
+        if hosts is None:
             return None
-        initial = fitting(checkpoint, init_from, config)
-        session_number = folder.record_command(stop.command)
-        with open_reports(config, name, folder, checkpoint) as reports:
-            reports.resumed(checkpoint, None if checkpoint else _best(folder))
-            slots = _slots(config, session_number, env_servers, len(geometry.inference))
-            hub = _hub(config, geometry.page_steps, slots, checkpoint, reports.events)
-            summary = _train(
-                config,
-                folder,
-                geometry,
-                hub,
-                checkpoint,
-                reports,
-                initial=initial,
-                start=start,
-                stop=stop,
-            )
-            return summary and summary._replace(command=stop.command)
+        with contextlib.closing(RunFolder(own)) as folder, folder.unchanged_until_begun():
+            run = _Run(config, workdir, hosts, folder, start, stop)
+            origin = _origin(run, resume, init_from)
+            return origin and _reported(run, origin, name, env_servers)
+
+
+class _Run(NamedTuple):
+    """What all of a run needs to know of it; `workdir` is its folder, `folder` this host's."""
+
+    config: Config
+    workdir: Path
+    hosts: Hosts
+    folder: RunFolder
+    start: float
+    stop: StopRequest
+
+
+def _origin(run: _Run, resume: Resume, init_from: Path | None) -> Origin | None:
+    """What the run begins with; None if there is nothing left to do."""
+    config, folder, hosts = run.config, run.folder, run.hosts
+    require_shared(run.workdir, hosts)
+    plan_geometry(config, hosts.peers.place)  # what it refuses, nothing in the folder can mend
+    found = folder.checkpoint(resume) if hosts.peers.place.is_first else None
+    checkpoint = same_agent(common_checkpoint(found, run.workdir, hosts), config)
+    if _is_confirmed(config, folder, checkpoint, hosts):
+        return None
+    return Origin(checkpoint, fitting(checkpoint, init_from, config))
+
+
+def _reported(run: _Run, origin: Origin, name: str, env_servers: int | None) -> Summary | None:
+    """The run, from its first report on."""
+    config, folder, checkpoint = run.config, run.folder, origin.checkpoint
+    geometry = plan_geometry(config, run.hosts.peers.place)
+    session_number = folder.record_command(run.stop.command)
+    with open_reports(config, name, folder, checkpoint) as reports:
+        best = None if checkpoint else _best(folder)
+        reports.resumed(checkpoint, best, replay=replay_text(checkpoint, geometry))
+        slots = slot_table(config, geometry, session_number, env_servers)
+        hub = serving_hub(config, geometry, slots, checkpoint, reports.events)
+        summary = _train(run, geometry, hub, origin, reports)
+        return summary and summary._replace(command=run.stop.command)
+
+
+def _is_confirmed(
+    config: Config, folder: RunFolder, checkpoint: Checkpoint | None, hosts: Hosts
+) -> bool:
+    """Whether an earlier session has confirmed the target, by what the first host has written."""
+    is_first = hosts.peers.place.is_first
+    rounds = _learned_from(folder, checkpoint) if checkpoint and is_first else ()
+    over = checkpoint is not None and confirmed_earlier(rounds, checkpoint, config)
+    return common_word("confirmed", over, hosts)
 
 
 def _train(
-    config: Config,
-    folder: RunFolder,
-    geometry: Geometry,
-    hub: Hub,
-    checkpoint: Checkpoint | None,
-    reports: Reports,
-    *,
-    initial: Checkpoint | None,
-    start: float,
-    stop: StopRequest,
+    run: _Run, geometry: Geometry, hub: Hub, origin: Origin, reports: Reports
 ) -> Summary | None:
+    config, _, hosts, folder, start, stop = run
     _, metrics, events, live = reports
     with contextlib.ExitStack() as stack:
         deaths = stack.enter_context(Deaths())
@@ -121,13 +155,15 @@ def _train(
         def build(spec: EnvSpec) -> Session:
             opened = open_recorder(config, folder.path, spec, hub.num_batches)
             recorder = stack.enter_context(opened)
-            return Session(config, geometry, hub, spec, metrics, checkpoint, recorder, initial)
+            return Session(config, geometry, hub, spec, metrics, origin, recorder, hosts)
 
-        if session := first_fit(hub, build, stop, look):
-            reports.begins_with(initial)
+        common = CommonSpec(hub, hosts, stop)
+        if session := first_fit(hub, common.wait, build, stop, look):
+            reports.begins_with(origin.initial)
             live.session, events.count_steps = session, lambda: session.acting.training_steps
         # A checkpoint's may have no env server yet: that is reported before anything is compiled.
-        if session is None or not wait_for(hub.wait_for_agreement, stop, look):
+        # Of several hosts, which wait for each other, one may have none for long.
+        if session is None or (hosts.is_alone and not wait_for(hub.wait_for_agreement, stop, look)):
             _end_early(service, reports, stop)
             return None
         _begin(config, folder, session, reports)
@@ -135,7 +171,7 @@ def _train(
             config,
             session,
             service=service,
-            saver=_saver(config, folder, checkpoint, events),
+            saver=_saver(run, origin.checkpoint, events),
             reports=reports,
             stop=stop,
             deaths=deaths,
@@ -146,7 +182,8 @@ def _train(
         finally:
             folder.has_begun = not session.is_refused
             _end(supervision, config)
-        reports.draw_curve(config, folder, stop.seconds_to_end())
+        if hosts.peers.place.is_first:
+            reports.draw_curve(config, folder, stop.seconds_to_end())
         return _summary(config, session, supervision, start, folder)
 
 
@@ -205,52 +242,11 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
         raise
 
 
-def _slots(
-    config: Config, session_number: int, env_servers: int | None, num_devices: int
-) -> SlotTable:
-    # Whoever reaches a socket of this user is this user: nothing need be kept from him.
-    is_private = config.serving.bind.startswith("unix:")
-    return SlotTable(
-        training=config.serving.training_slots,
-        evaluation=config.serving.evaluation_slots,
-        # Nothing that a killed session has not saved may decide on seeds: its own would recur.
-        seed=session_seed(config.seed, f"session {session_number}"),
-        num_env_servers=env_servers or (1 if is_private else None),
-        num_devices=num_devices,
-        order=spread if config.learning.regime == "asynchronous" else ascending,
-    )
-
-
-def _hub(
-    config: Config,
-    page_steps: int,
-    slots: SlotTable,
-    checkpoint: Checkpoint | None,
-    events: Events,
-) -> Hub:
-    meta = {} if checkpoint is None else checkpoint.meta
-    free = free_running(config.serving.batch_deadline_seconds)
-    rule = {"asynchronous": free, "synchronous": rounds(), "lock_step": lock_step()}
-    own = rule[config.learning.regime]
-    serving = Serving(slots, page_steps=page_steps, rule=own, evaluation_rule=free)
-    if checkpoint is not None:
-        restore_streams(checkpoint, serving, config)
-    spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None
-    evaluation = config.evaluation
-    attendance = Attendance(
-        events,
-        training_slots=config.serving.training_slots,
-        evaluation_slots=config.serving.evaluation_slots,
-        step_deadline_seconds=config.serving.step_deadline_seconds,
-        evaluation_episodes=evaluation.episodes
-        if evaluation.target_return is None
-        else max(evaluation.episodes, evaluation.confirm_episodes),
-    )
-    return Hub(serving, config.environment, spec=spec, attendance=attendance, tries_spec=True)
-
-
-def _saver(config: Config, folder: RunFolder, resumed: Checkpoint | None, events: Events) -> Saver:
-    return open_saver(config, folder.path, best=_best(folder), resumed=resumed, listener=events)
+def _saver(run: _Run, resumed: Checkpoint | None, events: Events) -> Saver:
+    peers = run.hosts.peers
+    path = run.folder.path if peers.place.is_first else run.workdir
+    best = _best(run.folder)
+    return open_saver(run.config, path, best=best, resumed=resumed, listener=events, peers=peers)
 
 
 def _best(folder: RunFolder) -> Checkpoint | None:

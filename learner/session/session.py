@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
+from learner.hosts.agenda import Hosts, alone
 from learner.learning.look import Look
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
@@ -19,7 +20,7 @@ from learner.saving.saver import Best
 from learner.saving.sequences import Source
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
-from learner.session.components import Parts, assemble
+from learner.session.components import NEW, Origin, Parts, assemble
 from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
 from learner.session.lock_step import LockStep
@@ -33,7 +34,6 @@ from seedrl.config_json import to_json
 from seedrl.errors import ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
-from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Tree
 
 _SNAPSHOT_SECONDS = 300.0
@@ -75,6 +75,7 @@ class Session:
       replay_bytes: size of one device's replay.
       failed: set when a thread has died.
       begins_untrained: whether its first parameters are neither resumed nor another run's.
+      hosts: that share the run.
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class Session:
         hub: Hub,
         spec: EnvSpec,
         metrics: Metrics,
-        checkpoint: Checkpoint | None,
+        origin: Origin = NEW,
         recorder: Recorder | None = None,
-        initial: Checkpoint | None = None,
+        hosts: Hosts | None = None,
     ):
-        """`checkpoint` is resumed from; see `assemble` for `initial`."""
+        """`hosts`: that share the run; None if there is no other."""
+        self.hosts = hosts or alone()
         self._config = config
+        self._num_slots = geometry.training_slots + geometry.evaluation_slots
         self._spec = spec
         self._hub = hub
         self._metrics = metrics
@@ -99,19 +102,19 @@ class Session:
             hub=hub,
             spec=spec,
             metrics=metrics,
-            checkpoint=checkpoint,
-            initial=initial,
+            origin=origin,
+            hosts=self.hosts,
         )
         self.acting, self.learning = self._parts.acting[0], self._parts.learning
         self.evaluator = self.acting.evaluator
         self.replay_bytes = self._parts.replay_bytes
         self._limiter = self._parts.exchange.limiter
         self.failed = threading.Event()
-        self.begins_untrained = checkpoint is None and initial is None
+        self.begins_untrained = origin == NEW
         self._regime = _regime(config, self._parts, hub, recorder)
-        self._awake = AwakeClock()
+        self._awake, blamed = AwakeClock(), self.hosts.peers.blamed
         self._workers = [
-            Worker(name, body, self.failed) for name, body in self._regime.bodies.items()
+            Worker(name, blamed(body), self.failed) for name, body in self._regime.bodies.items()
         ]
 
     def start(self) -> None:
@@ -129,9 +132,8 @@ class Session:
     def stuck(self, seconds: float) -> list[str]:
         """Names of threads that have been at one piece of work for longer than that.
 
-        Time in which this process was suspended does not count. It is noticed if this is called
-        several times a second. Nor does time in which programs are compiled, for acting may have to
-        wait until that is over.
+        Time in which this process was suspended does not count, if this is called several times a
+        second; nor does time in which programs are compiled, for acting may have to wait for that.
         """
         if self.is_compiling:
             return []
@@ -164,7 +166,8 @@ class Session:
         """Sets the metrics that are states rather than events."""
         if (live := self._hub.live_slots("training")).size:
             ladder = self._parts.agent.exploration(self._config.serving.training_slots)
-            self._metrics.gauge("exploration_live_mean", float(np.mean(np.asarray(ladder)[live])))
+            own = self.hosts.peers.place.own(np.asarray(ladder))
+            self._metrics.gauge("exploration_live_mean", float(np.mean(own[live])))
         for name, value in self._limiter.now.metrics().items():
             self._metrics.gauge(name, value)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
@@ -228,7 +231,7 @@ class Session:
             holders=self._hub.holders,
             window=self._config.agent.window,
             step_bytes=sum(leaf.dtype.itemsize * leaf.size for leaf in page) // len(page[0]),
-            num_slots=self._config.serving.training_slots + self._config.serving.evaluation_slots,
+            num_slots=self._num_slots,
         )
 
     def _look(self, num_sequences: int) -> Look | None:
@@ -263,9 +266,8 @@ class Session:
         confirmed: Score | None = self.evaluator.confirmed
         if confirmed is None:
             return snapshot
-        params = self._scored(confirmed, snapshot.state.params)
         return snapshot._replace(
-            state=snapshot.state._replace(params=params),
+            confirmed=self._scored(confirmed, snapshot.state.params),
             meta={**snapshot.meta, "params_updates": confirmed.frozen.version},
         )
 

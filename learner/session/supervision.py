@@ -14,6 +14,8 @@ from learner.session.end_of_run import EndOfRun, end_of_run, why
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
+from learner.session.sharing.end import SharedEnd
+from learner.session.sharing.part import depend_on_no_service
 from learner.threads.deaths import Deaths
 from learner.threads.hung_exit import exit_hung
 from seedrl.config import Config
@@ -50,6 +52,7 @@ def raise_death(service: Service, deaths: Deaths) -> None:
 
 def first_fit(
     hub: Hub,
+    wait: Callable[[float], EnvSpec | None],
     build: Callable[[EnvSpec], Found],
     stop: StopRequest,
     look: Callable[[], object],
@@ -57,9 +60,9 @@ def first_fit(
     """What is built for the first environment that the run can use; None if `stop` is set before.
 
     What an env server has built shall not end the run: whoever has built what does not fit is told
-    so, as is the user, and the next one decides.
+    so, as is the user, and the next one decides. `wait`: see `Hub.wait_for_spec`.
     """
-    while (spec := wait_for(hub.wait_for_spec, stop, look)) is not None:
+    while (spec := wait_for(wait, stop, look)) is not None:
         try:
             built = build(spec)
         except ConfigError as error:
@@ -116,6 +119,7 @@ class Supervision:
         # Updates and environment steps of the run when it was saved last in this session.
         self._saved: tuple[int, int] | None = None
         self._deaths = deaths
+        self._shared_end = SharedEnd(session.hosts)
 
     def run(self) -> None:
         """Reports and saves at their intervals until the run is over."""
@@ -123,6 +127,7 @@ class Supervision:
             self._session.failed.wait(_TICK_SECONDS)
             self._end_if_stuck(self._config.logging.stuck_seconds)
             self.announcements.look()
+            depend_on_no_service(self._session.hosts, self._session.learning)
             now = time.monotonic()
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds
@@ -142,14 +147,18 @@ class Supervision:
         ended = None
         try:
             self.announcements.look()
-            ended = self._end_of_run()
+            ended = self._outcome()
             self._say_why(ended)
         finally:
             self._stop_and_save(ended)
         self._raise_failure(ended)
 
     def _say_why(self, ended: EndOfRun | None) -> None:
-        self.reason = why(
+        self.reason = self._shared_end.reason or self._why(ended)
+        self._reports.end(self.reason)
+
+    def _why(self, ended: EndOfRun | None) -> str:
+        return why(
             ended,
             self._config.evaluation.target_return,
             self._session.evaluator.confirmed,
@@ -158,9 +167,11 @@ class Supervision:
             begins_untrained=self._session.begins_untrained,
             confirming=self._session.evaluator.confirmation,
         )
-        self._reports.end(self.reason)
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
+        can_save = self._shared_end.can_save()
+        if not can_save:
+            self._session.hosts.peers.close()  # nobody waits for us
         if not self._session.stop(STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {STOP_SECONDS:.0f} seconds"
@@ -169,7 +180,10 @@ class Supervision:
         try:
             # At the end replay has taken in what was on its way, and the parameters may be others.
             is_same = not self._config.checkpoint.replay and not self._session.evaluator.confirmed
-            if not has_failed and not (is_same and self._is_saved()):
+            is_same = is_same and self._session.hosts.is_alone and self._is_saved()
+            while can_save and (agreed := self._session.hosts.agenda.taken()) is not None:
+                self._start_save(agreed)  # as the other hosts do
+            if can_save and not has_failed and not is_same:
                 snapshot = self._session.final_snapshot()
                 self._start_save(snapshot)
             self.last |= self._report()
@@ -181,7 +195,11 @@ class Supervision:
             self._saver.wait()
 
     def _is_over(self) -> bool:
-        return self._end_of_run() is not None
+        return self._shared_end.is_over(self._end_of_run(), self._why)
+
+    def _outcome(self) -> EndOfRun | None:
+        """Why the run is over, for all hosts if they have agreed on it."""
+        return self._shared_end.outcome() or self._end_of_run()
 
     def _end_of_run(self) -> EndOfRun | None:
         return end_of_run(
@@ -215,6 +233,10 @@ class Supervision:
         return values
 
     def _save_what_is_due(self) -> None:
+        if (snapshot := self._session.hosts.agenda.taken()) is not None:
+            self._start_save(snapshot)
+            self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
+            return
         if self._saver.take_turn(has_learned=self._session.learning.num_applied > 0):
             if not self._is_saved():
                 self._save()
@@ -237,6 +259,10 @@ class Supervision:
     def _save(self) -> None:
         # Before the snapshot: what happens meanwhile is to be saved again.
         counts = self._counts()
+        if not self._session.hosts.is_alone:
+            # All take a snapshot before the same update.
+            self._session.hosts.agenda.wants_save, self._saved = True, counts
+            return
         snapshot = self._session.snapshot(with_replay=self._config.checkpoint.replay)
         if snapshot is not None:
             self._start_save(snapshot)

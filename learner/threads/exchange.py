@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from learner.threads.rate_limiter import RateLimiter
+from learner.threads.rate_limiter import SharedLimiter
 from seedrl.types import Page, Tree
 
 # Pages that are on their way: enough that acting never waits for an update of ordinary length.
@@ -55,7 +55,7 @@ class Exchange:
       is_closed: whether nothing more is to be sent.
     """
 
-    limiter: RateLimiter
+    limiter: SharedLimiter
     pages: queue.Queue[FilledPages]
     params: Sequence[FrozenParams]
     learned_version: int
@@ -65,7 +65,7 @@ class Exchange:
 
 
 def open_exchange(
-    limiter: RateLimiter,
+    limiter: SharedLimiter,
     first: Sequence[FrozenParams],
     *,
     wake_acting: Callable[[], None],

@@ -1,4 +1,4 @@
-"""The end of a process in which something hangs."""
+"""The end of a process that waits for nothing."""
 
 import contextlib
 import faulthandler
@@ -22,12 +22,23 @@ def exit_hung(text: str, code: ExitCode, leave: Callable[[int], object] = os._ex
     process.
     """
     try:
-        said = _stacks() + f"learner: error: {text}; all stacks are above\n".encode()
-        writer = threading.Thread(target=_write, args=(said,), name="stderr", daemon=True)
-        writer.start()
-        writer.join(_STDERR_SECONDS)
+        _say(_stacks() + f"learner: error: {text}; all stacks are above\n".encode())
     finally:
         leave(code)
+
+
+def exit_now(text: str, code: ExitCode, leave: Callable[[int], object] = os._exit) -> None:
+    """Prints `text`, a line; ends the process with `code` at once, like `exit_hung`."""
+    try:
+        _say(f"{text}\n".encode())
+    finally:
+        leave(code)
+
+
+def _say(said: bytes) -> None:
+    writer = threading.Thread(target=_write, args=(said,), name="stderr", daemon=True)
+    writer.start()
+    writer.join(_STDERR_SECONDS)
 
 
 def _stacks() -> bytes:

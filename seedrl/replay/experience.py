@@ -143,12 +143,13 @@ class Scale(NamedTuple):
     """The sizes of a run, which its replay must fit.
 
     Attributes:
-      num_devices: n, that learn.
+      num_devices: n, that learn, on all hosts.
       batch_per_device: B/n.
       training_slots: of all devices.
       device_bytes: memory of each device.
       device_name: for messages.
       publish_every_updates: how many updates acting may be behind in ordinary use.
+      num_hosts: that share all of this evenly.
     """
 
     num_devices: int
@@ -157,6 +158,16 @@ class Scale(NamedTuple):
     device_bytes: int
     device_name: str
     publish_every_updates: int = 1
+    num_hosts: int = 1
+
+    @property
+    def of_host(self) -> "Scale":
+        """The sizes of one host's part: what is not shared, it has by itself."""
+        return self._replace(
+            num_devices=self.num_devices // self.num_hosts,
+            training_slots=-(-self.training_slots // self.num_hosts),
+            num_hosts=1,
+        )
 
 
 class ExperienceConfig(Protocol):

@@ -78,6 +78,8 @@ class QueueConfig:
         from seedrl.replay.queue_memory import queue_memory
 
         del window, initial_priorities
+        # Each host fills and empties a queue of its own.
+        scale = scale.of_host
         batch = scale.num_devices * scale.batch_per_device
         max_lag = self.lag_bound(
             training_slots=scale.training_slots,

@@ -2,9 +2,12 @@
 
     state/shapes.json   shape and dtype of every array, by its path in the tree
           joined/       the elements of all arrays of a dtype, in that order, in few long arrays
+          long/         in its place, if several processes share a run: written like `extra`
           orbax/        in their place, as it was written before: a flat dict from path to array
     extra/names.json    file and dtype of every array
           000.npy ...
+          names-1.json  of what a second process has written: more rows of the same arrays
+          1-000.npy ...
 
 Orbax and tensorstore take a little memory for each array that they write, and never free it: hence
 few long ones. Trees are stored flat, by path: what was saved and what is wanted can then be
@@ -15,9 +18,9 @@ reader's.
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -46,7 +49,11 @@ def write_tree(root: Path, tree: Tree) -> None:
     arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
     shapes = {name: _shape_of(array) for name, array in arrays.items()}
     (root / "shapes.json").write_text(json.dumps(shapes, indent=1))
-    if joined := _joined(arrays):
+    joined = _joined(arrays)
+    if jax.process_count() > 1:
+        # Orbax would have to be told by jax's service that the other processes do not take part.
+        write_large(root / "long", joined)
+    elif joined:
         # Not imported with this module: that takes a quarter of a second, in which a learner could
         # begin to act. It saves for the first time when it is long under way.
         import orbax.checkpoint as ocp
@@ -66,7 +73,7 @@ def read_tree(root: Path, abstract: Tree) -> Tree:
     """
     require_fit(root, abstract)
     wanted, stored = _shapes(root, abstract)
-    if (root / "joined").is_dir():
+    if (root / "joined").is_dir() or (root / "long").is_dir():
         arrays = _read_joined(root, set(stored))
     else:
         arrays = _read_separate(root, stored)
@@ -95,24 +102,55 @@ def stored_tree(root: Path) -> dict[str, jax.ShapeDtypeStruct]:
     }
 
 
-def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays by name into the new directory `root`. Raises OSError."""
-    root.mkdir()
+def write_large(root: Path, arrays: Mapping[str, np.ndarray], *, part: int = 0) -> list[Path]:
+    """Writes arrays by name into `root`, which it makes; what files it has written.
+
+    Several processes may each write a part: some rows of every array. Raises OSError.
+    """
+    root.mkdir(exist_ok=True)
     names = {}
     for position, (name, array) in enumerate(arrays.items()):
-        names[name] = (f"{position:03d}.npy", str(array.dtype))
+        names[name] = (f"{part}-" * (part > 0) + f"{position:03d}.npy", str(array.dtype))
         np.save(root / names[name][0], array, allow_pickle=False)
-    (root / "names.json").write_text(json.dumps(names, indent=1))
+    (root / _names_of(part)).write_text(json.dumps(names, indent=1))
+    return [root / _names_of(part), *(root / file for file, _ in names.values())]
 
 
-def read_large(root: Path, *, prefix: str = "") -> dict[str, np.ndarray]:
-    """The arrays in `root` whose names begin with `prefix`, by name."""
+def read_large(root: Path, *, prefix: str = "", rows: slice | None = None) -> dict[str, np.ndarray]:
+    """The arrays in `root` whose names begin with `prefix`, by name: the rows of all parts.
+
+    `rows`: reads no others.
+    """
+    parts = [_read_part(root, 0, prefix, rows)]
+    while (root / _names_of(len(parts))).exists():
+        parts.append(_read_part(root, len(parts), prefix, rows))
+    if rows is None and len(parts) == 1:
+        return parts[0]
+    return {name: _rows_of([part[name] for part in parts], rows) for name in parts[0]}
+
+
+def _names_of(part: int) -> str:
+    return f"names-{part}.json" if part else "names.json"
+
+
+def _read_part(root: Path, part: int, prefix: str, rows: slice | None) -> dict[str, np.ndarray]:
     # The .npy format does not know bfloat16 and gives two nameless bytes back: hence the dtype.
+    mode: Literal["r"] | None = None if rows is None else "r"
     return {
-        name: np.load(root / file, allow_pickle=False).view(np.dtype(dtype))
-        for name, (file, dtype) in json.loads((root / "names.json").read_bytes()).items()
+        name: np.load(root / file, allow_pickle=False, mmap_mode=mode).view(np.dtype(dtype))
+        for name, (file, dtype) in json.loads((root / _names_of(part)).read_bytes()).items()
         if name.startswith(prefix)
     }
+
+
+def _rows_of(parts: Sequence[np.ndarray], rows: slice | None) -> np.ndarray:
+    """The rows of all parts, one after another, or some of them."""
+    first, kept = 0, []
+    for part in parts:
+        start, stop = (0, len(part)) if rows is None else (rows.start - first, rows.stop - first)
+        kept.append(part[max(0, start) : max(0, stop)])
+        first += len(part)
+    return np.concatenate(kept)
 
 
 def _shapes(root: Path, abstract: Tree) -> tuple[dict[str, _Shape], dict[str, _Shape]]:
@@ -164,7 +202,10 @@ def _read_joined(root: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
         for dtype, size in sizes.items()
         for start, name in _pieces(dtype, size).items()
     }
-    restored = _restored(root / "joined", lengths) if lengths else {}
+    if (root / "long").is_dir():
+        restored = read_large(root / "long")
+    else:
+        restored = _restored(root / "joined", lengths) if lengths else {}
     found, ends = {}, Counter[str]()
     for name, (dtype, shape) in shapes.items():
         start = ends[dtype]
@@ -191,6 +232,18 @@ def _read_separate(root: Path, stored: Mapping[str, _Shape]) -> dict[str, np.nda
     return arrays
 
 
+def _checkpointer() -> Any:
+    """Orbax's; of several processes each reads by itself, and waits for no other."""
+    import orbax.checkpoint as ocp
+
+    if jax.process_count() == 1:
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+    own = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
+    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
+
+
 def _restored(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What orbax has written under these names, which must be as `arrays` are."""
     import orbax.checkpoint as ocp
@@ -200,7 +253,7 @@ def _restored(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndar
         restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in arrays},
         partial_restore=True,
     )
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    with _checkpointer() as checkpointer:
         return dict(checkpointer.restore(path.absolute(), args=arguments))
 
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from seedrl.errors import CheckpointError
 from seedrl.storage import array_store, manifest
+from seedrl.storage.parts import NOBODY, OtherWriters, cause
 from seedrl.storage.writing import writing
 from seedrl.types import Tree
 
@@ -62,6 +63,7 @@ def save(
     *,
     keep: int | None,
     extra: Mapping[str, np.ndarray] | None = None,
+    others: OtherWriters = NOBODY,
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones.
 
@@ -75,6 +77,7 @@ def save(
       meta: anything that JSON can hold.
       keep: at least 2: one that is damaged is never the end of a run; None: the new one alone.
       extra: large arrays by name, saved without compression.
+      others: that write parts of it.
 
     Returns the checkpoint's directory. Raises CheckpointError if it cannot be written (disk full,
     no permission); nothing of it remains then, and what was there before is untouched.
@@ -88,27 +91,35 @@ def save(
         with writing(directory, timeout_seconds=_LOCK_SECONDS):
             _remove_temporary(directory)
             content = {"format": _FORMAT, "step": step, "meta": dict(meta)}
-            _write(target, content, jax.tree.map(np.asarray, arrays), extra or {})
+            _write(target, content, jax.tree.map(np.asarray, arrays), extra or {}, others)
             _prune(directory, step, keep)
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
     except (OSError, ValueError, RuntimeError) as error:
         if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(f"cannot save checkpoint {target}: {_cause(error)}") from error
+        raise CheckpointError(f"cannot save checkpoint {target}: {cause(error)}") from error
     return target
 
 
 def _write(
-    target: Path, content: dict[str, Any], state: Tree, extra: Mapping[str, np.ndarray]
+    target: Path,
+    content: dict[str, Any],
+    state: Tree,
+    extra: Mapping[str, np.ndarray],
+    others: OtherWriters,
 ) -> None:
     """Writes a checkpoint beside its place, then publishes it: `target` is whole or not there."""
     _require_space(target.parent, [*jax.tree.leaves(state), *extra.values()])
     temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{target.name}-", dir=target.parent))
     try:
+        (temporary / "extra").mkdir()
+        others.begin(temporary)
         array_store.write_tree(temporary / "state", state)
         array_store.write_large(temporary / "extra", extra)
+        written = others.written()
+        content["meta"] |= written.meta
         (temporary / "meta.json").write_text(json.dumps(content, indent=1))
-        manifest.write(temporary)
+        manifest.write(temporary, written.files)
         _publish(temporary, target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -150,7 +161,7 @@ def take_over(directory: Path) -> Checkpoint | None:
         raise
     except OSError as error:
         raise CheckpointError(
-            f"cannot set a damaged checkpoint aside in {directory}: {_cause(error)}"
+            f"cannot set a damaged checkpoint aside in {directory}: {cause(error)}"
         ) from error
     return found
 
@@ -178,9 +189,14 @@ def restore(checkpoint: Checkpoint, abstract: Tree) -> Tree:
     return array_store.read_tree(checkpoint.path / "state", abstract)
 
 
-def restore_extra(checkpoint: Checkpoint, *, prefix: str = "") -> dict[str, np.ndarray]:
-    """The arrays that were saved as `extra` under names with that prefix; maybe none."""
-    return array_store.read_large(checkpoint.path / "extra", prefix=prefix)
+def restore_extra(
+    checkpoint: Checkpoint, *, prefix: str = "", rows: slice | None = None
+) -> dict[str, np.ndarray]:
+    """The arrays that were saved as `extra` under names with that prefix; maybe none.
+
+    `rows`: only these of each.
+    """
+    return array_store.read_large(checkpoint.path / "extra", prefix=prefix, rows=rows)
 
 
 def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path, str]]]:
@@ -282,9 +298,3 @@ def _opened(path: Path) -> Checkpoint:
             f"{written_as}; use the version of seedrl that wrote it"
         )
     return Checkpoint(step, path, meta)
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
-    return " ".join(str(error).split())[:500]

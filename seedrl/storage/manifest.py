@@ -8,23 +8,23 @@ is not taken for damage to what it lists.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 NAME = "manifest.json"
 
 
-def write(root: Path) -> None:
+def write(root: Path, known: Mapping[str, Any] | None = None) -> None:
     """Writes `root/manifest.json` and makes everything in `root` durable (fsync).
 
-    Raises OSError if the disk refuses.
+    `known`: entries of files that others have written, and made durable. Raises OSError if the disk
+    refuses.
     """
-    files: dict[str, Any] = {}
-    for path in sorted(root.rglob("*")):
-        if path.is_file():
-            files[path.relative_to(root).as_posix()] = [path.stat().st_size, _sha256(path)]
-            sync(path)
+    known = known or {}
+    paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    own = [path for path in paths if path.relative_to(root).as_posix() not in known]
+    files = dict(sorted((entries(root, own) | dict(known)).items()))
     content = {"files": files, "sha256": _sum(files)}
     (root / NAME).write_text(json.dumps(content, indent=1))
     sync(root / NAME)
@@ -32,6 +32,15 @@ def write(root: Path) -> None:
         if path.is_dir():
             sync(path)
     sync(root)
+
+
+def entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
+    """What a manifest says of these files below `root`, which it makes durable. Raises OSError."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        found[path.relative_to(root).as_posix()] = [path.stat().st_size, _sha256(path)]
+        sync(path)
+    return found
 
 
 def sync(path: Path) -> None:

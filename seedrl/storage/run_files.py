@@ -11,6 +11,8 @@ EVENTS = "events.jsonl"
 LOGS = (
     "logs"  # a folder: what env servers write; in folders below it those of whoever plays the run
 )
+HOSTS = "hosts"  # a folder: what other hosts than the first write of themselves, each in its own
+HOSTS_NOTE = ".hosts"  # by which hosts find that they share the folder
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
 # In the folder of an experiment, beside those of its runs.

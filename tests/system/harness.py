@@ -191,9 +191,7 @@ class LearnerRun:
         spec = self.hub.wait_for_spec(SECONDS)
         assert spec is not None, self.logs()
         self.agent: Agent = self.config.agent.build(spec)
-        self.session = Session(
-            self.config, self.geometry, self.hub, spec, self.metrics, checkpoint=None
-        )
+        self.session = Session(self.config, self.geometry, self.hub, spec, self.metrics)
         self.session.start()
 
     def run_until(self, condition: Callable[[], bool], what: str) -> None:

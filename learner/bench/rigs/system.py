@@ -84,7 +84,6 @@ class System:
                 hub=hub,
                 spec=hub.spec,
                 metrics=self.metrics,
-                checkpoint=None,
             )
             compile_all(self.parts)
             self._stack = stack.pop_all()

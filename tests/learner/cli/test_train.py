@@ -1,6 +1,7 @@
 """`seedrl train` with a learner and env servers that only write down how they were called."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -10,7 +11,10 @@ from unittest import mock
 
 import pytest
 
+from learner.cli import train
+from learner.cli.arguments import parse
 from learner.cli.main import main
+from learner.launch.env_servers import of_hosts, on_private_socket
 from learner.saving.run_folder import RunFolder
 from seedrl import config_modules
 from seedrl.config import Config
@@ -241,3 +245,27 @@ def test_its_env_servers_are_given_a_token_for_a_port_and_nobody_can_read_it_els
     # Both have the name of a file, which is gone with the run.
     assert argv[argv.index("--token-file") + 1] == serving.token_file
     assert not Path(serving.token_file).exists()
+
+
+def test_several_hosts_have_a_learner_and_a_socket_each(tmp_path: Path) -> None:
+    options, config = parse(train.TrainOptions, ["cartpole_r2d2", "--hosts", "2"], prog="train")
+    config, planned = train.plan(options, config)
+    serving = on_private_socket(config.serving, f"unix:{tmp_path}/learner")
+    config = dataclasses.replace(config, serving=serving)
+    fleets = of_hosts(planned, serving, options.hosts)
+    found = train._of_hosts(
+        config, fleets, tmp_path, tmp_path, ["--resume", "auto"], user_command=""
+    )
+    words = [learner.arguments[4:] for learner in found.learners]
+    given = [dict(zip(each[1::2], each[2::2], strict=True)) for each in words]
+    assert [each["--host-index"] for each in given] == ["0", "1"]
+    assert [each["--hosts"] for each in given] == ["2", "2"]
+    assert len({each["--coordinator"] for each in given}) == 1
+    binds = [from_json(Path(each[0]).read_text()).serving.bind for each in words]
+    assert binds == [f"unix:{tmp_path}/learner", f"unix:{tmp_path}/learner1"]
+    dialled = [
+        server.arguments[server.arguments.index("--learner") + 1] for server in found.env_servers
+    ]
+    assert dialled == binds
+    assert [server.name for server in found.env_servers] == ["env server 0", "env server 1"]
+    assert [learner.log for learner in found.learners] == [None, tmp_path / "learner_1.log"]

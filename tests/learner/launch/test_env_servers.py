@@ -163,3 +163,26 @@ def test_the_config_is_not_changed_in_place() -> None:
     copy = dataclasses.replace(given)
     env_servers.plan(given, env_servers=3, envs_per_server=16)
     assert given == copy
+
+
+@pytest.mark.parametrize(
+    ("servers", "hosts", "expected"),
+    [
+        (2, 1, [(2, 26, 0)]),
+        (2, 2, [(1, 36, 0), (1, 16, 1)]),
+        (5, 2, [(3, 12, 0), (2, 8, 3)]),
+        (3, 3, [(1, 31, 0), (1, 11, 1), (1, 10, 2)]),
+    ],
+)
+def test_hosts_share_env_servers_which_fill_the_slots_of_each(
+    servers: int, hosts: int, expected: list[tuple[int, int, int]]
+) -> None:
+    fitted, planned = env_servers.plan(config(), env_servers=servers)
+    found = env_servers.of_hosts(planned, fitted.serving, hosts)
+    assert [(fleet.num_servers, fleet.num_envs, first) for fleet, first in found] == expected
+
+
+def test_a_host_without_an_env_server_is_refused() -> None:
+    fitted, planned = env_servers.plan(config(), env_servers=1)
+    with pytest.raises(ConfigError, match="--env-servers: expected at least one for each of the 2"):
+        env_servers.of_hosts(planned, fitted.serving, 2)

@@ -65,7 +65,7 @@ def _learning(
             lambda pages, _: pages,
             learn,
             lambda params: [_copied(params)],
-            lambda *_: None,
+            *[lambda *_: None] * 3,
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),

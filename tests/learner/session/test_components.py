@@ -21,8 +21,9 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
 from learner.serving.slot_deal import lanes_of
-from learner.session.components import _exploration, _learner_state, _sharded_replay
+from learner.session.components import _exploration, _learner_state
 from learner.session.geometry import plan_geometry, scale
+from learner.session.sharing.replay import sharded_replay
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
@@ -62,7 +63,7 @@ def _build(config: Config, checkpoint: Checkpoint | None) -> ShardedReplay:
         initial_priorities=agent.initial_priorities,
         scale=scale(config, geometry),
     )
-    return _sharded_replay(config, geometry, experience, page, checkpoint)
+    return sharded_replay(config, geometry, experience, page, checkpoint, rungs=3)
 
 
 def _saved(directory: Path) -> Checkpoint:
@@ -177,6 +178,7 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
         evaluation_exploration=0.007,
     )
     config = dataclasses.replace(CONFIG, serving=serving)
+    geometry = plan_geometry(config)
     said = []
     for device in (0, 1):
         lanes = [lane for lane in lanes_of(3, 2, num_devices=2) if lane.device == device]
@@ -185,7 +187,7 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
             SPEC,
             example_page(agent, SPEC, 4),
             lanes=lanes,
-            exploration=_exploration(config, agent),
+            exploration=_exploration(geometry, config, agent),
             key=jax.random.PRNGKey(0),
             device=jax.local_devices()[device],
             rungs=1,

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from learner.saving.run_folder import Resume, RunFolder
+from learner.session.geometry import plan_geometry
 from learner.session.process import StopRequest
 from learner.session.reports import Reports, _metrics
-from learner.session.run import _best, _end_early, _slots, train
+from learner.session.run import _best, _end_early, train
+from learner.session.sharing.serving import slot_table
 from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
@@ -67,8 +69,9 @@ def test_the_config_says_whether_freed_memory_is_kept(
 )
 def test_slots_are_spread_where_not_all_need_be_filled(regime: str, slots: list[int]) -> None:
     config = config_file.load("cartpole_r2d2")
-    learning = dataclasses.replace(config.learning, regime=regime)
-    table = _slots(dataclasses.replace(config, learning=learning), 1, None, 1)
+    learning = dataclasses.replace(config.learning, regime=regime, num_devices=1)
+    config = dataclasses.replace(config, learning=learning)
+    table = slot_table(config, plan_geometry(config), 1, None)
     assert table.lease(5, 1, "peer").groups[0].slots.tolist() == slots
 
 
@@ -171,7 +174,7 @@ def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
         "Session": lambda *arguments: session,
         "Supervision": lambda *arguments, **named: Ends(),
         "_served": lambda *arguments: contextlib.nullcontext(service),
-        "first_fit": lambda hub, build, stop, look: build(None),
+        "first_fit": lambda hub, wait, build, stop, look: build(None),
         "wait_for": lambda condition, stop, look: True,
         "open_reports": lambda *arguments: contextlib.nullcontext(reports),
     }.items():

@@ -67,7 +67,7 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
     slots = SlotTable(training=SLOTS, evaluation=0, seed=0, num_devices=len(geometry.inference))
     serving = Serving(slots, page_steps=geometry.page_steps, rule=free_running(0.0))
     hub = AskedHub(serving, config.environment, spec=SPEC)
-    yield Session(config, geometry, hub, SPEC, metrics, None)
+    yield Session(config, geometry, hub, SPEC, metrics)
     metrics.close()
 
 

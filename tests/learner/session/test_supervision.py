@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from learner.hosts.agenda import alone
 from learner.session import supervision
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
@@ -128,6 +129,7 @@ class Run:
                 run.evaluator,
             )
             begins_untrained = True
+            hosts = alone()
             is_compiling = property(lambda self: run.is_compiling)
 
             def __getattr__(self, name: str) -> Any:
@@ -406,8 +408,8 @@ def test_an_environment_that_does_not_fit_ends_a_run_only_if_a_checkpoint_names_
 
     if is_checkpoints:
         with pytest.raises(ConfigError, match="too small"):
-            first_fit(hub, build, stop, lambda: None)
+            first_fit(hub, hub.wait_for_spec, build, stop, lambda: None)
     else:
-        assert first_fit(hub, build, stop, lambda: None) == right
+        assert first_fit(hub, hub.wait_for_spec, build, stop, lambda: None) == right
     assert hub.settle_spec.call_args_list[0] == mock.call("agent: too small")
     assert (mock.call() in hub.settle_spec.call_args_list) != is_checkpoints

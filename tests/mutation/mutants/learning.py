@@ -248,8 +248,8 @@ MUTANTS = (
     Mutant(
         "evaluation_explores",
         _ASSEMBLY,
-        "np.full(serving.evaluation_slots, agent.evaluation_exploration, np.float32)",
-        "np.full(serving.evaluation_slots, agent.exploration(1)[0], np.float32)",
+        "np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)",
+        "np.full(geometry.evaluation_slots, agent.exploration(1)[0], np.float32)",
         "Evaluation slots explore as training slots do.",
         "evaluation slots at epsilon 1e-3 (DESIGN 8)",
     ),

@@ -1,0 +1,1 @@
+"""Several learner processes as one run: who they are, what they agree on, and who is lost."""

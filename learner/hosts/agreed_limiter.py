@@ -1,0 +1,155 @@
+"""The limiter of a run on several hosts: what may be learned is decided by the counts of all."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from learner.hosts.agenda import Agenda
+from learner.hosts.agreement import Decision, Vote, decide
+from learner.hosts.peers import Peers
+from seedrl.replay.limiter import Limiter
+
+# How long a host waits for experience of its own before it votes without. The others, which may
+# have some, wait for its vote; a round of votes costs a few tenths of a millisecond.
+_PAUSE_SECONDS = 0.005
+
+
+class AgreedLimiter:
+    """Takes the place of `RateLimiter`, with the same methods, where a run has several hosts.
+
+    Its value changes by what all hosts have agreed on, so that learning decides alike on all of
+    them: by the steps of all, the sequences of all shards, and updates, which all take together.
+    What acting asks counts this host's latest steps too, of which the others do not know yet: it is
+    never further ahead than a host alone would be, but for what others act within a round of votes.
+
+    Pages are this host's own: where these decide (an on-policy queue), each host holds back its own
+    acting, and learning waits for all.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        peers: Peers,
+        agenda: Agenda,
+        on_others: Callable[[int], object] = lambda steps: None,
+    ):
+        """`on_others` takes the steps that other hosts report; called by the learning thread."""
+        self._agreed = limiter
+        self._peers, self._agenda = peers, agenda
+        self.on_others = on_others
+        self._steps = 0  # not yet reported
+        self._sequences: Sequence[int] = ()
+        self._num_votes = 0
+        self._is_closed = False
+        self._changed = threading.Condition()  # guards all of these
+
+    @property
+    def now(self) -> Limiter:
+        """The current value, with this host's steps that are not yet reported."""
+        with self._changed:
+            return self._view()
+
+    def acted(self, steps: int, pages: int = 0) -> None:
+        """See RateLimiter."""
+        with self._changed:
+            self._steps += steps
+            self._agreed = self._agreed.acted(0, pages)
+            if self._expects_update():
+                self._changed.notify_all()
+
+    def dropped(self, pages: int) -> None:
+        """See RateLimiter."""
+        self.acted(0, -pages)
+
+    def holds(self, num_sequences: Sequence[int]) -> bool:
+        """Takes what each shard of this host holds; whether there is enough on all hosts."""
+        with self._changed:
+            self._sequences = list(num_sequences)
+            return self._agreed.is_ready
+
+    def took(self) -> None:
+        """See RateLimiter."""
+        with self._changed:
+            self._agreed = self._agreed.took()
+            self._changed.notify_all()
+
+    def applied(self) -> None:
+        """See RateLimiter."""
+        with self._changed:
+            self._agreed = self._agreed.applied()
+
+    def restore(self, counts: Mapping[str, float]) -> None:
+        """See RateLimiter."""
+        with self._changed:
+            self._agreed = self._agreed.restored(counts)
+            self._changed.notify_all()
+
+    def wait_to_act(self, timeout_seconds: float) -> bool:
+        """See RateLimiter."""
+        deadline = time.monotonic() + timeout_seconds
+        with self._changed:
+            while not self._is_closed and not self._view().may_act():
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                self._changed.wait(remaining)
+            return not self._is_closed
+
+    def wait_to_learn(self, timeout_seconds: float) -> bool:
+        """Votes with the other hosts; whether all of them take an update now.
+
+        Waits a moment for experience that makes an update likely, and then for the others' votes.
+        Once the run is over it waits and says no. Raises ClosedError if another host has left.
+        """
+        with self._changed:
+            if self._agenda.end or self._is_closed:
+                self._changed.wait(timeout_seconds)
+                return False
+            if timeout_seconds and not self._expects_update():
+                self._changed.wait(min(timeout_seconds, _PAUSE_SECONDS))
+        decision = self._vote(is_able=True)
+        with self._changed:
+            return (
+                decision.are_able
+                and not decision.end
+                and not self._is_closed
+                and self._agreed.may_learn()
+            )
+
+    def abstain(self) -> None:
+        """Votes while there is something without which this host cannot take part."""
+        if not self._agenda.end:
+            self._vote(is_able=False)
+
+    def close(self) -> None:
+        """See RateLimiter."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _vote(self, *, is_able: bool) -> Decision:
+        with self._changed:
+            number, steps = self._num_votes, self._steps
+            self._num_votes += 1
+            sequences = self._sequences
+        agenda = self._agenda
+        own = Vote(steps, sequences, is_able, agenda.wants_save, agenda.wants_end)
+        votes = self._peers.gather(f"update {number}", own)
+        decision = decide([Vote.from_json(vote) for vote in votes])
+        with self._changed:
+            self._steps -= steps
+            self._agreed = self._agreed.acted(decision.steps).holds(decision.sequences)
+            self._changed.notify_all()
+        self.on_others(decision.steps - steps)
+        if decision.end:
+            agenda.finish(decision.end)
+        elif decision.is_saved:
+            agenda.save()
+        return decision
+
+    def _view(self) -> Limiter:
+        return self._agreed.acted(self._steps) if self._steps else self._agreed
+
+    def _expects_update(self) -> bool:
+        """Whether an update is due if the other hosts have acted as much as this one."""
+        return self._agreed.acted(self._steps * self._peers.place.num_hosts).may_learn()

@@ -1,0 +1,73 @@
+"""jax's part of a run on several hosts: one module knows how processes are joined."""
+
+import socket
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learner.hosts.place import Place
+
+_JOIN_SECONDS = 120
+# Unless all of them leave together; then nobody waits.
+_LEAVE_SECONDS = 30
+
+
+def free_address(place: Place) -> str:
+    """Where jax's coordinator can serve: beside the coordinator of the run, on a free port."""
+    host = place.coordinator.rpartition(":")[0]
+    with socket.create_server(("", 0)) as free:
+        return f"{host}:{free.getsockname()[1]}"
+
+
+def join(place: Place, address: str) -> None:
+    """Joins the processes of a run, before jax has looked for devices.
+
+    jax's own liveness is of no use to us: it ends a process by `abort` as soon as the first one is
+    gone, with an exit code that names nothing, and after minutes if another one is. So all of them
+    leave its service again, once they are connected to each other; see `leave`. Nor may jax's
+    preemption service be started, which would take SIGTERM away from Python.
+    """
+    jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        address,
+        num_processes=place.num_hosts,
+        process_id=place.host_index,
+        cluster_detection_method="deactivate",
+        initialization_timeout=_JOIN_SECONDS,
+        shutdown_timeout_seconds=_LEAVE_SECONDS,
+        # The lookup of devices tells all processes of all devices, and waits for that.
+    )
+    jax.devices()
+    if jax.default_backend() == "cpu":
+        # What the collectives of gloo need of the service, they need for the first one alone.
+        connect(jax.devices())
+        leave()
+
+
+def leave() -> None:
+    """Leaves jax's service, together with the other processes; again it does nothing.
+
+    After that nothing of jax ends this process when another one is gone. Comes after the first
+    program with collectives, which makes use of the service.
+    """
+    if jax.distributed.is_initialized():
+        jax.distributed.shutdown()
+
+
+def connect(devices: Sequence[jax.Device]) -> None:
+    """Runs a first collective over devices of all processes."""
+    count = jax.pmap(lambda one: jax.lax.psum(one, "device"), axis_name="device", devices=devices)
+    local = sum(device.process_index == jax.process_index() for device in devices)
+    found = np.asarray(count(jnp.ones(local, jnp.int32)))
+    assert (found == len(devices)).all(), found
+
+
+def devices_of(place: Place, num_local: int) -> list[jax.Device]:
+    """The first `num_local` devices of each host, in the order of hosts."""
+    return [
+        device
+        for index in range(place.num_hosts)
+        for device in jax.local_devices(process_index=index)[:num_local]
+    ]

@@ -1,0 +1,124 @@
+"""One checkpoint that all hosts of a run save together: whole with every part, or not there."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from learner.hosts.peers import Peers
+from learner.learning.learn_step import LearnerState
+from learner.saving.digest import digests
+from learner.saving.restoring import leaves_by_name
+from learner.threads.hung_exit import exit_now
+from learner.threads.worker import ClosedError
+from seedrl.errors import CheckpointError
+from seedrl.exit_codes import ExitCode
+from seedrl.storage import checkpoints
+from seedrl.storage.parts import OtherWriters, Written, write_part
+
+
+class SharedSave:
+    """Saves as `checkpoints.save` does, called on all hosts, each by a thread of its own.
+
+    The first host writes what all have in common, once all have found that it is the same on all of
+    them, bit for bit; each writes its own shards of the replay. The first publishes the checkpoint
+    when all have written. The steps of that: `folder`, `parts`, `done`, each of them gathered with
+    what has gone wrong so far; a problem ends the save on all hosts, at the same step.
+    """
+
+    def __init__(self, peers: Peers):
+        self._peers = peers
+        self._num_saves = 0
+        self._next_step = "folder"  # which the others wait for
+
+    def require_equal(self, step: int, state: LearnerState) -> None:
+        """Begins a save. Ends this process, and so all, if hosts do not have the same `state`."""
+        self._num_saves += 1
+        arrays = state._asdict()
+        digest = digests(leaves_by_name(arrays))["all"]
+        found = self._gather("digest", [step, digest])
+        if all(each == found[0] for each in found):
+            return
+        texts = [
+            f"host {index} {text[:16]} after {n:,} updates" for index, (n, text) in enumerate(found)
+        ]
+        exit_now(
+            "learner: error: expected the same parameters on all hosts, bit for bit, got digests "
+            f"{', '.join(texts)}; the run ends, and nothing of this is saved",
+            ExitCode.HOSTS_DIFFER,
+        )
+
+    def save(
+        self,
+        directory: Path,
+        step: int,
+        arrays: Mapping[str, Any],
+        meta: dict[str, Any],
+        *,
+        keep: int | None,
+        extra: Mapping[str, np.ndarray] | None = None,
+    ) -> Path:
+        """See `checkpoints.save`; comes after `require_equal`.
+
+        Raises CheckpointError on all hosts if one of them could not write.
+        """
+        extra = extra or {}
+        if not self._peers.place.is_first:
+            return self._save_part(directory, step, meta, extra)
+        self._next_step = "folder"
+        others = OtherWriters(self._begin, lambda: self._gather_parts(meta))
+        meta = {**meta, "hosts": self._peers.place.num_hosts}
+        try:
+            path = checkpoints.save(
+                directory, step, arrays, meta, keep=keep, extra=extra, others=others
+            )
+        except CheckpointError as error:
+            if self._next_step:
+                self._gather(self._next_step, str(error))
+            raise
+        self._gather("done", "")
+        return path
+
+    def _save_part(
+        self, directory: Path, step: int, meta: Mapping[str, Any], extra: Mapping[str, np.ndarray]
+    ) -> Path:
+        problem, folder, *_ = self._gather("folder", ["", ""])[0]
+        _require_none([problem])
+        files: dict[str, Any] = {}
+        try:
+            files = write_part(directory / folder, extra, self._peers.place.host_index)
+        except CheckpointError as error:
+            problem = f"{self._peers.place.name}: {error}"
+        parts = self._gather("parts", [problem, files, meta.get("replay_indices")])
+        _require_none([part[0] for part in parts])
+        _require_none(self._gather("done", "")[:1])
+        return directory / f"{step:012d}"
+
+    def _begin(self, folder: Path) -> None:
+        self._gather("folder", ["", folder.name])
+        self._next_step = "parts"
+
+    def _gather_parts(self, meta: Mapping[str, Any]) -> Written:
+        indices = meta.get("replay_indices")
+        parts = self._gather("parts", ["", {}, indices])
+        self._next_step = ""
+        _require_none([part[0] for part in parts])
+        self._next_step = "done"
+        files = {name: entry for part in parts for name, entry in part[1].items()}
+        if indices is None:
+            return Written(files, {})
+        return Written(files, {"replay_indices": [index for part in parts for index in part[2]]})
+
+    def _gather(self, step: str, value: Any) -> list[Any]:
+        if step in ("folder", "parts") and isinstance(value, str):
+            value = [value, "", None]  # a problem, and nothing else
+        try:
+            return self._peers.gather(f"save {self._num_saves} {step}", value)
+        except ClosedError as error:
+            raise CheckpointError("another host has left: nothing can be saved") from error
+
+
+def _require_none(problems: Sequence[str]) -> None:
+    for problem in filter(None, problems):
+        raise CheckpointError(problem)

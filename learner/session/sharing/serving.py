@@ -1,0 +1,73 @@
+"""The serving of this host: its slots, and who is told what happens to their env servers."""
+
+from learner.reporting.env_servers.attendance import Attendance
+from learner.reporting.events import Events
+from learner.saving.restoring import restore_streams
+from learner.serving.batch_rules import free_running, lock_step, rounds
+from learner.serving.core import Serving
+from learner.serving.dealing.spread import ascending, spread
+from learner.serving.environment_seeds import session_seed
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotTable
+from learner.session.geometry import Geometry
+from seedrl.config import Config
+from seedrl.spec_json import saved_spec
+from seedrl.storage.checkpoints import Checkpoint
+
+
+def slot_table(
+    config: Config, geometry: Geometry, session_number: int, env_servers: int | None
+) -> SlotTable:
+    """The slots of this host.
+
+    Args:
+      session_number: of this host's sessions in this run.
+      env_servers: how many share them, if that is known.
+    """
+    # Whoever reaches a socket of this user is this user: nothing need be kept from him.
+    is_private = config.serving.bind.startswith("unix:")
+    place = geometry.place
+    host = "" if place.is_first else f" host {place.host_index}"
+    return SlotTable(
+        training=geometry.training_slots,
+        evaluation=geometry.evaluation_slots,
+        # Nothing that a killed session has not saved may decide on seeds: its own would recur.
+        seed=session_seed(config.seed, f"session {session_number}{host}"),
+        num_env_servers=env_servers or (1 if is_private else None),
+        num_devices=len(geometry.inference),
+        order=spread if config.learning.regime == "asynchronous" else ascending,
+    )
+
+
+def serving_hub(
+    config: Config,
+    geometry: Geometry,
+    slots: SlotTable,
+    checkpoint: Checkpoint | None,
+    events: Events,
+) -> Hub:
+    """The hub of this host, where streams resume if they can."""
+    meta = {} if checkpoint is None else checkpoint.meta
+    deadline = config.serving.batch_deadline_seconds
+    free = free_running(deadline)
+    rule = {"asynchronous": free, "synchronous": rounds(), "lock_step": lock_step()}
+    serving = Serving(
+        slots,
+        page_steps=geometry.page_steps,
+        rule=rule[config.learning.regime],
+        evaluation_rule=free,
+    )
+    if checkpoint is not None:
+        restore_streams(checkpoint, serving, config)
+    spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None
+    evaluation = config.evaluation
+    attendance = Attendance(
+        events,
+        training_slots=geometry.training_slots,
+        evaluation_slots=geometry.evaluation_slots,
+        step_deadline_seconds=config.serving.step_deadline_seconds,
+        evaluation_episodes=evaluation.episodes
+        if evaluation.target_return is None
+        else max(evaluation.episodes, evaluation.confirm_episodes),
+    )
+    return Hub(serving, config.environment, spec=spec, attendance=attendance, tries_spec=True)

@@ -1,0 +1,179 @@
+"""Hosts that pace one run: all decide alike, and none holds the others up."""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from learner.hosts.agenda import Agenda
+from learner.hosts.agreed_limiter import AgreedLimiter
+from learner.hosts.peers import Peers
+from learner.threads.worker import ClosedError
+from seedrl.replay.limiter import Limiter, ratio_limiter
+from seedrl.replay.queue_limiter import QueueLimiter
+from tests.learner.hosts.linked import at_once, linked
+
+BATCH_STEPS, RATIO, TOLERANCE = 8, 2.0, 2.0
+
+
+def ratio() -> Limiter:
+    return ratio_limiter(
+        replay_ratio=RATIO, batch_steps=BATCH_STEPS, tolerance_updates=TOLERANCE, min_sequences=1
+    )
+
+
+def hosts_of(
+    peers: Sequence[Peers], build: Callable[[], Limiter] = ratio
+) -> tuple[list[AgreedLimiter], list[Agenda]]:
+    agendas = [Agenda() for _ in peers]
+    limiters = [
+        AgreedLimiter(build(), each, agenda) for each, agenda in zip(peers, agendas, strict=True)
+    ]
+    for each in limiters:
+        each.holds([0])
+    return limiters, agendas
+
+
+def voted(limiters: Sequence[AgreedLimiter]) -> list[bool]:
+    """A round of votes; what each host does."""
+    found = at_once([lambda each=each: each.wait_to_learn(0.0) for each in limiters])
+    for each, learns in zip(limiters, found, strict=True):
+        if learns:
+            each.took()
+            each.applied()
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_random_hosts_always_decide_alike_and_keep_the_ratio(count: int) -> None:
+    rng, updates, acted = random.Random(count), 0, 0
+    with linked(count) as peers:
+        limiters, _ = hosts_of(peers)
+        for each in limiters:
+            each.holds([1])
+        voted(limiters)
+        for _ in range(60):
+            for each in limiters:
+                if rng.random() < 0.5 and each.wait_to_act(0.0):
+                    steps = rng.randrange(8)
+                    each.acted(steps)
+                    acted += steps
+            found = voted(limiters)
+            assert len(set(found)) == 1
+            updates += found[0]
+            assert updates * BATCH_STEPS <= RATIO * acted
+        while voted(limiters)[0]:
+            updates += 1
+        values = [each.now for each in limiters]
+    assert values == values[:1] * count
+    assert values[0].counts()["env_steps"] == acted
+    assert updates == RATIO * acted // BATCH_STEPS > 10
+
+
+def test_a_host_without_env_servers_keeps_nobody_from_learning() -> None:
+    with linked(2) as peers:
+        limiters, _ = hosts_of(peers)
+        limiters[0].holds([5])
+        limiters[1].holds([0])
+        assert voted(limiters) == [False, False]
+        limiters[0].acted(100)
+        assert voted(limiters) == [True, True]
+
+
+def test_learning_waits_for_a_host_that_still_compiles() -> None:
+    with linked(2) as peers:
+        limiters, _ = hosts_of(peers)
+        for each in limiters:
+            each.holds([5])
+        voted(limiters)
+        limiters[0].acted(100)
+        found = at_once([lambda: limiters[0].wait_to_learn(0.0), lambda: limiters[1].abstain()])
+        assert found == [False, None]
+        assert voted(limiters) == [True, True]
+
+
+def test_acting_waits_for_what_it_has_acted_itself_before_the_others_know() -> None:
+    with linked(2) as peers:
+        limiters, _ = hosts_of(peers)
+        for each in limiters:
+            each.holds([5])
+        voted(limiters)
+        limiters[0].acted(int(TOLERANCE * BATCH_STEPS / RATIO))
+        assert [each.wait_to_act(0.0) for each in limiters] == [False, True]
+        voted(limiters)
+        assert [each.wait_to_act(0.0) for each in limiters] == [True, True]
+
+
+def test_others_steps_are_told_once() -> None:
+    told: list[list[int]] = [[], []]
+    with linked(2) as peers:
+        limiters, _ = hosts_of(peers)
+        for each, own in zip(limiters, told, strict=True):
+            each.on_others = own.append
+        limiters[1].acted(3)
+        voted(limiters)
+        voted(limiters)
+    assert told == [[3, 0], [0, 0]]
+
+
+def test_a_queue_holds_back_its_own_host_and_learning_waits_for_all() -> None:
+    with linked(2) as peers:
+        limiters, _ = hosts_of(
+            peers, lambda: QueueLimiter(batch_per_device=2, num_devices=1, ahead_updates=2)
+        )
+        limiters[0].acted(10, 4)
+        limiters[0].holds([4])
+        assert voted(limiters) == [False, False]
+        assert [each.wait_to_act(0.0) for each in limiters] == [False, True]
+        limiters[1].acted(10, 2)
+        limiters[1].holds([2])
+        assert voted(limiters) == [True, True]
+        assert [each.wait_to_act(0.0) for each in limiters] == [True, True]
+
+
+def test_all_take_a_snapshot_in_the_same_round() -> None:
+    with linked(2) as peers:
+        limiters, agendas = hosts_of(peers)
+        for number, agenda in enumerate(agendas):
+            agenda.take = lambda number=number: f"snapshot of {number}"
+        agendas[0].wants_save = True
+        voted(limiters)
+        voted(limiters)
+    assert [agenda.taken() for agenda in agendas] == ["snapshot of 0", "snapshot of 1"]
+    assert [agenda.taken() for agenda in agendas] == [None, None]
+
+
+def test_after_the_end_nobody_learns_or_waits_for_votes() -> None:
+    with linked(2) as peers:
+        limiters, agendas = hosts_of(peers)
+        for each in limiters:
+            each.holds([5])
+        voted(limiters)
+        limiters[0].acted(100)
+        agendas[1].wants_end = "STOPPED by SIGTERM"
+        assert voted(limiters) == [False, False]
+        assert [agenda.end for agenda in agendas] == ["STOPPED by SIGTERM"] * 2
+        assert not limiters[0].wait_to_learn(0.0)
+        limiters[0].abstain()
+
+
+def test_a_host_that_leaves_ends_the_vote() -> None:
+    with linked(2) as peers:
+        limiters, _ = hosts_of(peers)
+        peers[1].leave("it has had enough")
+        with pytest.raises(ClosedError):
+            limiters[0].wait_to_learn(0.0)
+
+
+def test_rounds_are_numbered_alike_whatever_is_voted() -> None:
+    with linked(2) as peers:
+        limiters, _ = hosts_of(peers)
+        for first, second in itertools.product((True, False), repeat=2):
+            at_once(
+                [
+                    (lambda each=each: each.wait_to_learn(0.0)) if able else each.abstain
+                    for each, able in zip(limiters, (first, second), strict=True)
+                ]
+            )
+    assert [each._num_votes for each in limiters] == [4, 4]

@@ -1,0 +1,52 @@
+"""What becomes of a checkpoint's replay on another number of hosts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learner.hosts.place import Place
+from learner.session.geometry import Geometry
+from learner.session.sharing.replay import _own, replay_text, resumption
+from seedrl.storage.checkpoints import Checkpoint
+
+
+def geometry(count: int, devices: int, index: int = 0) -> Geometry:
+    """Of hosts with as many devices each."""
+    own: list[Any] = [object()] * devices
+    return Geometry(own, own[:1], (), 1, 1, own * count, Place("a:1", count, index), 1, 0)
+
+
+def checkpoint(hosts: int, shards: int | None) -> Checkpoint:
+    meta: dict[str, Any] = {"hosts": hosts} if hosts > 1 else {}
+    if shards is not None:
+        meta["replay_indices"] = [{}] * shards
+    return Checkpoint(7, Path("there"), meta)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "shards", "count", "devices", "expected"),
+    [
+        (1, None, 2, 1, "none"),
+        (2, 2, 2, 1, "restored"),
+        (1, 2, 1, 2, "restored"),
+        (1, 3, 1, 2, "restored"),  # which is then refused, as it always was
+        (2, 2, 1, 2, "redistributed"),
+        (1, 2, 2, 1, "redistributed"),
+        (4, 4, 2, 2, "redistributed"),
+        (2, 2, 1, 1, "filled again"),
+        (1, 1, 2, 1, "filled again"),
+    ],
+)
+def test_shards_are_kept_where_each_has_a_device(
+    hosts: int, shards: int | None, count: int, devices: int, expected: str
+) -> None:
+    found = checkpoint(hosts, shards)
+    assert resumption(found, geometry(count, devices)) == expected
+    text = replay_text(found, geometry(count, devices))
+    assert (expected in text) == (expected in ("redistributed", "filled again"))
+
+
+def test_each_host_takes_its_own_shards() -> None:
+    assert _own(geometry(1, 4)) is None
+    assert [_own(geometry(2, 2, index)) for index in range(2)] == [slice(0, 2), slice(2, 4)]

@@ -1,0 +1,103 @@
+"""A run on two hosts, from its start over a save and a resume to the loss of one: real processes.
+
+Long runs, more hosts and every way to resume are the business of `python -m tests.hosts`.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from learner.saving.digest import digests, stored
+from seedrl.exit_codes import ExitCode
+from seedrl.storage import checkpoints
+from seedrl.storage.checkpoints import Checkpoint
+from tests.hosts.several import RECORDED, SeveralHosts
+from tests.system.processes import TINY, Programs
+
+pytestmark = pytest.mark.slow
+
+WORDS = (
+    *TINY,
+    *("--environment.wrappers", "tests.system.unhurried:Unhurried", RECORDED[1]),
+    "--checkpoint-replay",
+    *("--checkpoint.interval-seconds", 1),
+)
+
+
+class Story(NamedTuple):
+    """What is left of it.
+
+    Attributes:
+      run: with what it has written.
+      codes: exit codes of the first session's learners, which one of them was asked to end.
+      saved: its checkpoint.
+      resumed: what both said of it in the second session.
+      lost: the exit code and stderr of the host that was left in the second session.
+    """
+
+    run: SeveralHosts
+    codes: list[int]
+    saved: Checkpoint
+    resumed: list[str]
+    lost: tuple[int, str]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("hosts")
+    with Programs(folder) as programs:
+        run = SeveralHosts(programs, folder / "run", "cartpole_r2d2", *WORDS, environments=4)
+        run.start(2)
+        run.wait_for_updates(10)
+        run.learners[1].signal(signal.SIGTERM)
+        codes = [learner.end() for learner in run.learners]
+        for server in run.env_servers:
+            server.signal(signal.SIGTERM)
+        saved = checkpoints.latest(run.workdir / "checkpoints")
+        assert saved is not None, run.learners[0].stderr
+        run.start(2)
+        run.wait_for_updates(5)
+        run.learners[0].signal(signal.SIGKILL)
+        lost = run.learners[1].end(), run.learners[1].stderr
+        resumed = [run.events("resumed", index)[-1]["text"] for index in range(2)]
+        yield Story(run, codes, saved, resumed, lost)
+
+
+def test_one_signal_ends_all_hosts_and_they_save_together(story: Story) -> None:
+    assert story.codes == [ExitCode.OK, ExitCode.OK]
+    reasons = [story.run.events("ended", index)[0]["text"] for index in range(2)]
+    assert reasons == ["the run ends: a signal asked for it: SIGTERM"] * 2
+
+
+def test_a_checkpoint_has_the_shards_of_all_hosts(story: Story) -> None:
+    assert story.saved.meta["hosts"] == 2
+    indices = story.saved.meta["replay_indices"]
+    arrays = checkpoints.restore_extra(story.saved)
+    assert [len(index["sampleable"]) > 0 for index in indices] == [True, True]
+    assert {len(array) for array in arrays.values()} == {2}
+    assert set(digests(stored(story.saved))) >= {"params", "replay"}
+
+
+def test_the_steps_of_all_hosts_are_counted(story: Story) -> None:
+    pages = sum(index["num_inserted"] for index in story.saved.meta["replay_indices"])
+    assert story.saved.meta["env_steps"] >= pages  # each page holds a step at least
+
+
+def test_a_resumed_run_goes_on_from_its_step_with_its_replay(story: Story) -> None:
+    begun = [re.search(r"from update ([\d,]+) .*; (its replay.*)", text) for text in story.resumed]
+    found = [(int(each[1].replace(",", "")), each[2]) for each in begun if each]
+    assert found == [(story.saved.step, "its replay is restored")] * 2
+
+
+def test_the_loss_of_the_first_host_ends_the_other_with_a_line_and_a_code(story: Story) -> None:
+    code, said = story.lost
+    assert code == ExitCode.HOST_LOST
+    assert "learner: error: host 0 of 2 is lost: it is gone; the run ends" in said
+    assert checkpoints.latest(story.run.workdir / "checkpoints") is not None
+
+
+def test_no_episode_is_played_twice(story: Story) -> None:
+    assert story.run.episodes_played_twice() == 0

@@ -20,7 +20,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test guards documented mutants soak check format docs lock proto
+.PHONY: help train test guards documented mutants soak check format docs wheels lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ format: $(STAMP) ## Format, and repair what lint can repair
 
 docs: $(STAMP) ## Write docs/metrics.md and docs/config.md again, from the code
 	$(BIN)/python -m tests.architecture.documents
+
+wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no index needs
+	$(BIN)/python -m tests.accelerator.wheels .whl
 
 # No index address and no path enters the lock: it must install from wherever pip is told to look.
 lock: ## Pin all versions again (needs uv)

@@ -18,6 +18,11 @@ exit_codes.md) and a checkpoint that is durable. Nothing is silently wrong, and 
 L1 L2` runs those rows, and `--missing` those that have not passed at the commit. A row without a \
 figure has tests that say yes or no; a dash means that they run in `make test` alone so far.
 
+What others notice beside an attack (`_rate_of_others`, `_p99_of_others`) is in comparison with a \
+time in which an attacker of the same kind attacks another service, of the least priority. On a \
+machine of few cores the attacker's own computing, and the kernel's for it, would else count as \
+the learner's. The same in comparison with a quiet time stands beside it (`_of_quiet`).
+
 Two commands look for what no row names. `python -m tests.fuzz` gives whatever reads bytes of a \
 peer or a disk (frames, steps, actions, specs, whole conversations of either side, links, \
 manifests, checkpoints' own words, recordings, tokens, certificates, logs of sent steps) inputs \

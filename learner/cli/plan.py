@@ -241,7 +241,9 @@ def _about_run(config: Config, environments: int, hosts: int) -> tuple[str, ...]
     except ConfigError as error:
         notes.append(f"CONFIG would have to change: {error}")
     if hosts > 1:
-        notes.append("a learner of several hosts is not built yet: --hosts 1 shows what one does")
+        notes.append(
+            "several learner hosts are started by hand (docs/scaling.md); --hosts 1 is one"
+        )
     return tuple(notes)
 
 

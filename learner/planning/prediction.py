@@ -109,7 +109,7 @@ def predict(costs: Costs, demand: Demand, machines: Machines) -> Prediction:
     for _ in range(_MOST_ROUNDS):
         before = rate
         batch = _batch(costs, demand, rate)
-        message = _message(costs, demand, batch, rate)
+        message = _message(costs, demand, machines, batch, rate)
         stations = list(_stations(message, machines))
         alone = step + answer + batch.wait_seconds
         rest = alone - sum(station.demand_seconds for station in stations)
@@ -155,8 +155,12 @@ def _of_message(costs: Costs, demand: Demand) -> float:
     )
 
 
-def _message(costs: Costs, demand: Demand, batch: Batching, rate: float) -> _Message:
+def _message(
+    costs: Costs, demand: Demand, machines: Machines, batch: Batching, rate: float
+) -> _Message:
     rows, cycle = demand.rows, demand.messages / rate
+    # Who shares a machine keeps its cores awake.
+    beside = demand.messages if machines.shared_cores else demand.groups
     of_batch = costs.learner_batch + costs.learner_cold * cold_share(cycle, demand.messages)
     return _Message(
         interpreter=_of_message(costs, demand) + of_batch / batch.messages,
@@ -164,7 +168,7 @@ def _message(costs: Costs, demand: Demand, batch: Batching, rate: float) -> _Mes
         + rows * costs.act_row
         + rows * (costs.update / demand.steps_per_update + costs.page / demand.page_steps),
         env_server=_overhead(costs, demand)
-        + costs.env_cold * cold_share(cycle, demand.groups)
+        + costs.env_cold * cold_share(cycle, beside)
         + rows * demand.step_cpu_seconds,
     )
 
@@ -179,7 +183,7 @@ def _stations(message: _Message, machines: Machines) -> Iterator[Station]:
 
 def _prediction(costs: Costs, demand: Demand, machines: Machines, rate: float) -> Prediction:
     batch = _batch(costs, demand, rate)
-    message = _message(costs, demand, batch, rate)
+    message = _message(costs, demand, machines, batch, rate)
     step = demand.rows * demand.step_seconds
     on_processor = message.devices if machines.shared_cores else 0.0
     learner_cores = costs.learner_at_rest + rate * (message.interpreter + on_processor)

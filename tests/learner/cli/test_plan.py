@@ -9,6 +9,7 @@ from learner.cli import plan
 from learner.cli.main import main
 from learner.planning import measuring
 from learner.planning.costs import BUNDLED, load
+from learner.session import process
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 _FLEET = ["--environments", "1000", "--step-ms", "3"]
@@ -47,6 +48,7 @@ def test_costs_can_be_measured_and_kept(
 ) -> None:
     costs = load(BUNDLED)
     monkeypatch.setattr(measuring, "measured", lambda: costs)
+    monkeypatch.setattr(process, "tune_process", lambda **_: None)
     file = tmp_path / "costs.json"
     argv = ["plan", "cartpole_r2d2", *_FLEET, "--measure", "--write-costs", str(file)]
     assert main(argv) == 0

@@ -36,12 +36,12 @@ class Waiting(NamedTuple):
 
     Attributes:
       is_stopped: whether it shall not any more, as SIGTERM says.
-      say: takes a line for the user.
+      report: takes a line for the user.
       seconds: how long it waits at most.
     """
 
     is_stopped: Callable[[], bool]
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     seconds: float = MEETING_SECONDS
 
 
@@ -126,7 +126,7 @@ class _Clock:
             )
         if now >= self._next_line:
             self._next_line = now + 6 * _SAY_SECONDS
-            self._waiting.say(text)
+            self._waiting.report(text)
 
 
 def _listener(place: Place) -> socket.socket:

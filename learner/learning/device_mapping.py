@@ -1,6 +1,7 @@
 """How the per-device programs are laid over devices: the one place that says pmap."""
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Listed
 from typing import Any, NamedTuple
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from learner.learning.learn_step import AXIS, LearnPrograms
 from seedrl.replay.experience import Batch
@@ -27,10 +28,12 @@ class MappedPrograms(NamedTuple):
       learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
         Consumes `state` and `replay`. State and numbers are replicated. Of several hosts each gives
         and gets its own shards, and all must call it.
-      publish: `params -> [behaviour]`, copies for acting of what of replicated parameters it
-        needs, on each of its devices; see `Agent`. Copies, because acting reads them while the next
-        learning step consumes the original: sharing the buffer raised errors on one device and
-        crashed the process on four.
+      local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the first device.
+      publish: `params -> [behaviour]`, copies for acting of what it needs of the local parts of
+        parameters, on each of its devices; see `Agent`. Copies, because acting reads them while the
+        next learning step consumes the original: sharing the buffer raised errors on one device and
+        crashed the process on four. Of local parts, because a replicated leaf brings its mesh into
+        the type of all that is computed from it, and acting would be compiled again.
       look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
       trace: looks for mistakes in `learn`, by shapes of its arguments, and runs nothing.
       lower: `learn` for such shapes, to be compiled.
@@ -41,6 +44,7 @@ class MappedPrograms(NamedTuple):
     insert: Callable[..., Any]
     pick: Callable[[Tree, Any], Tree]
     learn: Callable[..., Any]
+    local_part: Callable[[Array], Array]
     publish: Callable[[Tree], Listed[Tree]]
     look: Callable[..., Any]
     trace: Callable[..., object]
@@ -93,6 +97,7 @@ def map_programs(
         ),
         pick=jax.jit(_pick),
         learn=learn,
+        local_part=operator.methodcaller("addressable_data", 0),
         publish=_publish(programs.behaviour, devices, acting),
         look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
         # Under another trace a pmap over several hosts takes this one's devices for all.
@@ -136,12 +141,12 @@ def _publish(
         return [jax.tree.map(jnp.copy, behaviour(params))]
 
     first = devices[0]
-    copy = jax.jit(copied, out_shardings=SingleDeviceSharding(first))
+    copy = jax.jit(copied)
     if list(inference) == list(devices) == [first]:
         return copy
 
     def publish(params: Tree) -> list[Tree]:
-        (own,) = copy(jax.tree.map(lambda leaf: leaf.addressable_data(0), params))
+        (own,) = copy(params)
         return [own if device == first else jax.device_put(own, device) for device in inference]
 
     return publish

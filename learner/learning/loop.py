@@ -130,7 +130,7 @@ class Learning:
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, self._example_draw, np.bool_(False)
         )
-        jax.block_until_ready((numbers, self._programs.publish(self._state.params)))
+        jax.block_until_ready((numbers, self._published()))
 
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles insertion without running it, on any thread; for the arguments see `warm_up`.
@@ -228,13 +228,17 @@ class Learning:
         self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
-        params = [self._programs.publish(self._state.params)] if is_published else []
+        params = [self._published()] if is_published else []
         self._in_flight = numbers, params
         self._exchange.learned_version = self._newest
         # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
         # ever be inserted.
         self._limiter.took()
         self._exchange.wake_acting()
+
+    def _published(self) -> Sequence[Tree]:
+        programs = self._programs
+        return programs.publish(jax.tree.map(programs.local_part, self._state.params))
 
     def finish_update(self) -> None:
         """Waits for the update under way, if there is one, and publishes what it has learned.

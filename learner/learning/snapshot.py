@@ -17,7 +17,7 @@ class Snapshot(NamedTuple):
       replay: numpy leaves, or `()` if the replay is not saved.
       acting: numpy leaves; `()` if the streams are cut where the run resumes.
       meta: counts of that very moment, by their names in a checkpoint.
-      confirmed: parameters that are saved in place of those of `state`; `()` for none.
+      confirmed: parameters that are saved in place of those of `state`; None if none are.
     """
 
     state: LearnerState
@@ -25,4 +25,4 @@ class Snapshot(NamedTuple):
     replay: ReplayState | tuple[()]
     acting: Tree = ()
     meta: Mapping[str, Any] = {}
-    confirmed: Tree = ()
+    confirmed: Tree | None = None

@@ -191,7 +191,7 @@ class Saver:
             self._guarded("best", self._save_best, best)
         self._writing.check(step, snapshot.state)
         arrays = snapshot.state._asdict()
-        if snapshot.confirmed:
+        if snapshot.confirmed is not None:
             arrays["params"] = snapshot.confirmed
         path = (self._writing.save or checkpoints.save)(
             self._workdir / "checkpoints",

@@ -195,9 +195,10 @@ def _exchange(
     """With the parameters of `state` to act with, and the limiter where the checkpoint left it."""
     if given.checkpoint is not None:
         limiter.restore(given.checkpoint.meta["limiter"])
+    first = programs.publish(jax.tree.map(programs.local_part, state.params))
     return open_exchange(
         limiter,
-        [FrozenParams(params, int(state.updates)) for params in programs.publish(state.params)],
+        [FrozenParams(params, int(state.updates)) for params in first],
         wake_acting=given.hub.wake,
         clock=given.hub.clock,
     )

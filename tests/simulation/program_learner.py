@@ -197,7 +197,9 @@ class ProgramLearner:
             RateLimiter(experience.limiter),
             [
                 FrozenParams(params, int(state.updates))
-                for params in programs.mapped.publish(state.params)
+                for params in programs.mapped.publish(
+                    jax.tree.map(programs.mapped.local_part, state.params)
+                )
             ],
             wake_acting=self.hub.wake,
             clock=self.hub.clock,

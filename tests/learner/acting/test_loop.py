@@ -41,7 +41,7 @@ from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import StepLayout
+from seedrl.wire.payload import StepLayout, split
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(100))
@@ -80,7 +80,7 @@ class World(NamedTuple):
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
-        layout = StepLayout(SPEC, 1)
+        steps = StepLayout(SPEC, 1)
         for group, observation in observations.items():
             timestep = TimeStep(
                 np.array([kind], np.uint8),
@@ -88,16 +88,18 @@ class World(NamedTuple):
                 np.ones(1, np.float32),
                 np.array([observation], np.int32),
             )
-            assert self.stream.receive(StepPayload(layout.pack(group, sequence, timestep)))
+            assert self.stream.receive(StepPayload(steps.pack(group, sequence, timestep)))
         for _ in observations:
             self.acting.run_once()
         found = {}
         while not self.stream.transport.outbox.empty():
             message = self.stream.transport.outbox.get()
             assert isinstance(message, ActionsPayload)
-            header, actions = ActionLayout(SPEC.action, 1).unpack(message)
-            assert header.sequence == sequence
-            found[header.group] = int(actions[0])
+            layout = ActionLayout(SPEC.action, 1)
+            for _, data in split(message, [layout] * 3):
+                header, actions = layout.unpack(data)
+                assert header.sequence == sequence
+                found[header.group] = int(actions[0])
         return found
 
 

@@ -225,7 +225,7 @@ def test_published_parameters_outlive_the_update_that_consumes_the_original(
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
     expected = np.array(state.params.addressable_data(0))
-    (copy,) = setting.programs.publish(state.params)
+    (copy,) = setting.programs.publish(jax.tree.map(setting.programs.local_part, state.params))
     assert copy.devices() == {setting.devices[0]}
     assert copy.unsafe_buffer_pointer() not in _pointers(state.params)[0]
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))

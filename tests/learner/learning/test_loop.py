@@ -64,6 +64,7 @@ def _learning(
             lambda shard, *_: shard,
             lambda pages, _: pages,
             learn,
+            lambda leaf: leaf,
             lambda params: [_copied(params)],
             *[lambda *_: None] * 3,
         ),

@@ -39,6 +39,8 @@ def test_the_codes_are_those_that_are_documented() -> None:
         "UNREADABLE_CHECKPOINT": 74,
         "STUCK": 75,
         "EXIT_HUNG": 79,
+        "HOST_LOST": 80,
+        "HOSTS_DIFFER": 81,
         "ADDRESS_IN_USE": 98,
         "KILLED": 143,
     }

@@ -603,7 +603,7 @@ def test_two_processes_do_not_save_at_once(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(checkpoints, "_LOCK_SECONDS", 0.0)
     inner: list[str] = []
 
-    def save_inside(root: Path) -> None:
+    def save_inside(*_: object) -> None:
         try:
             _save(tmp_path, 2)
         except CheckpointError as error:

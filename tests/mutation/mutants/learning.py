@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "parameters_published_by_reference",
         _MAPPING,
-        "copy = jax.jit(copied, out_shardings=SingleDeviceSharding(first))",
+        "copy = jax.jit(copied)",
         "copy = lambda params: [behaviour(params)]",
         "Acting reads buffers that the next update consumes.",
         "parameters cross as copies (DESIGN 3.4)",

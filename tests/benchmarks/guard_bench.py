@@ -59,11 +59,11 @@ def test_updates_and_their_products_are_complete(small: Workload) -> None:
 
 
 @pytest.mark.parametrize(
-    ("local_link", "name", "way"),
-    [(True, "wire", "links of one host"), (False, "wire over gRPC", "gRPC")],
+    ("over_tcp", "name", "way"),
+    [(False, "wire", "links of one host"), (True, "wire over TCP", "gRPC on TCP")],
 )
-def test_a_row_of_the_wire_is_complete(local_link: bool, name: str, way: str) -> None:
-    result = wire.result(TINY, Pace(rounds=2, seconds=0.05), env_servers=1, local_link=local_link)
+def test_a_row_of_the_wire_is_complete(over_tcp: bool, name: str, way: str) -> None:
+    result = wire.result(TINY, Pace(rounds=2, seconds=0.05), env_servers=1, over_tcp=over_tcp)
     # A header of 16, three sections of scalars, and the observations, each padded to 8; then tag
     # and length. Answers: 16 + 12, padded to 32, and the same.
     assert result.name == f"{name}: 74 bytes"

@@ -228,17 +228,14 @@ class Learning:
         self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
-        params = [self._published()] if is_published else []
-        self._in_flight = numbers, params
+        self._in_flight = numbers, [self._published()] if is_published else []
         self._exchange.learned_version = self._newest
-        # Whatever becomes of it: if acting waited for updates that are skipped, nothing new would
-        # ever be inserted.
+        # Applied or not: if acting waited for those that are skipped, nothing new would arrive.
         self._limiter.took()
         self._exchange.wake_acting()
 
     def _published(self) -> Sequence[Tree]:
-        programs = self._programs
-        return programs.publish(jax.tree.map(programs.local_part, self._state.params))
+        return self._programs.publish(jax.tree.map(self._programs.local_part, self._state.params))
 
     def finish_update(self) -> None:
         """Waits for the update under way, if there is one, and publishes what it has learned.

@@ -40,9 +40,7 @@ def _served_address(learner: Program) -> str:
     return ""
 
 
-def _peer(
-    address: str, token: str, num_envs: int, *bad: seedrl_pb2.FromEnvServer
-) -> tuple[str, int]:
+def _peer(address: str, token: str, *bad: seedrl_pb2.FromEnvServer) -> tuple[str, int]:
     """What a peer is told at its end, and the key of the lease that it was given before."""
     key = 0
     with LearnerConnection(

@@ -15,7 +15,7 @@ class Agenda:
       wants_save, wants_end: set by the main thread; see `Vote`.
       end: why the run is over for all hosts, once that is agreed; empty before.
       snapshots: taken by the learning thread where all agreed to save, for the main thread.
-      take: gives a snapshot of the learning thread's state; set by whoever wires.
+      take: gives a snapshot of the learning thread's state; set when the session is built.
     """
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ def free_address(place: Place) -> str:
 def join(place: Place, address: str) -> None:
     """Joins the processes of a run, before jax has looked for devices.
 
-    jax's own liveness is of no use to us: it ends a process by `abort` as soon as the first one is
+    jax's own liveness is not used: it ends a process by `abort` as soon as the first one is
     gone, with an exit code that names nothing, and after minutes if another one is. So all of them
     leave its service again, once they are connected to each other; see `leave`. Nor may jax's
     preemption service be started, which would take SIGTERM away from Python.
@@ -37,9 +37,8 @@ def join(place: Place, address: str) -> None:
         cluster_detection_method="deactivate",
         initialization_timeout=_JOIN_SECONDS,
         shutdown_timeout_seconds=_LEAVE_SECONDS,
-        # The lookup of devices tells all processes of all devices, and waits for that.
     )
-    jax.devices()
+    jax.devices()  # tells all processes of all devices, and waits for that
     if jax.default_backend() == "cpu":
         # What the collectives of gloo need of the service, they need for the first one alone.
         connect(jax.devices())

@@ -164,7 +164,7 @@ def _admit(guest: MessageSocket, hello: Hello, met: dict[int, MessageSocket]) ->
         theirs = Hello(**messages[0]["hello"])
         index, count, run = int(theirs.host_index), int(theirs.num_hosts), dict(theirs.run)
     except (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError):
-        guest.close()  # whoever that was is no host
+        guest.close()  # its peer is not a host of this run
         return None
     problem = _difference(hello, count, run)
     if not problem and (index in met or not 0 < index < hello.num_hosts):

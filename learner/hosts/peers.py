@@ -13,7 +13,7 @@ from learner.threads.hung_exit import exit_now
 from learner.threads.worker import ClosedError
 from seedrl.exit_codes import ExitCode
 
-# A process that says nothing for so many seconds is lost, whatever keeps it: the others wait.
+# Beats: a process that is silent for longer is lost, for whatever reason, since the others wait.
 SILENT_BEATS = 20
 _TICK_SECONDS = 0.1
 _BLAME_SECONDS = 3.0

@@ -22,7 +22,7 @@ from seedrl.storage.run_files import LOGS
 CONFIG = "config.json"
 GRACE_SECONDS = 5.0  # of an env server that is asked to end
 _SAVING_SECONDS = 60.0  # of a learner in whose place another one is started
-# In the folder of the run: whoever reads there what this launch has written sees the same folder.
+# In the folder of the run: a process that finds in it what this launch wrote sees the same folder.
 _MARK = "launch_on_ray"
 # The longest that `follow` waits for something to report, and how often it looks for more output.
 _FOLLOW_SECONDS = 5.0

@@ -25,6 +25,8 @@ from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
 from tests.faults import page as faults
+from tests.fuzz import page as fuzz
+from tests.fuzz import records as fuzz_records
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
@@ -167,6 +169,8 @@ def reliability_page() -> str:
     parts = [_header("Reliability", faults.SOURCE), faults.INTRODUCTION]
     for title, lines in faults.sections():
         parts += [f"## {title}", _table(faults.HEADER, lines)]
+    found = fuzz.lines(fuzz_records.read())
+    parts += [f"## {fuzz.TITLE}", fuzz.INTRODUCTION, _table(fuzz.HEADER, found)]
     return "\n\n".join(parts) + "\n"
 
 

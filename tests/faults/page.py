@@ -27,13 +27,13 @@ Two commands look for what no row names. `python -m tests.fuzz` gives whatever r
 peer or a disk (frames, steps, actions, specs, whole conversations of either side, links, \
 manifests, checkpoints' own words, recordings, tokens, certificates, logs of sent steps) inputs \
 that reach more and more of its code: it must read them, so that writing gives the same again, or \
-refuse them in one line, with the error that it documents. Each run adds a line to \
-`docs/results/fuzz.jsonl`; a few inputs of the same kind are part of `make test`. `make soak \
-MINUTES=60` trains CartPole with four env servers, two of them behind a proxy, while faults follow \
-each other in an order that a seed decides (`python -m tests.soak --list` names them), and adds to \
-`docs/results/soak.jsonl` whether every row is accounted for, how memory, descriptors and threads \
-developed after the last start of the learner, what was started again, and how many updates each \
-kill has cost. It does not bring about the loss of a host."""
+refuse them in one line, with the error that it documents. Each run adds lines to \
+`docs/results/fuzz.jsonl`, the last table below; a few inputs of the same kind are part of `make \
+test`. `make soak MINUTES=60` trains CartPole with four env servers, two of them behind a proxy, \
+while faults follow each other in an order that a seed decides (`python -m tests.soak --list` \
+names them), and adds to `docs/results/soak.jsonl` whether every row is accounted for, how \
+memory, descriptors and threads developed after the last start of the learner, what was started \
+again, and how many updates each kill has cost. It does not bring about the loss of a host."""
 
 _TITLES = {
     "E": "Environments and env servers",

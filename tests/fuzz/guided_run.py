@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from learner.bench.measure.machine import commit, in_words
 from tests.benchmarks.peers import virtual_environment
+from tests.fuzz.records import FuzzRecord
 from tests.fuzz.target import Target
 
 ROOT = Path(__file__).parents[2]
@@ -22,32 +22,6 @@ _HANG_SECONDS = 20
 # Of one input: whoever announces much must not get it.
 _MOST_MIB = 2048
 _LONGEST_INPUT = 2**13
-
-
-class FuzzRecord(NamedTuple):
-    """What a run found.
-
-    Attributes:
-      target: what was fuzzed.
-      engine: with what.
-      inputs: how many.
-      edges: of our code that were reached; kept: inputs that reached something new.
-      crashes: inputs that broke a promise; the first one ends a run.
-      peak_rss_mib: of the process.
-      seconds, commit, date, machine: how long, of what, when in UTC, and on what.
-    """
-
-    target: str
-    engine: str
-    inputs: int
-    edges: int
-    kept: int
-    crashes: int
-    peak_rss_mib: int
-    seconds: float
-    commit: str
-    date: str
-    machine: str
 
 
 def default_venvs() -> Path:

@@ -43,11 +43,12 @@ class LaunchOptions:
       config: as of `seedrl train`; the learner reads it where it runs.
       render: Kubernetes JobSet, a Slurm heterogeneous job, a SkyPilot job group, docker compose.
       on: in place of --render, and with options of its own.
-      hosts: of the learner; only 1 is built yet.
-      env_servers: processes; by default CONFIG's `launch.env_servers`.
+      hosts: of the learner, each a process with that accelerator, its part of CONFIG's slots, batch
+        and replay, and env servers of its own.
+      env_servers: processes, as many for each host; by default CONFIG's `launch.env_servers`.
       env_servers_per_node: of these on one node (slurm, sky); by default up to 4.
-      accelerator: of the learner's host: cpu, gpu (any), l4, a100, a100-80gb, h100, h200, tpu-v5e,
-        tpu-v5p, tpu-v6e; with how many of them, tpu-v6e:4, if it is not one.
+      accelerator: of each host of the learner: cpu, gpu (any), l4, a100, a100-80gb, h100, h200,
+        tpu-v5e, tpu-v5p, tpu-v6e; with how many of them, tpu-v6e:4, if it is not one.
       name: of the job, and of all that belongs to it.
       registry: where images are pulled from (jobset, compose).
       spot: what may run where machines are taken away at any time: none, env-servers, or all
@@ -122,7 +123,7 @@ def rendered(argv: Sequence[str]) -> str:
         command=shlex.join([*PROG.split(), *argv]),
         config=options.config,
         needs=needs(config),
-        accelerator=accelerators.parse(options.accelerator),
+        accelerator=accelerators.parse(options.accelerator, options.hosts),
         hosts=options.hosts,
         env_servers=config.launch.env_servers
         if options.env_servers is None

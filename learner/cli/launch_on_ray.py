@@ -40,7 +40,7 @@ class RayOptions:
 
     Attributes:
       env_servers: processes; by default CONFIG's `launch.env_servers`.
-      hosts: of the learner; only 1 is built yet.
+      hosts: of the learner; on Ray only 1.
       workdir: folder of the run, as all nodes see it; by default a new one below runs/ here.
       address: of the cluster: `HOST:6379` on one of its machines, `ray://HOST:10001` from outside;
         by default RAY_ADDRESS, or the cluster that this machine belongs to.
@@ -97,13 +97,17 @@ def run(argv: Sequence[str]) -> int:
 def described(options: RayOptions, config: Config, argv: Sequence[str]) -> Job:
     """What is placed, and how. Raises ConfigError if it cannot be."""
     number = config.launch.env_servers if options.env_servers is None else options.env_servers
+    if options.hosts != 1:
+        raise ConfigError(
+            f"--hosts: expected 1 with --on ray, which places one learner, got {options.hosts}; "
+            "--render writes files for several"
+        )
     _check_bare(config)
     return Job(
         command=shlex.join([*PROG.split(), *argv[:1], "--on", "ray", *argv[1:]]),
         config=argv[0],
         needs=needs(config),
         accelerator=accelerators.parse(options.accelerator or accelerators.CPU),
-        hosts=options.hosts,
         env_servers=number,
         learner_cpus=options.learner_cpus,
         env_server_cpus=options.env_server_cpus,

@@ -18,6 +18,7 @@ class _Gpu(NamedTuple):
 class _Tpu(NamedTuple):
     gke: str
     topologies: dict[int, str]
+    of_hosts: dict[int, str]
 
 
 # GKE: the values of the node label cloud.google.com/gke-accelerator, as in its documentation ("Run
@@ -31,12 +32,17 @@ _GPUS = {
     "h200": _Gpu("nvidia-h200-141gb", "H200"),
 }
 # cloud.google.com/gke-tpu-accelerator and -topology of slices that one host has to itself, by their
-# chips; from "Plan TPUs in GKE", November 2026. SkyPilot calls them the same on Kubernetes.
+# chips, and of those of several hosts, by the number of these; from "Plan TPUs in GKE", November
+# 2026. SkyPilot calls those of one host the same on Kubernetes.
+_FLAT = {2: "2x4", 4: "4x4", 8: "4x8", 16: "8x8", 32: "8x16", 64: "16x16"}
+_CUBIC = {2: "2x2x2", 4: "2x2x4", 8: "2x4x4", 16: "4x4x4"}
 _TPUS = {
-    "tpu-v5e": _Tpu("tpu-v5-lite-podslice", {1: "1x1", 4: "2x2", 8: "2x4"}),
-    "tpu-v5p": _Tpu("tpu-v5p-slice", {4: "2x2x1"}),
-    "tpu-v6e": _Tpu("tpu-v6e-slice", {1: "1x1", 4: "2x2", 8: "2x4"}),
+    "tpu-v5e": _Tpu("tpu-v5-lite-podslice", {1: "1x1", 4: "2x2", 8: "2x4"}, _FLAT),
+    "tpu-v5p": _Tpu("tpu-v5p-slice", {4: "2x2x1"}, _CUBIC),
+    "tpu-v6e": _Tpu("tpu-v6e-slice", {1: "1x1", 4: "2x2", 8: "2x4"}, _FLAT),
 }
+# Whatever the kind, where a slice has several.
+_CHIPS_OF_HOST = 4
 NAMES = (CPU, *_GPUS, *_TPUS)
 
 
@@ -49,7 +55,7 @@ class Accelerator:
       count: devices; 0 of none.
       extra: the extra of seedrl that brings jax for it.
       gke: GKE's name of it, for node labels; "" if any is good, or there is none.
-      topology: of a TPU slice, as GKE writes it; "" for others.
+      topology: of a TPU slice, over all of its hosts, as GKE writes it; "" for others.
       sky: SkyPilot's name of it; "" if there is none.
     """
 
@@ -76,8 +82,11 @@ class Accelerator:
         return self.name in _TPUS
 
 
-def parse(text: str) -> Accelerator:
-    """The accelerator that `NAME` or `NAME:COUNT` means. Raises ConfigError for what it cannot."""
+def parse(text: str, hosts: int = 1) -> Accelerator:
+    """The accelerator of each host that `NAME` or `NAME:COUNT` means.
+
+    Raises ConfigError for one that there is not, or not on so many hosts.
+    """
     name, colon, number = text.partition(":")
     count = int(number) if number.isdecimal() else 0 if colon else 1
     if name == CPU and not colon:
@@ -90,13 +99,25 @@ def parse(text: str) -> Accelerator:
     if name in _GPUS:
         gpu = _GPUS[name]
         return Accelerator(name=name, count=count, extra="cuda13", gke=gpu.gke, sky=gpu.sky)
-    gke, topologies = _TPUS[name]
-    if count not in topologies:
+    gke, topology = _TPUS[name].gke, _topology(name, count, hosts, text)
+    return Accelerator(name=name, count=count, extra="tpu", gke=gke, topology=topology, sky=gke)
+
+
+def _topology(name: str, count: int, hosts: int, text: str) -> str:
+    """Of the TPU slice that has `count` chips on each host. Raises ConfigError if there is none."""
+    _, topologies, of_hosts = _TPUS[name]
+    if hosts == 1:
+        if count in topologies:
+            return topologies[count]
         sizes = ", ".join(f"{name}:{size}" for size in topologies)
         raise ConfigError(
-            f"--accelerator: one host has {sizes}, got {text!r}; a slice of several hosts needs a "
-            "learner of several hosts, which is not built yet"
+            f"--accelerator: one host has {sizes}, got {text!r}; a larger slice has several: "
+            f"{name}:{_CHIPS_OF_HOST} with --hosts"
         )
-    return Accelerator(
-        name=name, count=count, extra="tpu", gke=gke, topology=topologies[count], sky=gke
+    if count == _CHIPS_OF_HOST and hosts in of_hosts:
+        return of_hosts[hosts]
+    numbers = ", ".join(map(str, of_hosts))
+    raise ConfigError(
+        f"--accelerator: a slice of several hosts has {name}:{_CHIPS_OF_HOST} on each of --hosts "
+        f"{numbers}, got {text!r} with --hosts {hosts}"
     )

@@ -1,20 +1,32 @@
 """What every engine runs: the two commands of a run, and the images that hold them."""
 
+from collections.abc import Sequence
 from importlib import metadata
 
 from learner.jobs.job import Job
 
 PORT = 8686
 HEALTH_PORT = 8687
+# Where the hosts of a learner meet, on the first of them.
+COORDINATOR_PORT = 8690
 
 
 def learner(
-    job: Job, *, workdir: str, bind: str, secrets: str = "", health_port: int = 0
+    job: Job,
+    *,
+    workdir: str,
+    bind: str,
+    secrets: str = "",
+    health_port: int = 0,
+    place: Sequence[str] = (),
 ) -> list[str]:
-    """The learner's command.
+    """The command of the learner, or of one host of it.
 
-    `secrets` is the folder of its token and certificates, which it needs where other machines reach
-    it; at `health_port`, if that is not 0, it answers probes.
+    Args:
+      secrets: the folder of its token and certificates, which it needs where other machines reach
+        it.
+      health_port: where it answers probes; 0 for none.
+      place: see `place`.
     """
     of_its_own = {
         "token-file": "token",
@@ -26,15 +38,40 @@ def learner(
         "seedrl-learner",
         job.config,
         f"--workdir={workdir}",
-        f"--env-servers={job.env_servers}",
+        f"--env-servers={job.per_host}",
         f"--serving.bind={bind}",
         *(f"--serving.{flag}={secrets}/{file}" for flag, file in of_its_own.items() if secrets),
         *([f"--logging.health-bind=0.0.0.0:{health_port}"] if health_port else []),
+        *place,
     ]
 
 
-def env_server(job: Job, *, learner: str, secrets: str = "") -> list[str]:
-    """An env server's command; `learner` is the address that it dials. `secrets` as above."""
+def place(job: Job, *, first: str, index: object) -> list[str]:
+    """Which host of the learner a process is, if there are several.
+
+    Args:
+      first: the name by which the others reach the first one.
+      index: of this one.
+    """
+    if job.hosts == 1:
+        return []
+    return [
+        f"--hosts={job.hosts}",
+        f"--coordinator={first}:{COORDINATOR_PORT}",
+        f"--host-index={index}",
+    ]
+
+
+def env_server(
+    job: Job, *, learner: str, secrets: str = "", environments: object = None
+) -> list[str]:
+    """An env server's command.
+
+    Args:
+      learner: the address that it dials.
+      secrets: as above.
+      environments: by default those of the first host's env servers.
+    """
     of_its_own = {
         "token-file": "token",
         "authority": "ca.pem",
@@ -44,11 +81,25 @@ def env_server(job: Job, *, learner: str, secrets: str = "") -> list[str]:
     return [
         "seedrl-env-server",
         f"--learner={learner}",
-        f"--num-envs={job.environments}",
+        f"--num-envs={environments or job.environments}",
         f"--groups={job.needs.groups}",
         *(f"--allow-env={name}" for name in job.needs.factories),
         *(f"--{flag}={secrets}/{file}" for flag, file in of_its_own.items() if secrets),
     ]
+
+
+def certified(job: Job, host: str) -> str:
+    """For `seedrl certificates`, whom the learner's are for: `host` with {} for each index."""
+    if job.hosts == 1:
+        return f"--host {host.format(0)}"
+    return f"--host={host.format(f'{{0..{job.hosts - 1}}}')}"
+
+
+def on_what(job: Job, one: str) -> str:
+    """The learner and its hardware, within a sentence; a single one is called `one`."""
+    if job.hosts == 1:
+        return f"{one} {job.accelerator.in_words}"
+    return f"a learner of {job.hosts} hosts, each {job.accelerator.in_words},"
 
 
 def learner_image(job: Job) -> str:
@@ -82,6 +133,12 @@ def builds(job: Job) -> str:
 
 def slots(job: Job) -> str:
     """How env servers fill the slots, in words."""
+    if job.hosts > 1:
+        return (
+            f"{job.config}: {job.per_host} x {job.environments} environments fill the "
+            f"{job.slots_of(0)} slots of the first host, which alone evaluates,\n"
+            f"{job.per_host} x {job.environments_of_others} the {job.slots_of(1)} of another one."
+        )
     return (
         f"{job.env_servers} x {job.environments} environments fill the {job.needs.slots} slots of "
         f"{job.config}."

@@ -32,16 +32,24 @@ class Needs(NamedTuple):
     """What a run asks of its processes, whatever places them.
 
     Attributes:
-      slots: environments that there is room for.
+      training_slots, evaluation_slots: environments that there is room for.
       groups: groups that an env server steps interleaved.
       factories: what env servers must be allowed to build.
       extra: of seedrl, which brings the environments; "" if none does, or none is needed.
+      regime: of learning.
     """
 
-    slots: int
+    training_slots: int
+    evaluation_slots: int
     groups: int
     factories: tuple[str, ...]
     extra: str
+    regime: str
+
+    @property
+    def slots(self) -> int:
+        """All of them."""
+        return self.training_slots + self.evaluation_slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +61,8 @@ class Job:
       config: what its learner is started with.
       needs: of that configuration.
       accelerator: of each host of the learner.
-      hosts: of the learner; 1 is all that is built yet.
-      env_servers: processes.
+      hosts: of the learner, one process on each.
+      env_servers: processes, as many for each host.
       env_servers_per_node: of these on one node, where the engine thinks in nodes; None for the
         largest number up to 4 that they can be shared out by.
       name: of the job, and of what belongs to it.
@@ -86,19 +94,36 @@ class Job:
     env_server_memory_gib: int = 4
 
     def __post_init__(self) -> None:
-        if self.hosts != 1:
-            raise ConfigError(
-                f"--hosts: expected 1, got {self.hosts}: a learner of several hosts is not built "
-                "yet; it uses all devices of its one host, see --accelerator"
-            )
         slots = self.needs.slots
         if not 1 <= self.env_servers <= slots:
             raise ConfigError(
                 f"--env-servers: expected 1 to {slots}, the slots of {self.config}, got "
                 f"{self.env_servers}"
             )
+        self._check_hosts()
         self._check_numbers()
         self._check_words()
+
+    def _check_hosts(self) -> None:
+        if self.hosts == 1:
+            return
+        slots, regime = self.needs.training_slots, self.needs.regime
+        if not 1 <= self.hosts <= slots:
+            raise ConfigError(
+                f"--hosts: expected 1 to {slots}, the training slots of {self.config}, got "
+                f"{self.hosts}"
+            )
+        if regime != "asynchronous":
+            raise ConfigError(
+                f"--hosts: {self.config} has learning.regime {regime}, which is for one host; "
+                f"expected 1, got {self.hosts}"
+            )
+        least = slots // self.hosts
+        if self.env_servers % self.hosts or self.per_host > least:
+            raise ConfigError(
+                f"--env-servers: expected as many for each of the {self.hosts} hosts, at most "
+                f"{least} for its training slots, got {self.env_servers} in all"
+            )
 
     def _check_numbers(self) -> None:
         positive = ("hours", "learner_cpus", "learner_memory_gib", "env_server_cpus")
@@ -129,9 +154,24 @@ class Job:
             )
 
     @property
+    def per_host(self) -> int:
+        """Env servers of each host of the learner."""
+        return self.env_servers // self.hosts
+
+    def slots_of(self, host: int) -> int:
+        """Slots of a host of the learner; the first one has all that evaluate."""
+        training = len(range(host, self.needs.training_slots, self.hosts))
+        return training + (self.needs.evaluation_slots if host == 0 else 0)
+
+    @property
     def environments(self) -> int:
-        """Environments of each env server: together they fill all slots."""
-        return math.ceil(self.needs.slots / self.env_servers)
+        """Environments of each env server of the first host: together they fill its slots."""
+        return math.ceil(self.slots_of(0) / self.per_host)
+
+    @property
+    def environments_of_others(self) -> int:
+        """The same for every other host; none has more slots than the second."""
+        return math.ceil(self.slots_of(1) / self.per_host)
 
     @property
     def per_node(self) -> int:
@@ -152,10 +192,12 @@ def needs(config: Config) -> Needs:
     factories = [name for name in (environment.id, *environment.wrappers) if ":" in name]
     found = (extra for pattern, extra in _EXTRAS.items() if re.match(pattern, environment.id))
     return Needs(
-        slots=serving.training_slots + serving.evaluation_slots,
+        training_slots=serving.training_slots,
+        evaluation_slots=serving.evaluation_slots,
         groups=config.launch.groups,
         factories=tuple(
             name for name in dict.fromkeys(factories) if not name.startswith(_ALWAYS_ALLOWED)
         ),
         extra=next(found, ""),
+        regime=config.learning.regime,
     )

@@ -2,7 +2,7 @@
 
 from learner.jobs import commands
 from learner.jobs.job import Job
-from learner.jobs.template import fill, yaml_list, yaml_text
+from learner.jobs.template import fill, shell_words, yaml_list, yaml_text
 
 # The account that both images make.
 _POD_SECURITY = """\
@@ -26,6 +26,29 @@ _SPOT_NOTE = """\
 Spot nodes of GKE grant 15 s unless their pool says otherwise; then only what the last interval
 saved is there to resume from."""
 _SPOT_LABEL = "cloud.google.com/gke-spot"
+_HOSTS_NOTE = """\
+All hosts of the learner write into the claim: its storage class must offer ReadWriteMany. One that
+is lost ends the others, and their Job starts all of them again from the last checkpoint; one whose
+node is drained ends the run on all, with everything saved: apply the file again."""
+_HOSTS_RULE = """\
+# Hosts of the learner meet, and jax's collectives choose ports of their own.
+- from:
+    - podSelector:
+        matchLabels:
+          jobset.sigs.k8s.io/jobset-name: {name}
+          jobset.sigs.k8s.io/replicatedjob-name: learner"""
+_OTHER_PEERS = """\
+- podSelector:
+    matchLabels:
+      jobset.sigs.k8s.io/jobset-name: {name}
+      jobset.sigs.k8s.io/replicatedjob-name: envs-of-others"""
+# All hosts of a slice are nodes of one pool, and nobody else's.
+_SLICE = """\
+metadata:
+  annotations:
+    alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool"""
+# Attempts of each host of the learner.
+_ATTEMPTS = 6
 
 
 def render(job: Job) -> str:
@@ -36,19 +59,26 @@ def render(job: Job) -> str:
         bind=f"0.0.0.0:{commands.PORT}",
         secrets="/secrets",
         health_port=commands.HEALTH_PORT,
+        place=commands.place(job, first="$(LEARNER_HOST)", index="$(HOST_INDEX)"),
     )
-    env_server, *env_server_args = commands.env_server(
-        job, learner=f"$(LEARNER_HOST):{commands.PORT}", secrets="/secrets"
-    )
+    has_others = job.hosts > 1
     return fill(
         "jobset.yaml",
         {
             "command": job.command,
             "name": job.name,
-            "host": f"{job.name}-learner-0-0.{job.name}",
+            "learner": commands.on_what(job, "one learner"),
+            "certified": commands.certified(job, f"{job.name}-learner-0-{{}}.{job.name}"),
             "slots": commands.slots(job),
+            "hosts": str(job.hosts),
+            "hosts_note": _HOSTS_NOTE if has_others else "",
+            "hosts_rule": _HOSTS_RULE.format(name=job.name) if has_others else "",
+            "other_peers": _OTHER_PEERS.format(name=job.name) if has_others else "",
+            "access": "ReadWriteMany" if has_others else "ReadWriteOnce",
+            "slice": _SLICE if has_others and job.accelerator.is_tpu else "",
+            "indexed": "completionMode: Indexed" if has_others else "",
+            "learner_restarts": str(_ATTEMPTS * job.hosts),
             "builds": commands.builds(job),
-            "on_what": job.accelerator.in_words,
             "notes": _TPU_NOTE if job.accelerator.is_tpu else "",
             "queue": _queue(job),
             "port": str(commands.PORT),
@@ -60,14 +90,70 @@ def render(job: Job) -> str:
             "learner_image": commands.learner_image(job),
             "learner_command": learner,
             "learner_args": yaml_list(learner_args),
+            "learner_place": _variables(_FIRST, _HOST_INDEX) if has_others else "",
             "learner_cpus": str(job.learner_cpus),
             "learner_memory": str(job.learner_memory_gib),
             "devices": _devices(job),
-            "env_servers": str(job.env_servers),
+            "env_server_jobs": _of_first(job) + (_of_others(job) if has_others else ""),
+        },
+    )
+
+
+# A variable's name, and the field of the pod that it is read from.
+_FIRST = ("LEARNER_HOST", "metadata.annotations['jobset.sigs.k8s.io/coordinator']")
+_HOST_INDEX = ("HOST_INDEX", "metadata.annotations['batch.kubernetes.io/job-completion-index']")
+_SET = ("JOBSET", "metadata.labels['jobset.sigs.k8s.io/jobset-name']")
+_JOB_INDEX = ("JOB_INDEX", "metadata.labels['jobset.sigs.k8s.io/job-index']")
+
+
+def _variables(*read: tuple[str, str]) -> str:
+    lines = ["env:"]
+    for name, field in read:
+        lines += [f"  - name: {name}", "    valueFrom:", "      fieldRef:"]
+        lines.append(f"        fieldPath: {field}")
+    return "\n".join(lines)
+
+
+def _of_first(job: Job) -> str:
+    """The env servers of the first host: a Job."""
+    learner = f"$(LEARNER_HOST):{commands.PORT}"
+    command, *args = commands.env_server(job, learner=learner, secrets="/secrets")
+    run = f"command: [{command}]\nargs:\n  " + yaml_list(args).replace("\n", "\n  ")
+    return _env_servers(job, name="envs", replicas=1, run=run, variables=_variables(_FIRST))
+
+
+def _of_others(job: Job) -> str:
+    """Those of every other host: a Job for each, whose index is one less than the host's."""
+    words = commands.env_server(
+        job,
+        learner=f"$JOBSET-learner-0-$host.{job.name}:{commands.PORT}",
+        secrets="/secrets",
+        environments=job.environments_of_others,
+    )
+    script = f"host=$((JOB_INDEX + 1))\nexec {shell_words(words)}".replace("\n", "\n    ")
+    return _env_servers(
+        job,
+        name="envs-of-others",
+        replicas=job.hosts - 1,
+        run=f"command: [sh, -c]\nargs:\n  - |\n    {script}",
+        variables=_variables(_SET, _JOB_INDEX),
+    )
+
+
+def _env_servers(job: Job, *, name: str, replicas: int, run: str, variables: str) -> str:
+    return fill(
+        "jobset_envs.yaml",
+        {
+            "job": name,
+            "name": job.name,
+            "replicas": str(replicas),
+            "env_servers": str(job.per_host),
+            "env_server_run": run,
+            "learner_name": variables,
+            "pod_security": _POD_SECURITY,
+            "container_security": _CONTAINER_SECURITY,
             "env_server_node": _env_server_node(job),
             "env_server_image": commands.env_server_image(job),
-            "env_server_command": env_server,
-            "env_server_args": yaml_list(env_server_args),
             "env_server_cpus": str(job.env_server_cpus),
             "env_server_memory": str(job.env_server_memory_gib),
         },

@@ -8,6 +8,14 @@ from seedrl.errors import ConfigError
 
 _VENV = "~/seedrl"
 _SECRETS = "secrets"
+_VOLUME = """\
+printf '%s\\n' 'name: {name}-checkpoints' 'type: k8s-pvc' 'infra: k8s' 'size: 100Gi' \\
+  'config: {{access_mode: ReadWriteMany}}' > volume.yaml
+sky volumes apply volume.yaml"""
+_HOSTS_NOTE = """\
+All hosts of the learner write into that volume: its storage class must offer ReadWriteMany. One
+that is lost ends the others, and their task begins again from the last checkpoint. Nobody else may
+reach them: what they say to each other is not encrypted."""
 
 
 def render(job: Job) -> str:
@@ -18,23 +26,28 @@ def render(job: Job) -> str:
             "--accelerator: SkyPilot looks for a machine with GPUs of one kind; expected its name, "
             f"got {ANY_GPU}"
         )
+    if accelerator.is_tpu and job.hosts > 1:
+        raise ConfigError(
+            f"--hosts: expected 1 with {accelerator.name}, for SkyPilot places TPU slices of one "
+            f"host alone, got {job.hosts}; jobset places larger ones"
+        )
     certificates = f"~/{job.name}-certificates"
     learner = commands.learner(
         job,
         workdir="/checkpoints/run",
         bind=f"0.0.0.0:{commands.PORT}",
         secrets=f"$HOME/{_SECRETS}",
+        place=commands.place(job, first="$first", index="$SKYPILOT_NODE_RANK"),
     )
-    address = f"learner-0.${{SKYPILOT_JOBGROUP_NAME}}:{commands.PORT}"
-    env_server = commands.env_server(job, learner=address, secrets=f"$HOME/{_SECRETS}")
     return fill(
         "sky.yaml",
         {
+            **(_of_one_host(job) if job.hosts == 1 else _of_several_hosts(job)),
             "command": job.command,
             "name": job.name,
-            "on_what": accelerator.in_words,
+            "learner_on": commands.on_what(job, "one learner"),
             "certificates": certificates,
-            "host": f"learner-0.{job.name}",
+            "certified": commands.certified(job, f"learner-{{}}.{job.name}"),
             "slots": commands.slots(job),
             "accelerators": f"accelerators: {accelerator.sky}:{accelerator.count}"
             if accelerator.count
@@ -46,15 +59,52 @@ def render(job: Job) -> str:
             "learner_setup": _setup(accelerator.extra),
             "learner": shell_words(learner),
             "nodes": str(job.nodes),
-            "per_node": str(job.per_node),
             "env_server_cpus": str(job.env_server_cpus * job.per_node),
             "env_server_memory": str(job.env_server_memory_gib * job.per_node),
             "env_server_spot": _yes(job.spot != "none"),
             "env_server_files": _files(certificates, "env_server"),
             "env_server_setup": _setup(job.needs.extra),
-            "env_server": shell_words(env_server),
         },
     )
+
+
+def _of_one_host(job: Job) -> dict[str, str]:
+    """What of the file is so where one process learns."""
+    return {
+        "volume": f"sky volumes apply --name {job.name}-checkpoints --type k8s-pvc --infra k8s "
+        "--size 100",
+        "hosts_note": "",
+        "hosts": "",
+        "first": "",
+        "own_learner": "",
+        "env_server": _env_server(job, "0"),
+        "serve_all": f"for _ in $(seq {job.per_node}); do serve & done",
+    }
+
+
+def _of_several_hosts(job: Job) -> dict[str, str]:
+    """The same where one does on each of several nodes, whose ranks are the hosts' indices."""
+    return {
+        "volume": _VOLUME.format(name=job.name),
+        "hosts_note": _HOSTS_NOTE,
+        "hosts": f"num_nodes: {job.hosts}",
+        "first": 'read -r first <<< "$SKYPILOT_NODE_IPS"',
+        "own_learner": f"""\
+local host=$(((SKYPILOT_NODE_RANK * {job.per_node} + $1) % {job.hosts}))
+local environments=$((host == 0 ? {job.environments} : {job.environments_of_others}))""",
+        "env_server": _env_server(job, "$host", "$environments"),
+        "serve_all": f'for server in $(seq {job.per_node}); do serve "$server" & done',
+    }
+
+
+def _env_server(job: Job, host: str, environments: str = "") -> str:
+    words = commands.env_server(
+        job,
+        learner=f"learner-{host}.${{SKYPILOT_JOBGROUP_NAME}}:{commands.PORT}",
+        secrets=f"$HOME/{_SECRETS}",
+        environments=environments,
+    )
+    return shell_words(words)
 
 
 def _yes(is_so: bool) -> str:

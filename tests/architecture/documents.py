@@ -37,6 +37,11 @@ JOBS = {
     "slurm.sbatch": "atari_r2d2 --render slurm --env-servers 8 --accelerator gpu",
     "sky.yaml": "atari_r2d2 --render sky --env-servers 8 --accelerator a100",
     "compose.yaml": "cartpole_r2d2 --render compose",
+    "jobset-hosts.yaml": "atari_r2d2 --render jobset --hosts 4 --env-servers 16 "
+    "--accelerator tpu-v6e:4",
+    "slurm-hosts.sbatch": "atari_r2d2 --render slurm --hosts 2 --env-servers 8 --accelerator gpu:4",
+    "sky-hosts.yaml": "atari_r2d2 --render sky --hosts 2 --env-servers 8 --accelerator a100:8",
+    "compose-hosts.yaml": "cartpole_r2d2 --render compose --hosts 2 --env-servers 2",
 }
 
 _GROUPS: dict[Group, str] = {

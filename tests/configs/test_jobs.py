@@ -1,14 +1,12 @@
-"""Job files, offline: by schema, by what a schema cannot see, and by what their commands accept.
+"""Job files, offline: by schema, and by what a schema cannot see.
 
 Those in configs/jobs, which are what `seedrl launch` writes, and others with all of its options.
 Each check is also shown a file with a typing error in it, which it must refuse.
 """
 
 import copy
-import dataclasses
 import json
 import re
-import shlex
 import subprocess
 from collections.abc import Callable
 from functools import cache
@@ -18,54 +16,21 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
-import yaml
 
-from envs_server.options import Options, read_options
-from learner.cli import learner
-from learner.cli.arguments import parse
-from learner.cli.launch import rendered
-from seedrl import config_file
-from seedrl.config import Config
-from seedrl.config_checks import check
-from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from tests.architecture.documents import JOBS, job_file
-
-ROOT = Path(__file__).parents[2]
-# Beside the files that stand there: each option of `seedrl launch` at least once.
-OTHERS = (
-    "atari_r2d2 --render jobset --accelerator h100:8 --spot all --queue lab --name probe "
-    "--registry registry.example/lab --env-servers 17 --learner-cpus 64 --learner-memory-gib 400 "
-    "--env-server-cpus 2 --env-server-memory-gib 3",
-    "catch_r2d2 --render jobset --spot env-servers --hosts 1",
-    "atari_r2d2 --render slurm --accelerator gpu:2 --queue gpu --env-server-queue cpu --hours 100 "
-    "--env-servers 12 --env-servers-per-node 6",
-    "cartpole_r2d2 --render slurm",
-    "atari_r2d2 --render sky --accelerator tpu-v5e:8 --spot env-servers --env-servers 34",
-    "cartpole_r2d2 --render sky --name probe",
-    "pong_r2d2 --render compose --accelerator gpu:2 --env-servers 3 --registry registry.example",
+from tests.configs.job_files import (
+    JOBSETS,
+    ROOT,
+    Document,
+    documents,
+    kind,
+    of_engine,
+    replicated_jobs,
+    text_of,
 )
-FILES = (*JOBS, *OTHERS)
 
-
-def of_engine(engine: str) -> list[str]:
-    """The files of an engine, by their names or what they are written from."""
-    return [name for name in FILES if f"--render {engine}" in f"{JOBS.get(name)} {name}"]
-
-
-JOBSETS = of_engine("jobset")
 KUBERNETES = "1.37"
-
-Document = dict[str, Any]
-
-
-@cache
-def text_of(name: str) -> str:
-    return job_file(name) if name in JOBS else rendered(shlex.split(name))
-
-
-def documents(name: str) -> list[Document]:
-    return list(yaml.safe_load_all(text_of(name)))
 
 
 def test_the_files_are_what_seedrl_launch_writes() -> None:
@@ -73,16 +38,6 @@ def test_the_files_are_what_seedrl_launch_writes() -> None:
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         name: job_file(name) for name in JOBS
     }, "make docs writes them"
-
-
-def kind(documents: list[Document], wanted: str) -> Document:
-    (found,) = [document for document in documents if document["kind"] == wanted]
-    return found
-
-
-def replicated_jobs(documents: list[Document]) -> dict[str, Document]:
-    jobs = kind(documents, "JobSet")["spec"]["replicatedJobs"]
-    return {job["name"]: job["template"]["spec"] for job in jobs}
 
 
 def validate_kubernetes(documents: list[Document]) -> None:
@@ -161,19 +116,27 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
     spec, jobs = kind(files, "JobSet")["spec"], replicated_jobs(files)
     own_name = kind(files, "JobSet")["metadata"]["name"]
     assert spec["network"]["subdomain"] == own_name
-    assert f" --host {own_name}-learner-0-0.{own_name}\n" in text_of(name)
+    assert certified(name) == [
+        f"{own_name}-learner-0-{index}.{own_name}"
+        for index in range(jobs["learner"]["completions"])
+    ]
     assert spec["coordinator"]["replicatedJob"] == "learner"
     assert spec["successPolicy"]["targetReplicatedJobs"] == ["learner"]
-    assert set(jobs) == {"learner", "envs"}
+    is_alone = jobs["learner"]["completions"] == 1
+    of_env_servers = ["envs"] if is_alone else ["envs", "envs-of-others"]
+    assert list(jobs) == ["learner", *of_env_servers]
 
     policy = kind(files, "NetworkPolicy")["spec"]
-    (rule,) = policy["ingress"]
-    selected = [policy["podSelector"], *(peer["podSelector"] for peer in rule["from"])]
+    rule, *between_hosts = policy["ingress"]
     key = "jobset.sigs.k8s.io/"
-    assert [entry["matchLabels"] for entry in selected] == [
-        {f"{key}jobset-name": own_name, f"{key}replicatedjob-name": "learner"},
-        {f"{key}jobset-name": own_name, f"{key}replicatedjob-name": "envs"},
-    ]
+
+    def pods(job: str) -> Document:
+        labels = {f"{key}jobset-name": own_name, f"{key}replicatedjob-name": job}
+        return {"podSelector": {"matchLabels": labels}}
+
+    assert policy["podSelector"] == pods("learner")["podSelector"]
+    assert rule["from"] == [pods(job) for job in of_env_servers]
+    assert between_hosts == ([] if is_alone else [{"from": [pods("learner")]}])
     pod = jobs["learner"]["template"]["spec"]
     ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
     # Nobody but the kubelet asks for health.
@@ -182,8 +145,9 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
     assert f"--logging.health-bind=0.0.0.0:{ports['health']}" in pod["containers"][0]["args"]
     for probe in ("readinessProbe", "livenessProbe"):
         assert pod["containers"][0][probe]["httpGet"] == {"path": "/healthz", "port": "health"}
-    claim = kind(files, "PersistentVolumeClaim")["metadata"]["name"]
-    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim
+    claim = kind(files, "PersistentVolumeClaim")
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce" if is_alone else "ReadWriteMany"]
     for job in jobs.values():
         pod = job["template"]["spec"]
         (container,) = pod["containers"]
@@ -195,8 +159,17 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
         (command,) = re.findall(rf"create secret generic {secret} (.*)", text)
         files_of_secret = set(re.findall(r"--from-file=(\S+)", command))
         assert mounts[-1]["mountPath"] == "/secrets"
-        used = {word.partition("=/secrets/")[2] for word in container["args"]} - {""}
+        used = set(re.findall(r"=/secrets/(\S+)", " ".join(container["args"])))
         assert used == files_of_secret
+
+
+def certified(name: str) -> list[str]:
+    """The hosts that the file's command makes certificates for."""
+    (words,) = re.findall(r"^# +(seedrl certificates .*)$", text_of(name), re.MULTILINE)
+    script = f"printf '%s\\n' {words}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    named = done.stdout.replace("--host\n", "--host=")
+    return re.findall(r"^--host=(.*)$", named, re.MULTILINE)
 
 
 # How each ends where the same again would end the same way.
@@ -211,8 +184,10 @@ FINAL_CODES = {
 }
 
 
-@pytest.mark.parametrize("name", JOBSETS)
-@pytest.mark.parametrize("role", ["learner", "envs"])
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [(name, role) for name in JOBSETS for role in replicated_jobs(documents(name))],
+)
 def test_restarts_follow_the_exit_codes(name: str, role: str) -> None:
     job = replicated_jobs(documents(name))[role]
     pod = job["template"]["spec"]
@@ -223,7 +198,7 @@ def test_restarts_follow_the_exit_codes(name: str, role: str) -> None:
         "onExitCodes": {
             "containerName": container["name"],
             "operator": "In",
-            "values": FINAL_CODES[role],
+            "values": FINAL_CODES[role.removesuffix("-of-others")],
         },
     }
     assert disruption["action"] == "Ignore"
@@ -265,10 +240,37 @@ def test_a_typing_error_in_compose_is_found(field: str) -> None:
 def test_compose_shares_the_socket(name: str) -> None:
     (compose,) = documents(name)
     services = compose["services"]
-    for service in services.values():
+    learners = [name for name in services if name.startswith("learner")]
+    for service_name, service in services.items():
         assert "sockets:/sockets" in service["volumes"]
         assert {volume.split(":")[0] for volume in service["volumes"]} <= set(compose["volumes"])
-    assert "checkpoints:/checkpoints" in services["learner"]["volumes"]
+        learns = service_name in learners
+        assert ("checkpoints:/checkpoints" in service["volumes"]) == learns
+        # Learners meet in a network that leads nowhere; all others have none.
+        assert ("networks" in service) == (learns and len(learners) > 1)
+        assert ("network_mode" in service) != ("networks" in service)
+    if len(learners) > 1:
+        assert compose["networks"] == {"learners": {"internal": True}}
+        assert {name for each in learners for name in services[each]["networks"]} == {"learners"}
+
+
+@pytest.mark.parametrize("name", of_engine("compose"))
+def test_learners_of_compose_have_their_own_gpus(name: str) -> None:
+    (compose,) = documents(name)
+    found = [
+        device
+        for service in compose["services"].values()
+        for device in service.get("deploy", {}).get("resources", {})
+        and service["deploy"]["resources"]["reservations"]["devices"]
+    ]
+    asked = re.search(r"gpu:(\d)", text_of(name))
+    hosts = int(re.search(r"--hosts (\d)|$", text_of(name))[1] or 1)
+    number = int(asked[1]) if asked else 0
+    if hosts == 1:
+        assert [device["count"] for device in found] == [number] * bool(number)
+        return
+    ids = [each for device in found for each in device["device_ids"]]
+    assert ids == [str(each) for each in range(hosts * number)]
 
 
 @pytest.mark.parametrize("name", [*JOBSETS, *of_engine("compose")])
@@ -277,7 +279,7 @@ def test_images_are_those_that_the_file_says_how_to_build(name: str) -> None:
         r"docker build -f (\S+) -t (\S+)(?: --build-arg EXTRA=(\S+))? \.", text_of(name)
     )
     used = re.findall(r"^ +image: (\S+)$", text_of(name), re.MULTILINE)
-    assert [image for _, image, _ in built] == used
+    assert [image for _, image, _ in built] == list(dict.fromkeys(used))
     extras = (ROOT / "pyproject.toml").read_text()
     for file, image, extra in built:
         assert (ROOT / file).is_file()
@@ -297,11 +299,13 @@ def test_sky_fits_its_schema_and_its_names_refer_to_something(name: str) -> None
     header, *tasks = files
     assert [task["name"] for task in tasks] == ["learner", "envs"]
     assert header["primary_tasks"] == ["learner"]
-    assert (
-        f"seedrl certificates ~/{header['name']}-certificates --host learner-0.{header['name']}\n"
-        in text_of(name)
+    assert f"seedrl certificates ~/{header['name']}-certificates " in text_of(name)
+    hosts = tasks[0].get("num_nodes", 1)
+    assert certified(name) == [f"learner-{index}.{header['name']}" for index in range(hosts)]
+    volume = tasks[0]["volumes"]["/checkpoints"]
+    assert f"sky volumes apply --name {volume} " in text_of(name) or (
+        hosts > 1 and f"'name: {volume}'" in text_of(name)
     )
-    assert f"sky volumes apply --name {tasks[0]['volumes']['/checkpoints']} " in text_of(name)
     for task in tasks:
         files_used = set(re.findall(r"\$HOME/(secrets/[\w.]+)", task["run"]))
         assert {f"~/{file}" for file in files_used} == set(task["file_mounts"])
@@ -376,120 +380,12 @@ def test_a_typing_error_in_a_slurm_directive_is_found(line: str) -> None:
 def test_slurm_script_is_valid_shell(name: str) -> None:
     script = text_of(name)
     subprocess.run(["bash", "-n", "-c", script], check=True, timeout=60)
+    # Nodes of the learner, of which each has one task.
+    hosts, tasks = re.search(r"--nodes=(\d+)\n#SBATCH --ntasks=(\d+)\n", script).groups()
+    assert hosts == tasks == (re.search(r"--hosts (\d)|$", script)[1] or "1")
     # What a step gets is what its component has asked for.
     (learner_step, env_server_step) = sorted(
         re.findall(r"srun --het-group=(\d) --cpus-per-task=(\d+)", script)
     )
     asked = re.findall(r"^#SBATCH --cpus-per-task=(\d+)", script, re.MULTILINE)
     assert [learner_step, env_server_step] == list(zip("01", asked, strict=True))
-
-
-def jobset_commands(name: str) -> list[list[str]]:
-    pods = [job["template"]["spec"] for job in replicated_jobs(documents(name)).values()]
-    return [box["command"] + box["args"] for pod in pods for box in pod["containers"]]
-
-
-def compose_commands(name: str) -> list[list[str]]:
-    (compose,) = documents(name)
-    return [service["entrypoint"] + service["command"] for service in compose["services"].values()]
-
-
-def commands_of_shell(script: str) -> list[list[str]]:
-    script = script.replace("\\\n", " ")
-    found = re.findall(r"^\s*(?!#)[^#\n]*?(seedrl-[a-z-]+ [^|;\n]*)", script, re.MULTILINE)
-    return [shlex.split(command) for command in found]
-
-
-# What shells and engines put in their places.
-VARIABLES = {
-    "HOME": "/home/seedrl",
-    "LEARNER_HOST": "learner",
-    "SKYPILOT_JOBGROUP_NAME": "seedrl",
-    "learner": "learner:8686",
-    "secrets": "/secrets",
-    "workdir": "/checkpoints",
-}
-
-
-@cache
-def command_lines(name: str) -> tuple[list[str], list[str]]:
-    """The learner's command and the env servers', as processes get them."""
-    if name in JOBSETS:
-        lines = jobset_commands(name)
-    elif name in of_engine("compose"):
-        lines = compose_commands(name)
-    elif name in of_engine("sky"):
-        lines = [line for task in documents(name)[1:] for line in commands_of_shell(task["run"])]
-    else:
-        lines = commands_of_shell(text_of(name))
-    filled = [
-        [re.sub(r"\$[({]?(\w+)[)}]?", lambda found: VARIABLES[found[1]], word) for word in line]
-        for line in lines
-    ]
-    servers, learner_line = sorted(filled)
-    assert (learner_line[0], servers[0]) == ("seedrl-learner", "seedrl-env-server")
-    return learner_line[1:], servers[1:]
-
-
-def read_learner(name: str) -> tuple[learner.LearnerOptions, Config]:
-    """What the learner makes of its command line. Raises ConfigError as it would."""
-    options, config = parse(learner.LearnerOptions, command_lines(name)[0], prog="learner")
-    check(options.apply(config))
-    return options, config
-
-
-def read_env_server(name: str) -> Options:
-    return read_options(command_lines(name)[1])
-
-
-def env_servers(name: str) -> int:
-    """How many env servers a job starts."""
-    if name in JOBSETS:
-        return replicated_jobs(documents(name))["envs"]["parallelism"]
-    if name in of_engine("compose"):
-        (compose,) = documents(name)
-        return compose["services"]["envs"]["deploy"]["replicas"]
-    if name in of_engine("sky"):
-        task = documents(name)[-1]
-        return task["num_nodes"] * int(re.search(r"seq (\d+)", task["run"])[1])
-    component = text_of(name).partition("#SBATCH hetjob")[2]
-    nodes, tasks = re.search(r"--nodes=(\d+)\n#SBATCH --ntasks-per-node=(\d+)", component).groups()
-    return int(nodes) * int(tasks)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_programs_accept_the_commands_that_they_are_given(name: str) -> None:
-    options, config = read_learner(name)
-    servers = read_env_server(name)
-    # Otherwise the first ones train, and the last one evaluates.
-    assert options.env_servers == env_servers(name)
-    slots = config.serving.training_slots + config.serving.evaluation_slots
-    offered = env_servers(name) * servers.num_envs
-    assert slots <= offered < slots + env_servers(name)
-    # Who serves other machines is asked for certificates, and they have them.
-    assert bool(servers.certificate) == bool(config.serving.authority)
-    assert bool(config.serving.authority) != config.serving.bind.startswith("unix:")
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_no_job_says_how_to_learn(name: str) -> None:
-    _, config = read_learner(name)
-    bundled = config_file.load(command_lines(name)[0][0])
-    # Where it serves, and to whom, is all that differs.
-    placed = dataclasses.replace(
-        config,
-        serving=dataclasses.replace(
-            config.serving, bind="", token_file="", certificate="", private_key="", authority=""
-        ),
-        logging=dataclasses.replace(config.logging, health_bind=""),
-    )
-    assert placed == bundled
-
-
-def test_a_command_that_a_program_would_refuse_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    line, servers = command_lines("jobset-gpu.yaml")
-    monkeypatch.setitem(
-        globals(), "command_lines", lambda name: ([*line, "--env-server=8"], servers)
-    )
-    with pytest.raises(ConfigError, match="--env-server"):
-        read_learner("jobset-gpu.yaml")

@@ -1,4 +1,4 @@
-"""`seedrl launch`: what each engine writes is looked at in tests/configs/test_jobs.py."""
+"""`seedrl launch`: what each engine writes is looked at in tests/configs."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +27,16 @@ def test_it_prints_the_file_whatever_the_order_of_words(capsys: pytest.CaptureFi
         ("catch_r2d2", "--render"),
         ("catch_r2 --render slurm", "unknown config 'catch_r2': did you mean catch_r2d2?"),
         ("catch_r2d2 --render slurms", "slurms"),
-        ("catch_r2d2 --render slurm --hosts 2", "--hosts: expected 1, got 2"),
+        ("catch_r2d2 --render slurm --hosts 2 --env-servers 3", "each of the 2 hosts, at most"),
+        (
+            "pendulum_ppo --render slurm --hosts 2 --env-servers 2",
+            "learning.regime synchronous, which is for one host",
+        ),
+        ("atari_r2d2 --render sky --hosts 2 --accelerator tpu-v6e:4", "expected 1 with tpu-v6e"),
+        (
+            "atari_r2d2 --render jobset --hosts 3 --env-servers 3 --accelerator tpu-v6e:4",
+            "tpu-v6e:4 on each of --hosts 2, 4, 8",
+        ),
         (
             "catch_r2d2 --render slurm --spot all",
             "--spot: expected only with --render jobset or sky",
@@ -44,7 +53,7 @@ def test_it_prints_the_file_whatever_the_order_of_words(capsys: pytest.CaptureFi
         ("catch_r2d2 --on", "--on: expected ray, got ''"),
         ("--on ray", "expected a CONFIG first, got nothing"),
         ("catch_r2d2 --on ray --render slurm", "--render"),
-        ("catch_r2d2 --on=ray --hosts 2", "--hosts: expected 1, got 2"),
+        ("catch_r2d2 --on=ray --hosts 2", "--hosts: expected 1 with --on ray"),
         ("--on ray catch_r2d2 --env-servers 0", "--env-servers: expected 1 to 52"),
         ("catch_r2d2 --on ray --learner-cpus 0", "--learner-cpus: expected at least 1"),
         ("catch_r2d2 --on ray --accelerator h1000", "--accelerator: expected NAME"),

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from learner.jobs import accelerators
@@ -27,7 +29,7 @@ def test_another_is_refused_with_those_that_there_are(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["tpu-v6e:16", "tpu-v5p"])
 def test_a_slice_that_is_no_host_is_refused_with_those_that_are(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"one host has tpu-v\w+:\d.*several hosts.*not built"):
+    with pytest.raises(ConfigError, match=r"one host has tpu-v\w+:\d.*larger slice has several"):
         accelerators.parse(text)
 
 
@@ -38,5 +40,20 @@ def test_a_topology_has_as_many_chips_as_the_slice() -> None:
                 topology = accelerators.parse(f"{name}:{count}").topology
             except ConfigError:
                 continue
-            sides = [int(side) for side in topology.split("x")]
-            assert sides[0] * sides[1] * (sides[2] if len(sides) > 2 else 1) == count
+            assert math.prod(map(int, topology.split("x"))) == count
+
+
+def test_a_topology_of_several_hosts_has_the_chips_of_all() -> None:
+    for name in ("tpu-v5e", "tpu-v5p", "tpu-v6e"):
+        for hosts in (2, 4, 8, 16):
+            found = accelerators.parse(f"{name}:4", hosts)
+            assert math.prod(map(int, found.topology.split("x"))) == 4 * hosts
+            assert found.count == 4
+
+
+@pytest.mark.parametrize(("text", "hosts"), [("tpu-v6e:8", 2), ("tpu-v6e:4", 3), ("tpu-v5p:4", 64)])
+def test_a_slice_that_there_is_not_is_refused_with_those_that_there_are(
+    text: str, hosts: int
+) -> None:
+    with pytest.raises(ConfigError, match=rf":4 on each of --hosts 2, 4, .*--hosts {hosts}"):
+        accelerators.parse(text, hosts)

@@ -12,11 +12,16 @@ from seedrl.errors import ConfigError
 ROOT = Path(__file__).parents[3]
 
 
+NEEDS = Needs(
+    training_slots=32, evaluation_slots=20, groups=2, factories=(), extra="", regime="asynchronous"
+)
+
+
 def job(**changes: Any) -> Job:
     fields: dict[str, Any] = {
         "command": "seedrl launch catch_r2d2",
         "config": "catch_r2d2",
-        "needs": Needs(slots=52, groups=2, factories=(), extra=""),
+        "needs": NEEDS,
         "accelerator": accelerators.parse("cpu"),
     }
     return Job(**(fields | changes))
@@ -34,9 +39,34 @@ def test_env_servers_fill_the_slots_and_share_out_nodes(
 
 
 @pytest.mark.parametrize(
+    ("hosts", "env_servers", "slots", "environments"),
+    [
+        (2, 2, [36, 16], [36, 16]),
+        (2, 8, [36, 16], [9, 4]),
+        (3, 6, [31, 11, 10], [16, 6, 6]),
+        (32, 32, [21, *[1] * 31], [21, *[1] * 31]),
+    ],
+)
+def test_env_servers_of_each_host_fill_its_own_slots(
+    hosts: int, env_servers: int, slots: list[int], environments: list[int]
+) -> None:
+    found = job(hosts=hosts, env_servers=env_servers)
+    assert [found.slots_of(host) for host in range(hosts)] == slots
+    others = [found.environments_of_others] * (hosts - 1)
+    assert [found.environments, *others] == environments
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hosts": 2}, "--hosts: expected 1, got 2: a learner of several hosts is not built yet"),
+        ({"hosts": 0}, "--hosts: expected 1 to 32, the training slots of catch_r2d2, got 0"),
+        ({"hosts": 33, "env_servers": 33}, "--hosts: expected 1 to 32"),
+        ({"hosts": 2, "env_servers": 3}, "--env-servers: expected as many for each of the 2 hosts"),
+        ({"hosts": 3, "env_servers": 33}, "at most 10 for its training slots, got 33 in all"),
+        (
+            {"hosts": 2, "needs": NEEDS._replace(regime="lock_step")},
+            "--hosts: catch_r2d2 has learning.regime lock_step, which is for one host",
+        ),
         ({"env_servers": 0}, "--env-servers: expected 1 to 52, the slots of catch_r2d2, got 0"),
         ({"env_servers": 53}, "--env-servers: expected 1 to 52"),
         ({"env_servers": 8, "env_servers_per_node": 3}, "divides 8 env servers, got 3"),

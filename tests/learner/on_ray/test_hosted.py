@@ -31,7 +31,14 @@ def work(tmp_path: Path) -> Work:
     job = Job(
         command="seedrl launch catch_r2d2 --on ray",
         config="catch_r2d2",
-        needs=Needs(slots=4, groups=1, factories=(), extra=""),
+        needs=Needs(
+            training_slots=4,
+            evaluation_slots=0,
+            groups=1,
+            factories=(),
+            extra="",
+            regime="asynchronous",
+        ),
         accelerator=parse("cpu"),
     )
     return Work(job, tmp_path / "run", "mark", (str(tmp_path),))

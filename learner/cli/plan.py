@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,8 +20,9 @@ from seedrl.programs import extras
 if TYPE_CHECKING:  # imports jax
     from learner.planning.costs import Costs
     from learner.planning.demand import Demand
+    from learner.planning.plan import Sizing
     from learner.planning.programs import Programs
-    from learner.planning.report import Plan
+    from learner.planning.report import Plan, Price
     from seedrl.specs import EnvSpec
 
 PROG = "seedrl plan"
@@ -116,15 +117,19 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
 
     accelerator = accelerators.parse(options.accelerator)
     devices = accelerator.count or 1
+    computing = accelerator.count or options.learner_cores
+    priced = accelerator.name if accelerator.count else catalog.CORE
     spec = _spec(config)
-    programs = programs_of(config, spec, slots=options.environments, num_devices=devices)
+    # Operations are the same on however many hosts; what each device holds is looked at below.
+    num_devices = devices * max(1, options.hosts)
+    programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
     costs, about_costs = _costs(options, programs, accelerator.name)
     demand = _demand(options, config, spec)
     sizing = size(
         costs,
         demand,
         Machines(
-            devices=accelerator.count or options.learner_cores,
+            devices=computing,
             acting=devices,
             network_bytes_per_second=1e9 / 8 * options.network_gbit,
         ),
@@ -135,6 +140,8 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     )
     num_devices = devices * sizing.hosts
     programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
+    usable_bytes = catalog.usable_bytes(accelerator.name)
+    about_run = _about_run(config, options.environments, sizing.hosts)
     return report.Plan(
         config=options.config,
         demand=demand,
@@ -143,17 +150,24 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
         programs=programs,
         accelerator=accelerator.in_words.removeprefix("on ")
         if accelerator.count
-        else f"{options.learner_cores} cores",
+        else f"{computing} cores",
         devices=devices,
-        device_bytes=catalog.usable_bytes(accelerator.name),
-        price=report.price_of(
-            accelerator.name if accelerator.count else catalog.CORE,
-            sizing.hosts * (accelerator.count or options.learner_cores),
-            sizing.env_server_cores,
-            device_usd=options.device_usd_per_hour,
-            core_usd=options.core_usd_per_hour,
-        ),
-        notes=(*about_costs, *_about_run(config, options.environments, sizing.hosts)),
+        device_bytes=usable_bytes,
+        price=_price(options, priced, computing, sizing),
+        notes=(*about_costs, *_about_memory(programs, usable_bytes), *about_run),
+    )
+
+
+def _price(options: PlanOptions, name: str, count: int, sizing: "Sizing") -> "Price":
+    """Of hosts with `count` devices of that name each, and of env servers."""
+    from learner.planning import report
+
+    return report.price_of(
+        name,
+        sizing.hosts * count,
+        sizing.env_server_cores,
+        device_usd=options.device_usd_per_hour,
+        core_usd=options.core_usd_per_hour,
     )
 
 
@@ -210,7 +224,6 @@ def _costs(
 def _demand(options: PlanOptions, config: Config, spec: "EnvSpec") -> "Demand":
     from learner.planning.demand import Demand
     from learner.planning.programs import message_bytes
-    from seedrl.config_checks import page_steps
 
     serving, launch = config.serving, config.launch
     slots = serving.training_slots + serving.evaluation_slots
@@ -228,9 +241,17 @@ def _demand(options: PlanOptions, config: Config, spec: "EnvSpec") -> "Demand":
         batch_deadline_seconds=serving.batch_deadline_seconds,
         # A queue trains on each step once.
         steps_per_update=trained / getattr(config.replay, "ratio", 1.0),
-        page_steps=page_steps(config),
         message_bytes=message_bytes(spec, math.ceil(envs_per_server / groups)),
     )
+
+
+def _about_memory(programs: "Programs", usable_bytes: float) -> Iterator[str]:
+    yield "memory: without what an update takes while it runs, which only compiling it shows"
+    if 0 < usable_bytes < programs.device_bytes:
+        yield (
+            "memory: each device would need more than it has; a lower replay.capacity_steps, or "
+            "more devices (--accelerator NAME:N, --hosts N), would help"
+        )
 
 
 def _about_run(config: Config, environments: int, hosts: int) -> tuple[str, ...]:
@@ -238,7 +259,7 @@ def _about_run(config: Config, environments: int, hosts: int) -> tuple[str, ...]
     from seedrl.config_checks import check
 
     serving = dataclasses.replace(config.serving, training_slots=environments, bind="")
-    notes = ["memory: without what an update takes while it runs, which only compiling it shows"]
+    notes = []
     try:
         check(dataclasses.replace(config, serving=serving))
     except ConfigError as error:

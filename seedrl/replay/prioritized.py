@@ -24,6 +24,8 @@ _RANGES = {
     # waits for acting.
     "tolerance_updates": (1, math.inf),
 }
+# Of a shard: they are numbered in int32.
+_MOST_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +60,16 @@ class ReplayConfig:
         return self.page_steps or window.stride
 
     def capacity_pages(self, window: WindowSpec, num_devices: int) -> int:
-        """P, the pages of one shard."""
-        return self.capacity_steps // self.steps_of_page(window) // num_devices
+        """P, the pages of one shard. Raises ConfigError for more rows than can be numbered."""
+        page = self.steps_of_page(window)
+        pages = self.capacity_steps // page // num_devices
+        if pages * page > _MOST_ROWS:
+            raise ConfigError(
+                f"replay.capacity_steps: expected at most {_MOST_ROWS} for each device that "
+                f"learns, got {self.capacity_steps} for {num_devices} of them; store fewer, or "
+                "learn on more devices"
+            )
+        return pages
 
     def min_sequences(self, window: WindowSpec, *, training_slots: int, num_devices: int) -> int:
         """The sequences that each shard must hold before learning starts."""

@@ -1,5 +1,6 @@
 """The command `seedrl plan`."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -10,16 +11,18 @@ from learner.cli.main import main
 from learner.planning import measuring
 from learner.planning.costs import BUNDLED, load
 from learner.session import process
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
+_TOO_LITTLE = "memory: each device would need more than it has"
 _FLEET = ["--environments", "1000", "--step-ms", "3"]
 
 
+# A process builds the environment to see its spaces: once for all tests of one configuration.
+_SPEC = functools.cache(plan._spec)
+
+
 @pytest.fixture(autouse=True)
-def spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for the process that builds an environment."""
-    found = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    monkeypatch.setattr(plan, "_spec", lambda config: found)
+def _built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_spec", _SPEC)
 
 
 def test_a_plan_names_machines_and_what_binds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +32,7 @@ def test_a_plan_names_machines_and_what_binds(capsys: pytest.CaptureFixture[str]
     assert {"environment steps/s", "learner hosts", "env-server cores", "an hour"} <= set(lines)
     assert "with 1 x h200" in out and "What binds is " in out
     assert "h200: $3.99 on 2026-08-26" in out and "(assumed)" in out
+    assert _TOO_LITTLE not in out
 
 
 def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,6 +45,50 @@ def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
     # 16 sequences of 20 trained rows at a replay ratio of 4.
     assert found["demand"]["steps_per_update"] == 16 * 20 / 4
     assert found["steps_per_second"] < 1000 / 0.003
+
+
+def _cartpole(field: str, change: str, folder: Path) -> str:
+    """The configuration of CartPole with another value in one of its fields."""
+    path = folder / "changed.py"
+    path.write_text(
+        "import dataclasses\n"
+        "from seedrl import config_file\n"
+        "def config():\n"
+        "    found = config_file.load('cartpole_r2d2')\n"
+        f"    changed = dataclasses.replace(found.{field}, {change})\n"
+        f"    return dataclasses.replace(found, {field}=changed)\n"
+    )
+    return str(path)
+
+
+def _storing(steps: int, folder: Path) -> str:
+    return _cartpole("replay", f"capacity_steps={steps}", folder)
+
+
+def test_an_environment_that_cannot_be_built_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = _cartpole("environment", "id='CartPole-v9'", tmp_path)
+    assert main(["plan", config, *_FLEET]) == 2
+    *_, line = capfd.readouterr().err.splitlines()
+    assert "environment.id: expected one that can be built here, got 'CartPole-v9'" in line
+
+
+def test_a_replay_that_no_device_can_number_is_one_line_and_more_devices_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["plan", _storing(3 * 10**9, tmp_path), *_FLEET, "--accelerator", "h100"]
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "replay.capacity_steps: expected at most" in error
+    assert main([*argv, "--hosts", "2"]) == 0
+
+
+def test_memory_that_no_device_has_is_remarked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", _storing(10**9, tmp_path), *_FLEET, "--accelerator", "a100"]) == 0
+    assert _TOO_LITTLE in capsys.readouterr().out
 
 
 def test_costs_can_be_measured_and_kept(
@@ -69,6 +117,7 @@ def test_costs_can_be_measured_and_kept(
         (["--accelerator", "abacus"], "--accelerator: expected NAME or NAME:COUNT"),
         (["--accelerator", "l4"], "--accelerator: how fast l4 computes is not known here"),
         (["--accelerator", "h100:3"], "learning.batch_sequences: expected a multiple of the 3"),
+        (["--hosts", "3"], "learning.batch_sequences: expected a multiple of the 3"),
         (["--costs", "no.json"], "--costs: expected a readable file, got no.json"),
         (["--measure", "--costs", "no.json"], "--costs: expected without --measure"),
         (["--write-costs", "no/costs.json"], "--write-costs: expected a file in an existing"),

@@ -53,6 +53,13 @@ def test_the_replay_is_shared_out_among_the_devices() -> None:
     assert index.has_room(10**9)  # the oldest make room
 
 
+def test_rows_of_a_device_beyond_their_numbers_are_refused() -> None:
+    most = dataclasses.replace(CONFIG, capacity_steps=2 * (2**31 - 8))
+    assert most.capacity_pages(WINDOW, 2) == (2**31 - 8) // 10
+    with pytest.raises(ConfigError, match="replay.capacity_steps: expected at most 2147483647 for"):
+        _build(dataclasses.replace(CONFIG, capacity_steps=2 * (2**31 + 2)))
+
+
 def test_the_limiter_counts_trained_rows_of_all_devices() -> None:
     limiter = _build().limiter
     assert isinstance(limiter, RatioLimiter)

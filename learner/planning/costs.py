@@ -33,9 +33,7 @@ class Costs:
       act: of these, from staging a batch of one message to handing over its actions.
       act_message: the same, for each message more in a batch.
       act_row: of an inference device, for each environment in a batch.
-      act_call: of an inference device, for each batch.
       update: of the learning devices, for each update.
-      page: of a learning device, to insert a page.
       measured: with what, and when.
     """
 
@@ -54,9 +52,7 @@ class Costs:
     act: float
     act_message: float
     act_row: float = 0.0
-    act_call: float = 0.0
     update: float = 0.0
-    page: float = 0.0
     measured: str = ""
 
     def to_json(self) -> dict[str, Any]:

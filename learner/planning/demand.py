@@ -16,7 +16,6 @@ class Demand:
       step_cpu_seconds: of these, what it computes.
       batch_deadline_seconds: see `ServingConfig`.
       steps_per_update: environment steps for each update; infinite if nothing is learned.
-      page_steps: K.
       message_bytes: of a group's step on the wire, with its answer.
     """
 
@@ -27,7 +26,6 @@ class Demand:
     step_cpu_seconds: float
     batch_deadline_seconds: float = 0.001
     steps_per_update: float = math.inf
-    page_steps: int = 20
     message_bytes: float = 0.0
 
     @property

@@ -164,9 +164,7 @@ def _message(
     of_batch = costs.learner_batch + costs.learner_cold * cold_share(cycle, demand.messages)
     return _Message(
         interpreter=_of_message(costs, demand) + of_batch / batch.messages,
-        devices=costs.act_call / batch.messages
-        + rows * costs.act_row
-        + rows * (costs.update / demand.steps_per_update + costs.page / demand.page_steps),
+        devices=rows * (costs.act_row + costs.update / demand.steps_per_update),
         env_server=_overhead(costs, demand)
         + costs.env_cold * cold_share(cycle, beside)
         + rows * demand.step_cpu_seconds,

@@ -49,15 +49,16 @@ def test_no_number_of_hosts_may_be_enough() -> None:
     ("costs", "binding", "relief"),
     [
         (BUSY, INTERPRETER, "--envs-per-server"),
-        # 2 ms of a device a step: 20 steps are a page.
-        (dataclasses.replace(BUSY, page=0.04), DEVICES, "--accelerator NAME:N"),
+        # 2 ms of a device a step: 20 steps are an update.
+        (dataclasses.replace(BUSY, update=0.04), DEVICES, "--accelerator NAME:N"),
         (dataclasses.replace(BUSY, act=2e-3, act_message=2e-3), ACTING, "more devices that act"),
         (dataclasses.replace(FREE, answer=1e-3), STEPPING, "make more steps"),
         (dataclasses.replace(FREE, answer=1.0), ANSWERS, "more groups"),
     ],
 )
 def test_what_is_most_in_use_binds(costs: object, binding: str, relief: str) -> None:
-    found = Sizing(1, predict(costs, DEMAND, ONE))  # type: ignore[arg-type]
+    learning = dataclasses.replace(DEMAND, steps_per_update=20.0)
+    found = Sizing(1, predict(costs, learning, ONE))  # type: ignore[arg-type]
     assert found.binding == binding
     assert relief in in_words(found)
 

@@ -9,7 +9,8 @@ from learner.serving.slot_deal import Role, deal
 # An env server that leaves may be back at once, and then nothing was missing.
 PATIENCE_SECONDS = 10.0
 # To return cuts all streams of an env server. That is worth it if a quarter of them, or of all
-# slots that train, begin to train.
+# slots that train, begin to train; or for one that measures where less than a quarter of those
+# slots are in use, and a round of evaluation takes more than four times as long.
 _WORTH_ONE_IN = 4
 
 
@@ -23,24 +24,26 @@ def could_grow(table: SlotTable) -> Lease | None:
 
 
 def could_do_better(table: SlotTable) -> Lease | None:
-    """The live lease whose env server, if it returned now, would do what nobody does.
+    """The live lease whose env server, if it returned now, would do what too few do.
 
-    That is to train, where who trained has left and others only measure; else to measure, where
-    nobody does. Of several it is the one with most to gain, then the one with the fewest streams to
-    lose. Whoever has returned for that has nothing to gain by it any more, and each return adds
-    slots that train or is the first to measure, so this ends.
+    That is to train, where who trained has left and others only measure; else to begin to measure,
+    where few do. Of several it is the one with most to gain, then the one with the fewest streams
+    to lose. Whoever has returned for that has nothing to gain by it any more, and each return adds
+    slots that train or an env server that measures, so this ends.
     """
     if not table.num_free:
         return None
     num_evaluation = table.num_slots - table.num_training
-    nobody_measures = 0 < num_evaluation == _of(table, table.free, "evaluation")
+    num_measuring = num_evaluation - _of(table, table.free, "evaluation")
+    few_measure = num_measuring * _WORTH_ONE_IN < num_evaluation
     gains: list[tuple[int, int, Lease]] = []
     for lease in table.leases.values():
         held = held_by_lane(lease, len(table.lanes))
+        measuring = _of(table, held, "evaluation")
         # Only who measures with more than it has to can train with more.
-        has_spare = _of(table, held, "evaluation") > int(sum(held) > 1)
+        has_spare, may_measure = measuring > int(sum(held) > 1), few_measure and not measuring
         # Of one that is not ready nobody knows whether it will be.
-        if not lease.is_ready or not (has_spare or nobody_measures):
+        if not lease.is_ready or not (has_spare or may_measure):
             continue
         dealt = deal(
             [left + own for left, own in zip(table.free, held, strict=True)],
@@ -49,9 +52,9 @@ def could_do_better(table: SlotTable) -> Lease | None:
             num_env_servers=table.num_env_servers or 1,
         )
         trains = _of(table, dealt, "training") - _of(table, held, "training")
-        measures = nobody_measures and _of(table, dealt, "evaluation") > 0
+        begins = may_measure and _of(table, dealt, "evaluation") > 0
         is_worth_it = trains * _WORTH_ONE_IN >= min(sum(held), table.num_training)
-        if (trains > 0 and is_worth_it) or measures:
+        if (trains > 0 and is_worth_it) or begins:
             gains.append((max(trains, 0), -sum(held), lease))
     return max(gains, key=lambda gain: gain[:2])[2] if gains else None
 

@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "nobody_measures_unnoticed",
         "learner/serving/dealing/returning.py",
-        "        if (trains > 0 and is_worth_it) or measures:\n",
+        "        if (trains > 0 and is_worth_it) or begins:\n",
         "        if trains > 0 and is_worth_it:\n",
         "When the env servers that measured have left, nothing is measured any more.",
         "evaluation roles stay with those present",

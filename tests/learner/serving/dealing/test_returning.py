@@ -76,6 +76,20 @@ def test_of_env_servers_of_one_environment_one_measures() -> None:
     assert could_do_better(table) is None
 
 
+def test_where_few_of_many_measure_others_begin_to_one_by_one() -> None:
+    table = _table(training=64, evaluation=8)
+    leases = [_join(table, 4) for _ in range(12)]
+    assert [_counts(lease) for lease in leases] == [(3, 1)] * 8 + [(4, 0)] * 4
+    for lease in leases[:6]:
+        table.end(lease)
+    assert could_do_better(table) is None  # two of eight measure yet
+    table.end(leases[6])
+    chosen = could_do_better(table)
+    assert chosen is leases[8]
+    assert _counts(_return(table, chosen)) == (3, 1)
+    assert could_do_better(table) is None
+
+
 def test_a_single_environment_trains_and_nobody_is_called_back() -> None:
     table = _table(training=4, evaluation=2)
     _join(table, 1)

@@ -1,5 +1,6 @@
 """Runs stages within the time of a call, and keeps what has become of each."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,6 +21,9 @@ from tests.accelerator.stages import Stage
 _GRACE_SECONDS = 60.0
 # Left at the end of a call, for the record.
 _RESERVE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+# From SIGKILL until the kernel has taken a process's memory back.
+_END_SECONDS = 30.0
 _TRIES = 2
 _LONGEST = 200  # characters of what a stage has said last; all of it is in its log
 _COUNTS = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s")
@@ -55,6 +59,7 @@ class Day:
         commit: str = "",
         grace_seconds: float = _GRACE_SECONDS,
         say: Callable[[str], object] = lambda text: print(text, flush=True),
+        clock: Callable[[], float] = time.monotonic,
     ):
         """Goes on with what an earlier call has left in `folder`.
 
@@ -64,9 +69,11 @@ class Day:
           commit: of the checkout, if it cannot tell.
           grace_seconds: from SIGTERM to SIGKILL.
           say: gets a line for each outcome.
+          clock: monotonic seconds.
         """
         self._root, self._folder, self._out = root, folder, out
-        self._commit, self._grace_seconds, self._say = commit, grace_seconds, say
+        self._commit, self._grace_seconds = commit, grace_seconds
+        self._say, self._clock = say, clock
         (folder / "logs").mkdir(parents=True, exist_ok=True)
         self._state = folder / "outcomes.json"
         saved = json.loads(self._state.read_text()) if self._state.exists() else []
@@ -81,10 +88,11 @@ class Day:
     ) -> list[Outcome]:
         """Runs what is left of `stages`, as far as the time goes; returns what has ended.
 
-        `also_done`: and what is not left, because it is done or has failed too often.
+        What has pieces comes by turns: a call has time for one or two of them. `also_done`: and
+        what is not left, because it is done or has failed too often; in the order of `stages`.
         """
         ended = []
-        for stage in stages:
+        for stage in stages if also_done else sorted(stages, key=self._num_pieces):
             if not (also_done or self._is_left(stage)):
                 continue
             if not Path(stage.command[0]).exists():
@@ -105,6 +113,10 @@ class Day:
             self._say(f"{name:22} {outcome.status:8} {outcome.seconds:5.0f} s  {outcome.detail}")
         return ended
 
+    def _num_pieces(self, stage: Stage) -> int:
+        """Of what has pieces, those that there have been."""
+        return (stage.pieces > 1) * sum(each.stage == stage.name for each in self.outcomes)
+
     def _is_left(self, stage: Stage) -> bool:
         own = [each for each in self.outcomes if each.stage == stage.name]
         failures = [each for each in own if each.status == "failed"]
@@ -123,10 +135,10 @@ class Day:
             "JAX_COMPILATION_CACHE_DIR": str(self._folder / "compile_cache"),
             **stage.variables,
         }
-        start = time.monotonic()
+        start = self._clock()
         code = self._ended(stage, log, variables, limit_seconds)
         text = log.read_text(errors="replace")
-        is_stopped = time.monotonic() - start >= limit_seconds
+        is_stopped = self._clock() - start >= limit_seconds
         if code != 0:
             reason = f"after its limit of {limit_seconds:.0f} s; " * is_stopped
             detail = f"exit code {code}, {reason}{_of_tests(text) or _last_line(text)}"
@@ -135,6 +147,7 @@ class Day:
         return self._outcome(stage, piece, status, start, detail_of(stage, text))
 
     def _ended(self, stage: Stage, log: Path, variables: dict[str, str], limit: float) -> int:
+        """Its exit code, once it has ended by itself, of a signal at its limit, or by force."""
         with log.open("wb") as output:
             process = subprocess.Popen(
                 stage.command,
@@ -145,16 +158,24 @@ class Day:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            try:
+        try:
+            if not self._ends_within(limit, process):
                 # pytest tells its counts when it is interrupted, and nothing when it is ended.
-                number = signal.SIGINT if stage.kind == "tests" else signal.SIGTERM
-                return _wait(process, limit, self._grace_seconds, number)
-            finally:
-                # Nobody outlives its stage: the next one is measured.
-                _kill(process)
+                process.send_signal(signal.SIGINT if stage.kind == "tests" else signal.SIGTERM)
+                self._ends_within(self._grace_seconds, process)
+        finally:
+            # Nobody outlives its stage: the next one is measured, and needs the memory.
+            _end_session(process.pid)
+        return process.wait()
+
+    def _ends_within(self, seconds: float, process: subprocess.Popen[bytes]) -> bool:
+        end = self._clock() + seconds
+        while process.poll() is None and self._clock() < end:
+            time.sleep(_POLL_SECONDS)
+        return process.poll() is not None
 
     def _outcome(self, stage: Stage, piece: int, status: str, start: float, detail: str) -> Outcome:
-        seconds = round(time.monotonic() - start, 1)
+        seconds = round(self._clock() - start, 1)
         return Outcome(stage=stage.name, piece=piece, status=status, seconds=seconds, detail=detail)
 
     def _keep(self) -> None:
@@ -165,25 +186,26 @@ class Day:
         write(self._folder, self._out, outcomes, self._commit)
 
 
-def _wait(
-    process: subprocess.Popen[bytes], limit: float, grace: float, number: signal.Signals
-) -> int:
-    try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
-        process.send_signal(number)
-    try:
-        return process.wait(grace)
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        return process.wait()
+def _end_session(number: int) -> None:
+    """Kills all processes of a session: `seedrl train` gives each child a group of its own."""
+    deadline = time.monotonic() + _END_SECONDS
+    while (left := _of_session(number)) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+def _of_session(number: int) -> list[int]:
+    """Those of its processes that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            # What follows the name, which may hold anything: state, parent, group, session.
+            words = (path / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            if words[0] != "Z" and int(words[3]) == number:
+                found.append(int(path.name))
+    return found
 
 
 def detail_of(stage: Stage, text: str) -> str:

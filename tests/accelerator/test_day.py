@@ -1,7 +1,9 @@
 """A day goes on after whatever fails, ends in time, and resumes where a call has ended."""
 
+import contextlib
 import json
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from tests.accelerator.stages import DAY, REHEARSAL, Stage, named, stages
 from tests.accelerator.wheels import NAMES, locked
 
 ROOT = Path(__file__).parents[2]
-# Nobody waits for it: what has to end by then ends at once.
+# Only what hangs takes so long.
 LONG = 1000.0
 
 
@@ -28,11 +30,33 @@ class Told:
     def __init__(self, folder: Path) -> None:
         self.folder, self.lines = folder, list[str]()
 
-    def run(self, *stages: Stage, seconds: float = LONG) -> list[tuple[str, int, str, str]]:
-        """A call that has `seconds`; what has ended: stage, piece, status, detail."""
+    def run(
+        self,
+        *stages: Stage,
+        seconds: float = 3 * LONG,
+        grace_seconds: float = LONG,
+        until: str = "",
+    ) -> list[tuple[str, int, str, str]]:
+        """A call that has `seconds`; what has ended: stage, piece, status, detail.
+
+        A stage is at its limit once its log has `until` in it.
+        """
+
+        def clock() -> float:
+            texts = [log.read_text() for log in (self.folder / "logs").glob("*.log")]
+            return time.monotonic() + LONG * sum(bool(until) and until in text for text in texts)
+
+        end = clock() + seconds
         out = self.folder / "out"
-        day = Day(ROOT, self.folder, out, grace_seconds=0.5, say=self.lines.append)
-        ended = day.run(stages, lambda: seconds)
+        day = Day(
+            ROOT,
+            self.folder,
+            out,
+            grace_seconds=grace_seconds,
+            say=self.lines.append,
+            clock=clock,
+        )
+        ended = day.run(stages, lambda: end - clock())
         return [(each.stage, each.piece, each.status, each.detail) for each in ended]
 
 
@@ -69,13 +93,18 @@ def test_what_has_not_ended_by_its_limit_is_ended_with_all_that_it_has_started(
     told: Told, tmp_path: Path
 ) -> None:
     deaf = (
-        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork();"
-        "print('begun', flush=True); time.sleep(1000)"
+        "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        # As `seedrl train` starts its children: in groups of their own.
+        "command = [sys.executable, '-c', 'import time; time.sleep(1000)'];"
+        "child = subprocess.Popen(command, process_group=0);"
+        "print('has begun', child.pid, flush=True); time.sleep(1000)"
     )
-    ((_, _, status, detail),) = told.run(code("deaf", deaf, 1.0))
-    assert (status, detail) == ("failed", "exit code -9, after its limit of 1 s; begun")
-    log = (tmp_path / "logs" / "deaf_1.log").read_text()
-    assert set(log.split()) == {"begun"}
+    ((_, _, status, detail),) = told.run(code("deaf", deaf), grace_seconds=0.0, until="begun")
+    *_, child = (tmp_path / "logs" / "deaf_1.log").read_text().split()
+    assert status == "failed"
+    assert detail == f"exit code -9, after its limit of 1000 s; has begun {child}"
+    with contextlib.suppress(FileNotFoundError):
+        assert "(zombie)" in Path(f"/proc/{child}/status").read_text()
 
 
 def test_pieces_resume_until_there_are_enough(told: Told, tmp_path: Path) -> None:
@@ -87,18 +116,31 @@ def test_pieces_resume_until_there_are_enough(told: Told, tmp_path: Path) -> Non
         "signal.signal(signal.SIGTERM, lambda *_: (file.write_text(str(number)), sys.exit(0)));"
         "print('piece', number, flush=True); time.sleep(1000)"
     )
-    stage = Stage("run", "facts", (sys.executable, "-c", saves, str(steps)), 1.5, 0.0, pieces=2)
+    stage = Stage("run", "facts", (sys.executable, "-c", saves, str(steps)), LONG, 0.0, pieces=2)
     for piece in (1, 2):
-        assert told.run(stage) == [("run", piece, "stopped", f"piece {piece}")]
+        assert told.run(stage, until="piece") == [("run", piece, "stopped", f"piece {piece}")]
     assert told.run(stage) == []
     assert steps.read_text() == "2"
 
 
+def test_what_has_pieces_comes_by_turns(told: Told) -> None:
+    """A call has time for one: the second one begins where the first has had its piece."""
+    saves = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0));"
+        "print('a piece', flush=True); time.sleep(1000)"
+    )
+    runs = [code(name, saves, pieces=3)._replace(least_seconds=600.0) for name in ("pong", "atari")]
+    once = code("once", "print('a piece of nothing')")
+    for expected in (["once"], ["pong"], ["atari"], ["pong"]):
+        ended = told.run(once, *runs, seconds=2.5 * LONG, until="a piece")
+        assert [stage for stage, *_ in ended] == expected
+
+
 def test_a_call_begins_nothing_that_it_has_no_time_for(told: Told) -> None:
     long = code("long", "print('well')")._replace(least_seconds=60.0)
-    assert told.run(long, seconds=60.0) == []
+    assert told.run(long, seconds=LONG + 60.0) == []
     assert told.lines == [f"{'long':22} left for another call: it needs 60 s"]
-    assert told.run(long, seconds=66.0) == [("long", 1, "done", "well")]
+    assert told.run(long) == [("long", 1, "done", "well")]
 
 
 @pytest.mark.parametrize(

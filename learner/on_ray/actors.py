@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from learner.on_ray.cluster import Cluster, LostError, Place, UnansweredError
 from learner.on_ray.nodes import Demand, Node
@@ -36,6 +36,16 @@ class Member:
 Then = Callable[[Member, Any], None]
 
 
+class _Call(NamedTuple):
+    """One that is not answered: of a member's actor, which may have another by now."""
+
+    member: Member
+    actor: Any
+    then: Then
+    method: str
+    words: tuple[object, ...]
+
+
 class Actors:
     """Owns the actors of a run and the calls that they have not answered; used by one thread.
 
@@ -51,7 +61,7 @@ class Actors:
     ) -> None:
         self._cluster, self._on_lost, self._clock = cluster, on_lost, clock
         self._members: list[Member] = []  # that have an actor
-        self._pending: dict[Any, tuple[Member, Any, Callable[[], None], Then]] = {}
+        self._pending: dict[Any, _Call] = {}
         self._timers: list[tuple[float, Callable[[], None]]] = []
 
     def nodes(self) -> list[Node]:
@@ -73,14 +83,8 @@ class Actors:
 
     def call(self, member: Member, then: Then, method: str, *words: object) -> None:
         """Calls a method of the member's actor."""
-        actor = member.actor
-
-        def again() -> None:
-            if member.actor is actor:
-                self.call(member, then, method, *words)
-
-        call = self._cluster.call(actor, method, *words)
-        self._pending[call] = (member, actor, again, then)
+        answer = self._cluster.call(member.actor, method, *words)
+        self._pending[answer] = _Call(member, member.actor, then, method, words)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         """Does something in a later turn."""
@@ -88,10 +92,10 @@ class Actors:
 
     def turn(self, seconds: float) -> None:
         """Waits so long at most for an answer; hears what has come, and does what is due."""
-        for call in self._cluster.ready(list(self._pending), seconds):
-            member, actor, again, then = self._pending.pop(call)
-            if actor is member.actor:
-                self._hear(member, call, again, then)
+        for answer in self._cluster.ready(list(self._pending), seconds):
+            call = self._pending.pop(answer)
+            if call.actor is call.member.actor:
+                self._hear(call, answer)
         now = self._clock()
         due = [action for at, action in self._timers if at <= now]
         self._timers = [timer for timer in self._timers if timer[0] > now]
@@ -106,20 +110,24 @@ class Actors:
                 self.call(member, lambda member, _: None, "end", grace_seconds(member))
         deadline = time.monotonic() + _END_SECONDS
         while self._pending and (left := deadline - time.monotonic()) > 0:
-            for call in self._cluster.ready(list(self._pending), left):
-                del self._pending[call]
+            for answer in self._cluster.ready(list(self._pending), left):
+                del self._pending[answer]
         self._remove(members)
 
-    def _hear(self, member: Member, call: Any, again: Callable[[], None], then: Then) -> None:
+    def _hear(self, call: _Call, answer: Any) -> None:
         try:
-            answer = self._cluster.answer(call)
+            found = self._cluster.answer(answer)
         except UnansweredError:
-            self.later(_UNANSWERED_SECONDS, again)
+            self.later(_UNANSWERED_SECONDS, lambda: self._call_again(call))
         except LostError as error:
-            self._remove([member])
-            self._on_lost(member, str(error))
+            self._remove([call.member])
+            self._on_lost(call.member, str(error))
         else:
-            then(member, answer)
+            call.then(call.member, found)
+
+    def _call_again(self, call: _Call) -> None:
+        if call.actor is call.member.actor:
+            self.call(call.member, call.then, call.method, *call.words)
 
     def _remove(self, members: Iterable[Member]) -> None:
         for member in members:

@@ -38,7 +38,10 @@ class Cluster(Protocol):
         """Calls that have an answer; waits for one, so long at most."""
 
     def answer(self, call: Any) -> Any:
-        """What a call that is ready has returned. Raises LostError or UnansweredError."""
+        """What a call that is ready has returned.
+
+        Raises LostError, UnansweredError, or a ConfigError that it has raised.
+        """
 
     def remove(self, actor: Any) -> None:
         """Ends an actor, and what it has started, by force."""

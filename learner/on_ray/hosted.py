@@ -17,6 +17,7 @@ from learner.jobs import commands
 from learner.launch import env_servers
 from learner.launch.child import Child, Command
 from learner.on_ray.order import Work
+from seedrl.errors import ConfigError
 from seedrl.storage.run_files import LOGS
 
 CONFIG = "config.json"
@@ -80,13 +81,21 @@ class HostedProcess:
         """Starts a learner that serves on a port of `host`, the same as before if it is free.
 
         `files`, by name: its configuration, token and certificates. `options`: of its command line.
+
+        Raises ConfigError if the run's folder cannot be written here.
         """
         self._end_process(_SAVING_SECONDS)
         self._write(files)
         mark = work.workdir / LOGS / _MARK
         was_there = _reads(mark, work.mark)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(work.mark)
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.write_text(work.mark)
+        except OSError as error:
+            raise ConfigError(
+                f"--workdir: expected a folder that {host} can write, got {work.workdir} "
+                f"({error.strerror}); choose another one"
+            ) from error
         self._port = _free_port(host, self._port)
         address = f"{host}:{self._port}"
         words = commands.learner(

@@ -102,6 +102,9 @@ class RayCluster:
         except ActorUnavailableError as error:
             raise UnansweredError(_line(error)) from error
         except RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, ConfigError):
+                raise cause from None  # one line: where a node has raised it helps nobody
             raise LostError(_line(error)) from error
 
     def remove(self, actor: Any) -> None:

@@ -97,10 +97,9 @@ class Run:
                 self._obey(*self._signals.popleft())
             self._actors.turn(_TURN_SECONDS)
             for name in self._restarts.take_due():
-                self._begin(self._env_servers[name])
+                if (member := self._env_servers[name]).state == "idle":
+                    self._begin(member)  # not if it was begun with a new learner meanwhile
         return self._code
-
-    # What is done.
 
     def _begin(self, member: Member) -> None:
         """Starts a process where its actor is, or places that; env servers wait for a learner."""
@@ -129,6 +128,13 @@ class Run:
 
         self._actors.later(_WAITING_SECONDS, say_waiting)
 
+    def _used(self) -> Mapping[str, int]:
+        """CPUs of each node that the run uses, or is about to."""
+        used = collections.Counter({self._learner.node: self._order.learner.cpus})
+        for each in self._env_servers.values():
+            used[each.node] += self._order.env_server.cpus
+        return used
+
     def _start(self, member: Member, *words: object) -> None:
         member.number += 1
         member.state = "starting"
@@ -155,10 +161,8 @@ class Run:
             self._finish(ExitCode.KILLED)
         elif self._learner.state != "idle":
             self._end(by)
-        elif self._address:
-            self._finish(ExitCode.KILLED, self._resumes(f"{by}, while there was no learner"))
         else:
-            self._finish(ExitCode.OK, unbegun.line(by, self._order.start_command))
+            self._finish_without_learner(by, has_begun=bool(self._address))
 
     def _fail(self, outcome: int, line: str) -> None:
         """Ends the run because of its env servers."""
@@ -170,17 +174,22 @@ class Run:
         late = "the learner did not end in time and is killed"
         self._actors.later(_LEARNER_GRACE_SECONDS, lambda: self._finish(outcome, late))
 
+    def _finish_without_learner(self, by: str, *, has_begun: bool) -> None:
+        if has_begun:
+            self._finish(ExitCode.KILLED, self._resumes(f"{by}, while there was no learner"))
+        else:
+            self._finish(ExitCode.OK, unbegun.line(by, self._order.start_command))
+
     def _finish(self, code: int, line: str = "") -> None:
         if line:
             self._say(line)
         self._code = code
 
-    # What has happened.
-
     def _placed(self, member: Member, place: Place) -> None:
         if place.version != (wanted := self._order.version):
             what = f"expected seedrl {wanted} on all nodes, got {place.version} on {place.address}"
-            self._finish(ExitCode.USAGE, f"seedrl: error: {what}")
+            if not self._is_ending:
+                self._fail(ExitCode.USAGE, what)
             return
         self._begin(member)
         if member is self._learner and not self._address:
@@ -227,7 +236,7 @@ class Run:
             self._finish(self._outcome)
         elif self._first_signal is not None and code == 128 + signal.SIGTERM:
             by = signal.Signals(self._first_signal[0]).name
-            self._finish(ExitCode.OK, unbegun.line(by, self._order.start_command))
+            self._finish_without_learner(by, has_begun=self._learner.number > 1)
         # Taken before there was a learner: somebody else's.
         elif self._is_ending or code in _FINAL or (is_taken and self._learner.number == 1):
             self._finish(code)
@@ -275,15 +284,6 @@ class Run:
             self._finish(code, self._resumes(f"the learner {how}"))
         else:
             self._learner_died(_LOST, how)
-
-    # What is said.
-
-    def _used(self) -> Mapping[str, int]:
-        """CPUs of each node that the run uses, or is about to."""
-        used = collections.Counter({self._learner.node: self._order.learner.cpus})
-        for each in self._env_servers.values():
-            used[each.node] += self._order.env_server.cpus
-        return used
 
     def _unshared(self, where: str) -> str:
         folder = self._order.work.workdir

@@ -85,7 +85,7 @@ def main() -> int:
         folder = Path(name)
         (folder / "ray").mkdir()
         print(time.strftime("%Y-%m-%d"), in_words(), f"ray {metadata.version('ray')}", sep=", ")
-        diary, logs = Diary(), [folder / f"{number}.log" for number in range(4)]
+        diary, logs = Diary(), [folder / f"{number}.log" for number in range(5)]
         found = False
         try:
             with Cluster(folder / "ray") as cluster:
@@ -135,6 +135,13 @@ def follow(cluster: Cluster, folder: Path, diary: Diary, logs: list[Path]) -> No
                 launcher.process.kill()
                 wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
                 diary.say("nothing of it runs any more")
+
+    diary.say("a folder that nodes cannot make")
+    run = logs[0] / "run"  # below a file
+    with ended(Launcher(logs[4], *outside, str(run))) as launcher:
+        code = launcher.process.wait(_AGAIN_SECONDS)
+    diary.say(f"exit code {code}: {launcher.text().strip()}".replace(str(folder), "FOLDER"))
+    assert code == 2 and launcher.count("--workdir: expected a folder that") == 1
 
 
 def break_all(

@@ -12,6 +12,7 @@ from learner.jobs.accelerators import parse
 from learner.jobs.job import Job, Needs
 from learner.on_ray.hosted import HostedProcess, Report
 from learner.on_ray.order import Work
+from seedrl.errors import ConfigError
 from seedrl.storage.run_files import LOGS
 from tests import patience
 
@@ -98,6 +99,14 @@ def test_a_learner_serves_where_it_did_before_and_its_words_are_reported(
     assert second.sees_folder and second.address == first.address
     # What was written before is not said again.
     assert end_of(hosted, 2).text == report.text
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake_of_the_command_line(
+    hosted: HostedProcess, work: Work
+) -> None:
+    work.workdir.write_text("a file")
+    with pytest.raises(ConfigError, match="--workdir: expected a folder that 127.0.0.1 can write"):
+        hosted.start_learner(1, work, SECRETS, "127.0.0.1", ())
 
 
 def _pid(hosted: HostedProcess) -> int:

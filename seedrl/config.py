@@ -196,11 +196,12 @@ class LoggingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchConfig:
-    """What `seedrl train` starts on this machine.
+    """The env servers that `seedrl train` and `seedrl launch` start.
 
     Attributes:
       env_servers: number of env-server processes.
-      envs_per_server: environments of each; 0 shares the slots out evenly.
+      envs_per_server: environments of each; 0, and `seedrl launch` always, shares the slots out
+        evenly.
       groups: groups that an env server steps interleaved.
       group_threads: whether each of them is built and stepped in a thread of its own: then a slow
         environment holds back its own group alone, and environments that sleep or wait do so side
@@ -237,7 +238,7 @@ class Config:
       evaluation: measuring frozen parameters during training.
       checkpoint: saving.
       logging: reporting.
-      launch: what `seedrl train` starts on this machine.
+      launch: the env servers that `seedrl train` and `seedrl launch` start.
       seed: of parameters, exploration, sampling and environments; at least 0.
     """
 

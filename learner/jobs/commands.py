@@ -83,6 +83,7 @@ def env_server(
         f"--learner={learner}",
         f"--num-envs={environments or job.environments}",
         f"--groups={job.needs.groups}",
+        *job.needs.options,
         *(f"--allow-env={name}" for name in job.needs.factories),
         *(f"--{flag}={secrets}/{file}" for flag, file in of_its_own.items() if secrets),
     ]

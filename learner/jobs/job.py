@@ -2,12 +2,13 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from learner.jobs.accelerators import Accelerator
 from learner.jobs.template import yaml_text
-from seedrl.config import Config
+from seedrl.config import Config, LaunchConfig
 from seedrl.errors import ConfigError
 
 Spot = Literal["none", "env-servers", "all"]
@@ -37,6 +38,7 @@ class Needs(NamedTuple):
       factories: what env servers must be allowed to build.
       extra: of seedrl, which brings the environments; "" if none does, or none is needed.
       regime: of learning.
+      options: of an env server's command line, for what `LaunchConfig` says of each.
     """
 
     training_slots: int
@@ -45,6 +47,7 @@ class Needs(NamedTuple):
     factories: tuple[str, ...]
     extra: str
     regime: str
+    options: tuple[str, ...] = ()
 
     @property
     def slots(self) -> int:
@@ -200,4 +203,14 @@ def needs(config: Config) -> Needs:
         ),
         extra=next(found, ""),
         regime=config.learning.regime,
+        options=tuple(_options(config.launch)),
     )
+
+
+def _options(launch: LaunchConfig) -> Iterator[str]:
+    if not launch.local_link:
+        yield "--no-local-link"
+    if launch.max_memory_mib:
+        yield f"--max-memory-mib={launch.max_memory_mib}"
+    if launch.group_threads:
+        yield "--group-threads"

@@ -1,12 +1,15 @@
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learner.jobs import accelerators
+from envs_server.options import read_options
+from learner.jobs import accelerators, commands
 from learner.jobs.job import Job, Needs, needs
 from seedrl import config_file
+from seedrl.config import LaunchConfig
 from seedrl.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
@@ -85,6 +88,16 @@ def test_env_servers_of_each_host_fill_its_own_slots(
 def test_a_job_that_cannot_work_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         job(**changes)
+
+
+def test_what_a_configuration_says_of_env_servers_is_in_their_command() -> None:
+    config = config_file.load("catch_r2d2")
+    assert needs(config).options == ()
+    launch = LaunchConfig(group_threads=True, max_memory_mib=300, local_link=False)
+    found = job(needs=needs(dataclasses.replace(config, launch=launch)))
+    _, *words = commands.env_server(found, learner="a:1")
+    options = read_options(words)
+    assert (options.group_threads, options.max_memory_mib, options.local_link) == (True, 300, False)
 
 
 def test_bundled_environments_come_with_the_extra_that_brings_them() -> None:

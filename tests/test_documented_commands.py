@@ -117,8 +117,7 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["npm", "install", *_]:
             assert (ROOT / file).with_name("package.json").exists()
         case ["make", target, *_]:
-            makefile = (ROOT / "Makefile").read_text()
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         case ["pip", "install", what]:
             extras = re.findall(r"[a-z0-9]+", what.removeprefix("."))
             text = (ROOT / "pyproject.toml").read_text()

@@ -48,67 +48,94 @@ def _config(case: _Case, max_lag: int | None = None) -> Config:
     )
 
 
+class _Play:
+    """Acting and learning, in an order that is drawn from all that are allowed.
+
+    `is_even`: no slot is ahead of another by more than a sequence. `is_starved`: slot 0 acts thirty
+    times less often than others.
+    """
+
+    def __init__(
+        self, case: _Case, seed: int, *, max_lag: int, is_even: bool, is_starved: bool
+    ) -> None:
+        self._case, self._max_lag = case, max_lag
+        self._is_even, self._is_starved = is_even, is_starved
+        self._chance = random.Random(seed)
+        self._limiter = QueueLimiter(case.batch, num_devices=1, ahead_updates=case.ahead)
+        self._index = QueueIndex(capacity_sequences=99, batch=case.batch)
+        self._waiting: dict[int, list[int]] = {}
+        self._sent: deque[list[int]] = deque()
+        self._pages: list[list[int]] = [[] for _ in range(case.slots)]
+        self._numbers = [0] * case.slots
+        self._version = self._completed = self._num_stale = 0
+        self.given: dict[int, Given] = {}
+
+    @property
+    def result(self) -> _Played:
+        """So far."""
+        completed = self._completed - len(self._sent)
+        return _Played(self.given, completed, self._num_stale, len(self._waiting))
+
+    def go_on(self) -> None:
+        """One of both does what it may, or neither."""
+        if self._chance.random() < 0.6 and self._limiter.may_act():
+            self._act()
+        elif self._chance.random() < 0.5:
+            self._insert()
+            self._learn()
+
+    def _act(self) -> None:
+        most = min(self._numbers) + _LENGTH
+        slots = range(self._case.slots)
+        allowed = [slot for slot in slots if not self._is_even or self._numbers[slot] < most]
+        if self._is_starved and self._chance.random() > 1 / 30:
+            allowed.remove(0)
+        batch = self._chance.sample(allowed, self._chance.randint(1, len(allowed)))
+        num_full = 0
+        for slot in batch:
+            self._numbers[slot] += 1
+            self._pages[slot].append(self._version)
+            if len(self._pages[slot]) == _LENGTH:
+                self._sent.append(self._pages[slot])
+                self._pages[slot] = []
+                num_full += 1
+        self._limiter = self._limiter.acted(len(batch), num_full)
+        self._completed += num_full
+
+    def _insert(self) -> None:
+        begun, num_waiting = len(self.given), self._index.num_sequences
+        oldest = [page[0] for page in self._sent]
+        stale = stale_pages(
+            oldest, begun, num_waiting, batch=self._case.batch, max_lag=self._max_lag
+        )
+        for position in range(len(self._sent)):
+            page = self._sent.popleft()
+            if position not in stale:
+                (place,) = self._index.plan([0]).tolist()
+                self._waiting[place] = page
+        self._limiter = self._limiter.acted(0, -len(stale))
+        self._num_stale += len(stale)
+
+    def _learn(self) -> None:
+        begun = len(self.given)  # all of them have been finished meanwhile
+        if begun % self._case.publish_every == 0:
+            self._version = begun
+        self._limiter = self._limiter.holds([self._index.num_sequences])
+        if self._limiter.may_learn():
+            rows = [self._waiting.pop(place) for place in self._index.draw().tolist()]
+            number = np.arange(self._case.batch * _LENGTH).reshape(_LENGTH, -1)
+            self.given[begun] = Given(np.array(rows).T, number + begun * number.size)
+            self._limiter = self._limiter.took()
+
+
 def _played(
     case: _Case, seed: int, *, max_lag: int, is_even: bool = False, is_starved: bool = False
 ) -> _Played:
-    """What happens when acting and learning continue in any order that is allowed.
-
-    Args:
-      is_even: no slot is ahead of another by more than a sequence.
-      is_starved: slot 0 acts thirty times less often than others.
-    """
-    chance = random.Random(seed)
-    limiter = QueueLimiter(case.batch, num_devices=1, ahead_updates=case.ahead)
-    index = QueueIndex(capacity_sequences=99, batch=case.batch)
-    waiting: dict[int, list[int]] = {}
-    sent: deque[list[int]] = deque()
-    pages: list[list[int]] = [[] for _ in range(case.slots)]
-    numbers = [0] * case.slots
-    version = finished = begun = completed = num_stale = 0
-    given = {}
-    while begun < 60:
-        if chance.random() < 0.6 and limiter.may_act():
-            allowed = [
-                slot
-                for slot in range(case.slots)
-                if not is_even or numbers[slot] < min(numbers) + _LENGTH
-            ]
-            if is_starved and chance.random() > 1 / 30:
-                allowed.remove(0)
-            batch = chance.sample(allowed, chance.randint(1, len(allowed)))
-            num_full = 0
-            for slot in batch:
-                numbers[slot] += 1
-                pages[slot].append(version)
-                if len(pages[slot]) == _LENGTH:
-                    sent.append(pages[slot])
-                    pages[slot] = []
-                    num_full += 1
-            limiter = limiter.acted(len(batch), num_full)
-            completed += num_full
-        elif chance.random() < 0.5:
-            oldest = [page[0] for page in sent]
-            stale = stale_pages(
-                oldest, begun, index.num_sequences, batch=case.batch, max_lag=max_lag
-            )
-            for position in range(len(sent)):
-                page = sent.popleft()
-                if position not in stale:
-                    (place,) = index.plan([0]).tolist()
-                    waiting[place] = page
-            limiter = limiter.acted(0, -len(stale))
-            num_stale += len(stale)
-            finished = begun
-            if finished % case.publish_every == 0:
-                version = finished
-            limiter = limiter.holds([index.num_sequences])
-            if limiter.may_learn():
-                rows = [waiting.pop(place) for place in index.draw().tolist()]
-                number = np.arange(case.batch * _LENGTH).reshape(_LENGTH, -1)
-                given[begun] = Given(np.array(rows).T, number + begun * number.size)
-                begun += 1
-                limiter = limiter.took()
-    return _Played(given, completed - len(sent), num_stale, len(waiting))
+    """What happens until 60 updates have begun; see `_Play`."""
+    play = _Play(case, seed, max_lag=max_lag, is_even=is_even, is_starved=is_starved)
+    while len(play.given) < 60:
+        play.go_on()
+    return play.result
 
 
 @pytest.mark.parametrize(

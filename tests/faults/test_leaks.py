@@ -110,10 +110,7 @@ def test_a_learner_keeps_nothing_of_those_who_have_gone(
         wait_for(lambda g=guest: "connected: " in g.stderr, learner)
         if number >= warm:
             churning += filter(None, [sample(learner.pid, time.monotonic(), 0.0)])
-        if number % 3:
-            guest.signal(signal.SIGKILL)
-        else:
-            guest.signal(signal.SIGTERM)
+        guest.signal(signal.SIGKILL if number % 3 else signal.SIGTERM)
         guest.end()
         for _ in range(_STRANGERS):
             connect(socket_path)

@@ -160,6 +160,28 @@ def _devices() -> list[jax.Device]:
     return jax.local_devices()[:1]
 
 
+class _Begun(NamedTuple):
+    """What learning begins with."""
+
+    state: Any
+    memory: Any
+    index: Any
+
+
+def _begun(programs: _Programs, key: jax.Array, saved: Snapshot | None) -> _Begun:
+    state = jax.jit(programs.learn.init)(key)
+    memory: Any = programs.empty
+    index: Any = programs.experience.index()
+    if saved is not None:
+        state, memory = LearnerState(*saved.state), saved.replay
+        index.restore({**saved.indices[0], "streams": []})
+    # A copy: learning consumes it.
+    memory = jax.tree.map(
+        lambda new, old: jax.device_put(np.array(new), old.sharding), memory, programs.empty
+    )
+    return _Begun(replicate(LearnerState(*state), _devices()), memory, index)
+
+
 class _NoMetrics:
     """Metrics that nobody reads: files have no place in a simulation."""
 
@@ -180,27 +202,13 @@ class ProgramLearner:
         self._world = world
         self.hub = open_hub(world, session, self.store.page_steps)
         key = jax.random.PRNGKey(world.seed)
-        state = jax.jit(programs.learn.init)(key)
-        memory: Any = programs.empty
-        index = experience.index()
-        if saved is not None:
-            state = LearnerState(*saved.state)
-            memory = saved.replay
-            index.restore({**saved.indices[0], "streams": []})
-        # A copy: learning consumes it.
-        memory = jax.tree.map(
-            lambda new, old: jax.device_put(np.array(new), old.sharding), memory, programs.empty
-        )
-        state = replicate(LearnerState(*state), _devices())
+        state, memory, index = _begun(programs, key, saved)
+        local = jax.tree.map(programs.mapped.local_part, state.params)
+        published = programs.mapped.publish(local)
         metrics: Any = _NoMetrics()
         self.exchange = exchange = open_exchange(
             RateLimiter(experience.limiter),
-            [
-                FrozenParams(params, int(state.updates))
-                for params in programs.mapped.publish(
-                    jax.tree.map(programs.mapped.local_part, state.params)
-                )
-            ],
+            [FrozenParams(params, int(state.updates)) for params in published],
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
             # One thread does both: the queue must never be what acting waits for.

@@ -1,27 +1,17 @@
 """A sound env server passes, and whatever is broken in one is named by the rule it breaks."""
 
-import contextlib
 import dataclasses
-import os
-import socket
 import struct
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import grpc
 import numpy as np
 import pytest
 
-from envs_server.connection import Offer
-from envs_server.reconnecting_client import ReconnectingClient
-from envs_server.server_conformance import breaches, cartpole, dialogues, endings, links
+from envs_server.server_conformance import cartpole, dialogues, endings
 from envs_server.server_conformance.check import Dialogue, all_dialogues, check, known_spec
 from envs_server.server_conformance.played_learner import PlayedStream
-from envs_server.server_conformance.session import CARTPOLE, Plan
-from envs_server.stop import Stop
-from seedrl.wire.local_link import Link, listen
+from envs_server.server_conformance.session import CARTPOLE
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
@@ -32,6 +22,7 @@ from seedrl.wire.seedrl_pb2 import (
     Hello,
     Sent,
 )
+from tests.envs_server.server_conformance.broken_rules import PLAN, broken_rules
 from tests.envs_server.server_conformance.example_server import (
     LAST,
     MID,
@@ -41,32 +32,11 @@ from tests.envs_server.server_conformance.example_server import (
 )
 from tests.patience import SECONDS
 
-PLAN = Plan(
-    environment=Environment(id=CARTPOLE),
-    steps=30,
-    patience_seconds=SECONDS,
-    quiet_seconds=SECONDS,
-    idle_seconds=0.0,
-)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def _steps(session: Any) -> None:
     dialogues.steps(session, known_spec(PLAN.environment))
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes time only because of pauses takes none."""
-    monkeypatch.setattr(endings, "_CLOSED_SECONDS", 0.0)
-    monkeypatch.setattr(endings, "_SILENT_SECONDS", 0.0)
-    monkeypatch.setattr(endings, "_REFUSALS", 2)
-    monkeypatch.setattr(endings, "_SHORTEST_SUM_SECONDS", 0.0)
-
-
-def broken_rules(server: ExampleServer, *chosen: Dialogue, plan: Plan = PLAN) -> dict[str, str]:
-    """The rules that `server` breaks in these dialogues, notes included, and the texts."""
-    found = check(server, plan, chosen or all_dialogues(plan)).findings
-    return {finding.rule.name: finding.text for finding in [*found.errors, *found.notes]}
 
 
 def test_a_sound_env_server_passes() -> None:
@@ -403,30 +373,6 @@ def test_who_never_says_what_it_must_is_not_asked_nineteen_times(
     assert report.skipped == ["19 more dialogues: this one must succeed"]
 
 
-class DiesOfSigterm(ExampleServer):
-    def after_sigterm(self) -> int:
-        return -15
-
-
-class IgnoresSigterm(ExampleServer):
-    def ask_to_end(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("server", "seconds", "text"),
-    [
-        (DiesOfSigterm, SECONDS, "expected exit code 0 after SIGTERM, got -15, the signal's own"),
-        (IgnoresSigterm, 0.2, "expected its end within 0.2 seconds of SIGTERM"),
-    ],
-)
-def test_who_does_not_end_well_when_asked_is_told_so(
-    server: type[ExampleServer], seconds: float, text: str
-) -> None:
-    plan = dataclasses.replace(PLAN, quiet_seconds=seconds)
-    assert broken_rules(server(), endings.asked_to_end, plan=plan) == {"asked-to-end": text}
-
-
 def test_what_is_broken_in_every_dialogue_is_said_once() -> None:
     found = broken_rules(Unpadded(), _steps, dialogues.groups, dialogues.fewer, dialogues.metrics)
     assert list(found) == ["payload"]
@@ -435,175 +381,10 @@ def test_what_is_broken_in_every_dialogue_is_said_once() -> None:
     )
 
 
-def test_who_leaves_the_pace_to_grpc_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "_SILENT_SECONDS", SECONDS)
-    monkeypatch.setattr(endings, "_LONGEST_SILENCE_SECONDS", 0.001)
-    found = broken_rules(ExampleServer(), endings.returns_after_restart)
-    assert list(found) == ["return-late"]
-    assert found["return-late"].startswith("expected attempts to connect less than a second after")
-
-
-def test_who_asks_again_at_once_has_no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "_SHORTEST_SUM_SECONDS", SECONDS)
-    found = broken_rules(ExampleServer(), endings.back_off)
-    assert found["back-off"].startswith("expected random pauses below bounds of 0.1")
-
-
 def test_who_does_not_wait_for_assign_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialogues, "_EARLY_SECONDS", SECONDS)
     found = broken_rules(Impatient(), _steps)
     assert found == {"hello": "expected to wait for Assign after Hello, got step"}
-
-
-class Credulous(ExampleServer):
-    """Believes whatever a learner says."""
-
-    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
-        if not self.sent:
-            raise OwnDefectError("nothing is built")
-        group, size, _ = struct.unpack_from("<IIQ", data)
-        group = min(group, len(self.sent) - 1)
-        end = 16 + -(-size * 4 // 8) * 8
-        return group, np.resize(np.frombuffer(data[16:], "<i4"), self.sent[group][0]), end
-
-    def is_followed(self, assign: Assign) -> bool:
-        return True
-
-
-class NoSequence(Credulous):
-    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
-        group, size, _ = struct.unpack_from("<IIQ", data)
-        if group >= len(self.sent):
-            raise OwnDefectError("no such group")
-        header = struct.pack("<IIQ", group, size, self.sent[group][1] - 1)
-        return ExampleServer.read(self, header + data[16:])
-
-
-class AnyAction(ExampleServer):
-    actions = frozenset(range(-1, 3))
-
-
-class AnyLastAction(ExampleServer):
-    """Looks only at the actions that it steps by."""
-
-    def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
-        (group,), seen = struct.unpack_from("<I", data), bytearray(data)
-        for row, env in enumerate(self.envs[group] if group < len(self.sent) else ()):
-            if env.step_type == LAST:
-                seen[16 + 4 * row : 20 + 4 * row] = bytes(4)
-        return super().read(bytes(seen))
-
-
-class CheerfulBreach(ExampleServer):
-    """Ends after a learner's breach as if all were well."""
-
-    def stream(self, channel: grpc.Channel) -> int | None:
-        try:
-            return super().stream(channel)
-        except OwnDefectError:
-            return 0
-
-
-def breach_texts(server: ExampleServer, *chosen: Dialogue) -> list[str]:
-    findings = check(server, PLAN, chosen).findings
-    return [finding.text for finding in [*findings.errors, *findings.notes]]
-
-
-def test_who_believes_whatever_a_learner_says_is_told_each_breach() -> None:
-    found = breach_texts(Credulous(), breaches.breaches)
-    assert [text.partition(": expected that the env server cancels its")[0] for text in found] == [
-        "after an answer to the step before the one in flight",
-        "after an answer to a step that was not sent yet",
-        "after an answer and, in the same message, the same again",
-        "after actions of group 3",
-        "after actions with E 3 for a group of 2",
-        "after actions that are 8 bytes too short",
-        "after action -1 in row 0",
-        "after action 2 in row 0",
-        "after padding of actions that is not zero",
-        "after action -1 for a LAST row",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("server", "texts"),
-    [
-        (
-            AnyAction,
-            [
-                "after action -1 in row 0: expected that",
-                "after action 2 in row 0: ",
-                "after action -1 for a LAST row: ",
-            ],
-        ),
-        (AnyLastAction, ["after action -1 for a LAST row: expected that the env server cancels"]),
-        (CheerfulBreach, ["after actions before Assign: expected an exit code other than 0, got"]),
-        (
-            NoSequence,
-            [
-                "after an answer to the step before the one in flight: expected that the env "
-                "server cancels its stream, got step",
-                "after an answer to a step that was not sent yet: ",
-                "after an answer and, in the same message, the same again: ",
-            ],
-        ),
-    ],
-)
-def test_a_breach_that_goes_unnoticed_is_named(
-    server: type[ExampleServer], texts: list[str]
-) -> None:
-    found = breach_texts(server(), breaches.breaches)
-    assert [text[: len(start)] for text, start in zip(found, texts, strict=True)] == texts
-
-
-def test_an_assign_that_contradicts_itself_must_be_refused() -> None:
-    found = breach_texts(Credulous(), breaches.contradictions)
-    names = [
-        "no group",
-        "a group without slots",
-        "more environments than offered",
-        "fewer seeds than slots",
-        "a seed of 2^31",
-        "a slot that occurs twice",
-        "an environment that it does not list",
-        "max_message_bytes below 64 KiB",
-    ]
-    assert found == [f"expected a Refusal of an Assign with {name}, got Ready" for name in names]
-
-
-class OurOwn:
-    """seedrl's env server as a `Subject`, in a thread."""
-
-    def start(self, address: str) -> None:
-        self.stop_request, self.code = Stop(), None
-        client = ReconnectingClient(address, Offer(4, 2, ()), self.stop_request, 2**20)
-        self.thread = threading.Thread(target=self._run, args=(client,), daemon=True)
-        self.thread.start()
-
-    def _run(self, client: ReconnectingClient) -> None:
-        self.code = client.run()
-
-    def exit_code(self) -> int | None:
-        return self.code
-
-    def last_words(self) -> str:
-        return ""
-
-    def stop(self) -> None:
-        self.stop_request.request()
-        self.thread.join(SECONDS)
-
-
-def test_our_own_env_server_notices_each_breach_and_argument() -> None:
-    environment = Environment(id=CARTPOLE, vectorization="auto")
-    plan = dataclasses.replace(PLAN, environment=environment)
-    said: list[str] = []
-    chosen = [breaches.contradictions, breaches.breaches, cartpole.limited, cartpole.sutton_barto]
-    report = check(OurOwn(), plan, chosen, say=said.append)
-    findings = report.findings
-    assert report.skipped == []
-    assert said[::3] == ["dialogue 1 of 4: contradictions", "dialogue 4 of 4: sutton barto"]
-    assert [each.line() for each in [*findings.errors, *findings.notes]] == []
 
 
 class Tired(ExampleServer):
@@ -619,112 +400,3 @@ def test_who_does_not_wait_for_actions_is_named() -> None:
     found = broken_rules(Tired(), dialogues.waiting)
     assert list(found) == ["patience"]
     assert found["patience"].startswith("after 0 seconds without actions: expected a step of group")
-
-
-class Linked(ExampleServer):
-    """Offers a socket link, and uses it as it should."""
-
-    def stream(self, channel: grpc.Channel) -> int | None:
-        self.link: Link | None = None
-        with contextlib.closing(self.listen()) as self.listener:
-            return super().stream(channel)
-
-    def listen(self) -> Any:
-        return listen()
-
-    def hello(self) -> Hello:
-        hello = super().hello()
-        hello.link = self.listener.name
-        return hello
-
-    def build(self, assign: Assign) -> None:
-        if assign.linked:
-            self.link = self.accept()
-        super().build(assign)
-        if self.link is not None:
-            with contextlib.closing(self.link):
-                for data in self.receive():
-                    self.handle(FromLearner.FromString(data))
-
-    def accept(self) -> Link | None:
-        return self.listener.accept(SECONDS, 2**20)
-
-    def receive(self) -> Iterator[bytes]:
-        assert self.link is not None
-        return map(bytes, self.link.receive())
-
-    def send(self, message: FromEnvServer) -> None:
-        if self.link is None:
-            super().send(message)
-        else:
-            self.link.send(message.SerializeToString())
-
-
-class OtherPrefix(Linked):
-    def hello(self) -> Hello:
-        hello = super().hello()
-        hello.link = hello.link.removeprefix("seedrl-")
-        return hello
-
-
-class OverGrpc(Linked):
-    """Accepts the link, and does not use it."""
-
-    def send(self, message: FromEnvServer) -> None:
-        ExampleServer.send(self, message)
-
-
-class ReadByRead(Linked):
-    """Takes what one read brings for one message."""
-
-    def receive(self) -> Iterator[bytes]:
-        assert self.link is not None
-        with socket.socket(fileno=os.dup(self.link.fileno())) as raw:
-            while data := raw.recv(2**16):
-                if int.from_bytes(data[:4], "little") != len(data) - 4:
-                    raise OwnDefectError("not a message")
-                yield data[4:]
-
-
-class AnySecret(Linked):
-    """Takes whoever comes first for the learner."""
-
-    def listen(self) -> Any:
-        listener = listen()
-        assert listener is not None
-        size = len(listener._secret)
-        listener._knows_secret = lambda peer: bool(peer.recv(size))  # type: ignore[method-assign]
-        return listener
-
-    def accept(self) -> Link | None:
-        with contextlib.closing(self.listener):
-            return super().accept()
-
-
-class KnowsNothing(Linked):
-    def known(self) -> Sequence[str]:
-        return []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
-def test_a_refusal_over_a_link_is_one_line() -> None:
-    found = broken_rules(KnowsNothing(), links.links)
-    refusal = "expected Ready for CartPole-v1, got a Refusal: only CartPole-v1 is known"
-    assert found == {"refused": refusal}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract sockets")
-@pytest.mark.parametrize(
-    ("server", "text"),
-    [
-        (Linked, ""),
-        (OtherPrefix, "Hello names a link, but expected a name that begins with seedrl-"),
-        (ReadByRead, "over the link: expected a step of group"),
-        (AnySecret, "a wrong secret was accepted: the learner's own connection came second"),
-        (OverGrpc, "over the link: expected Ready or Refusal over the link, got it over gRPC"),
-    ],
-)
-def test_a_link_is_tried_if_it_is_offered(server: type[ExampleServer], text: str) -> None:
-    found = broken_rules(server(), links.links, links.links)
-    assert found == ({} if not text else {"link": found["link"]})
-    assert text in found.get("link", "")

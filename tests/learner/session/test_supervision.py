@@ -1,161 +1,25 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
-import collections
-import dataclasses
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import pytest
 
-from learner.hosts.agenda import alone
 from learner.session import supervision
 from learner.session.process import StopRequest
-from learner.session.reports import Reports
-from learner.session.supervision import Supervision, first_fit, raise_death, wait_for
+from learner.session.supervision import first_fit, raise_death, wait_for
 from learner.threads.deaths import Deaths
-from seedrl.config import Config, EnvironmentConfig, LoggingConfig
-from seedrl.config_file import load
 from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-
-TOTAL_STEPS = 5
-
-
-def _config(*, report_seconds: float = 0.0) -> Config:
-    config = load("cartpole_r2d2")
-    return dataclasses.replace(
-        config,
-        environment=EnvironmentConfig(id="Some-v0"),
-        learning=dataclasses.replace(config.learning, total_steps=TOTAL_STEPS),
-        logging=LoggingConfig(interval_seconds=report_seconds, stuck_seconds=60.0),
-    )
-
-
-class Run:
-    """A supervised session of fakes that takes a step at every look, and all that is asked of it.
-
-    Attributes:
-      calls: what was done, in order.
-      said: the last event of each kind.
-      ends: why the run ends, as status says.
-      at_step: what happens at the start of a step, by its number.
-    """
-
-    def __init__(self, config: Config) -> None:
-        self.calls: list[str] = []
-        self.at_step: dict[int, Callable[[], None]] = {}
-        self.stop = StopRequest()
-        self.ends: list[str] = []
-        self.said: dict[str, str] = {}
-        self.residues: list[str] = []
-        self.stuck: list[str] = []
-        self.failure: Exception | None = None
-        self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
-        self.acting = SimpleNamespace(
-            training_steps=0,
-            rounds=collections.deque(),
-            totals=SimpleNamespace(measured_episodes=0),
-            best_score=None,
-        )
-        self.learning = SimpleNamespace(
-            updates=7,
-            num_applied=0,
-            num_skipped=0,
-            num_stale=0,
-            num_empty_shards=0,
-            sequences_of_shards=lambda: [1],
-        )
-        self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
-        self.is_compiling = False
-        self.service = SimpleNamespace(
-            failure=None,
-            stop=lambda: self.calls.append("stop serving"),
-            finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
-        )
-        self.saver = SimpleNamespace(
-            failure=None,
-            take_turn=lambda has_learned: False,
-            wants=lambda mean_return: mean_return > 4.0,
-            start_best=lambda best: self.calls.append(f"save {best}"),
-            start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
-            wait=lambda: self.calls.append("saved"),
-        )
-        metrics = SimpleNamespace(
-            flush=lambda env_steps, updates: {"env_steps": env_steps, f"only at {env_steps}": 1.0},
-            record=lambda kind, **fields: self.calls.append(f"record {kind}"),
-        )
-        parts: dict[str, Any] = {
-            "service": self.service,
-            "saver": self.saver,
-            "reports": Reports(
-                metrics=cast(Any, metrics),
-                progress=cast(Any, SimpleNamespace(update=self._reported)),
-                events=cast(Any, SimpleNamespace(say=self._said)),
-                live=cast(
-                    Any,
-                    SimpleNamespace(metrics={}, stopping=self.ends.append),
-                ),
-            ),
-        }
-        session: Any = self._session()
-        self.deaths = Deaths()
-        self.supervision = Supervision(config, session, stop=self.stop, deaths=self.deaths, **parts)
-
-    def _reported(self, values: dict[str, float]) -> None:
-        self.calls.append(f"report {values['env_steps']}")
-
-    def _said(self, kind: str, text: str, **fields: Any) -> None:
-        self.said[kind] = text
-
-    def _session(self) -> Any:
-        def raise_failure() -> None:
-            if self.failure is not None:
-                raise self.failure
-
-        def snapshot(name: str) -> Any:
-            return SimpleNamespace(name=name, state=SimpleNamespace(updates=7))
-
-        run = self
-
-        class Session:
-            failed, acting, learning, evaluator = (
-                run.failed,
-                run.acting,
-                run.learning,
-                run.evaluator,
-            )
-            begins_untrained = True
-            hosts = alone()
-            is_compiling = property(lambda self: run.is_compiling)
-
-            def __getattr__(self, name: str) -> Any:
-                return {
-                    "failure": run.failure,
-                    "gauges": lambda: None,
-                    "accounts": dict,
-                    "meta": lambda snapshot: {},
-                    "best": lambda snapshot: f"the best {snapshot.name}",
-                    "stuck": lambda seconds: run.stuck,
-                    "residues": lambda at_rest=False: run.residues,
-                    "snapshot": lambda with_replay: snapshot("while it runs"),
-                    "final_snapshot": lambda: snapshot("at the end"),
-                    "stop": lambda timeout: run.calls.append("stop threads") is None,
-                    "raise_failure": raise_failure,
-                }[name]
-
-        return Session()
-
-    def _step(self, timeout: float) -> None:
-        self.acting.training_steps += 1
-        self.at_step.get(self.acting.training_steps, lambda: None)()
+from tests.learner.session.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
 
 
 def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.supervision.run()
     assert run.calls == [f"report {step}" for step in range(1, TOTAL_STEPS + 1)]
     run.calls.clear()
@@ -175,7 +39,7 @@ def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() 
 
 
 def test_a_last_report_that_fails_comes_after_the_save_and_ends_nothing_early() -> None:
-    run = Run(_config(report_seconds=1e9))
+    run = SupervisedRun(config_of(report_seconds=1e9))
     run.supervision.run()
 
     def fail(values: object) -> None:
@@ -193,7 +57,7 @@ def test_a_last_report_that_fails_comes_after_the_save_and_ends_nothing_early() 
 
 
 def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.at_step[2] = run.stop.set
     run.supervision.run()
     run.supervision.end()
@@ -209,7 +73,7 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
 
 
 def test_a_confirmed_target_ends_the_run() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     frozen = SimpleNamespace(version=7)
     score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
     run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", score)
@@ -220,7 +84,7 @@ def test_a_confirmed_target_ends_the_run() -> None:
 
 
 def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
-    run = Run(_config(report_seconds=1e9))
+    run = SupervisedRun(config_of(report_seconds=1e9))
     run.saver.take_turn = lambda has_learned: True
     run.is_compiling = True
     run.at_step[2] = lambda: setattr(run, "is_compiling", False)
@@ -231,7 +95,7 @@ def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
 
 
 def test_what_is_saved_already_is_not_saved_again() -> None:
-    run = Run(_config(report_seconds=1e9))
+    run = SupervisedRun(config_of(report_seconds=1e9))
     run.saver.take_turn = lambda has_learned: True
     looks = iter(range(8))  # at steps 1, 1, 1, 2, 2, then 2 after a failure, then 2, then the end
 
@@ -250,7 +114,7 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
 
 
 def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
-    run = Run(_config(report_seconds=1e9))
+    run = SupervisedRun(config_of(report_seconds=1e9))
     run.is_compiling = True
 
     def scores(mean: float) -> Callable[[], None]:
@@ -263,7 +127,7 @@ def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
 
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
     run.supervision.run()
     assert run.acting.training_steps == 2
@@ -272,7 +136,7 @@ def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> N
 
 
 def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.at_step[1] = lambda: setattr(run, "failure", RuntimeError("acting died"))
     run.supervision.run()
     assert run.acting.training_steps == 1
@@ -282,7 +146,7 @@ def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
 
 
 def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.at_step[1] = lambda: setattr(run.service, "failure", OSError("no more sockets"))
     run.supervision.run()
     assert run.acting.training_steps == 1
@@ -294,7 +158,7 @@ def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
 def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
 
     def die() -> None:
         raise OSError("a defect")
@@ -315,7 +179,7 @@ def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
 
 
 def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.learning.num_applied, run.learning.num_skipped = 3, 999
     run.at_step[2] = lambda: setattr(run.learning, "num_applied", 4)
     run.at_step[3] = lambda: setattr(run.learning, "num_skipped", 1998)
@@ -331,7 +195,7 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
 
 
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.saver.failure = OSError("disk full")
     run.supervision.run()
     with pytest.raises(OSError, match="disk full"):
@@ -349,7 +213,7 @@ def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
         raise EndedError(text, code)
 
     monkeypatch.setattr(supervision, "exit_hung", end)
-    run = Run(_config())
+    run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.stuck.extend(["acting", "learning"])
     with pytest.raises(EndedError) as caught:
         run.supervision.run()
@@ -379,7 +243,7 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
 
 
 def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
-    run = Run(_config())
+    run = SupervisedRun(config_of())
 
     def fail() -> None:
         raise ValueError("a defect")

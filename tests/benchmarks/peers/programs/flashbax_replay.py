@@ -28,23 +28,18 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
     data = jax.device_put(added)
     add = jax.jit(buffer.add, donate_argnums=0)
 
-    def ordered(experience: Any) -> Any:
-        if order != "time-major":
-            return experience
-        return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), experience)
-
     # Keys are split inside, as in ours.
     @jax.jit
     def sample(state: Any, key: jax.Array) -> Any:
         key, now = jax.random.split(key)
         drawn = buffer.sample(state, now)
-        return (ordered(drawn.experience), drawn.indices, drawn.probabilities), key
+        return (_ordered(drawn.experience, order), drawn.indices, drawn.probabilities), key
 
     def draw_and_update(state: Any, key: jax.Array) -> tuple[Any, Any, jax.Array]:
         key, now = jax.random.split(key)
         drawn = buffer.sample(state, now)
         state = buffer.set_priorities(state, drawn.indices, drawn.probabilities + 1.0)
-        return state, ordered(drawn.experience), key
+        return state, _ordered(drawn.experience, order), key
 
     update = jax.jit(draw_and_update, donate_argnums=0)
     key = jax.random.PRNGKey(0)
@@ -72,6 +67,12 @@ def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
     for warm_up in (sample_once, update_once):
         warm_up()
     return {"insert": insert_once, "sample": sample_once, "update": update_once}
+
+
+def _ordered(experience: Any, order: str) -> Any:
+    if order != "time-major":
+        return experience
+    return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), experience)
 
 
 def items(command: dict[str, Any]) -> tuple[Any, Arrays, Arrays]:

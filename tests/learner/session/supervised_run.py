@@ -1,0 +1,148 @@
+"""A supervised session of fakes, for tests of what the main thread does beside it."""
+
+import collections
+import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from learner.hosts.agenda import alone
+from learner.session.process import StopRequest
+from learner.session.reports import Reports
+from learner.session.supervision import Supervision
+from learner.threads.deaths import Deaths
+from seedrl.config import Config, EnvironmentConfig, LoggingConfig
+from seedrl.config_file import load
+
+TOTAL_STEPS = 5
+
+
+def config_of(*, report_seconds: float = 0.0) -> Config:
+    config = load("cartpole_r2d2")
+    return dataclasses.replace(
+        config,
+        environment=EnvironmentConfig(id="Some-v0"),
+        learning=dataclasses.replace(config.learning, total_steps=TOTAL_STEPS),
+        logging=LoggingConfig(interval_seconds=report_seconds, stuck_seconds=60.0),
+    )
+
+
+class SupervisedRun:
+    """A supervised session of fakes that takes a step at every look, and all that is asked of it.
+
+    Attributes:
+      calls: what was done, in order.
+      said: the last event of each kind.
+      ends: why the run ends, as status says.
+      at_step: what happens at the start of a step, by its number.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.calls: list[str] = []
+        self.at_step: dict[int, Callable[[], None]] = {}
+        self.stop = StopRequest()
+        self.ends: list[str] = []
+        self.said: dict[str, str] = {}
+        self.residues: list[str] = []
+        self.stuck: list[str] = []
+        self.failure: Exception | None = None
+        self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
+        self.acting = SimpleNamespace(
+            training_steps=0,
+            rounds=collections.deque(),
+            totals=SimpleNamespace(measured_episodes=0),
+            best_score=None,
+        )
+        self.learning = SimpleNamespace(
+            updates=7,
+            num_applied=0,
+            num_skipped=0,
+            num_stale=0,
+            num_empty_shards=0,
+            sequences_of_shards=lambda: [1],
+        )
+        self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
+        self.is_compiling = False
+        self.service = SimpleNamespace(
+            failure=None,
+            stop=lambda: self.calls.append("stop serving"),
+            finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
+        )
+        self.saver = SimpleNamespace(
+            failure=None,
+            take_turn=lambda has_learned: False,
+            wants=lambda mean_return: mean_return > 4.0,
+            start_best=lambda best: self.calls.append(f"save {best}"),
+            start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
+            wait=lambda: self.calls.append("saved"),
+        )
+        self.deaths = Deaths()
+        self.supervision = Supervision(
+            config,
+            self._session(),
+            stop=self.stop,
+            deaths=self.deaths,
+            service=cast(Any, self.service),
+            saver=cast(Any, self.saver),
+            reports=self._reports(),
+        )
+
+    def _reports(self) -> Reports:
+        metrics = SimpleNamespace(
+            flush=lambda env_steps, updates: {"env_steps": env_steps, f"only at {env_steps}": 1.0},
+            record=lambda kind, **fields: self.calls.append(f"record {kind}"),
+        )
+        return Reports(
+            metrics=cast(Any, metrics),
+            progress=cast(Any, SimpleNamespace(update=self._reported)),
+            events=cast(Any, SimpleNamespace(say=self._said)),
+            live=cast(Any, SimpleNamespace(metrics={}, stopping=self.ends.append)),
+        )
+
+    def _reported(self, values: dict[str, float]) -> None:
+        self.calls.append(f"report {values['env_steps']}")
+
+    def _said(self, kind: str, text: str, **fields: Any) -> None:
+        self.said[kind] = text
+
+    def _session(self) -> Any:
+        def raise_failure() -> None:
+            if self.failure is not None:
+                raise self.failure
+
+        def snapshot(name: str) -> Any:
+            return SimpleNamespace(name=name, state=SimpleNamespace(updates=7))
+
+        run = self
+
+        class Session:
+            failed, acting, learning, evaluator = (
+                run.failed,
+                run.acting,
+                run.learning,
+                run.evaluator,
+            )
+            begins_untrained = True
+            hosts = alone()
+            is_compiling = property(lambda self: run.is_compiling)
+
+            def __getattr__(self, name: str) -> Any:
+                return {
+                    "failure": run.failure,
+                    "gauges": lambda: None,
+                    "accounts": dict,
+                    "meta": lambda snapshot: {},
+                    "best": lambda snapshot: f"the best {snapshot.name}",
+                    "stuck": lambda seconds: run.stuck,
+                    "residues": lambda at_rest=False: run.residues,
+                    "snapshot": lambda with_replay: snapshot("while it runs"),
+                    "final_snapshot": lambda: snapshot("at the end"),
+                    "stop": lambda timeout: run.calls.append("stop threads") is None,
+                    "raise_failure": raise_failure,
+                }[name]
+
+        return Session()
+
+    def _step(self, timeout: float) -> None:
+        self.acting.training_steps += 1
+        self.at_step.get(self.acting.training_steps, lambda: None)()

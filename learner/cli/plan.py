@@ -266,7 +266,8 @@ def _about_run(config: Config, environments: int, hosts: int) -> tuple[str, ...]
         notes.append(f"CONFIG would have to change: {error}")
     if hosts > 1:
         notes.append(
-            "several learner hosts are started by hand (docs/scaling.md); --hosts 1 is one"
+            f"several learner hosts: `seedrl launch --hosts {hosts}` writes their job files "
+            "(docs/scaling.md); --hosts 1 is one"
         )
     return tuple(notes)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from learner.hosts.place import Place
+from seedrl.errors import ConfigError
 
 _JOIN_SECONDS = 120
 # Unless all of them leave together; then nobody waits.
@@ -61,6 +62,18 @@ def connect(devices: Sequence[jax.Device]) -> None:
     local = sum(device.process_index == jax.process_index() for device in devices)
     found = np.asarray(count(jnp.ones(local, jnp.int32)))
     assert (found == len(devices)).all(), found
+
+
+def require_as_many(place: Place) -> None:
+    """Raises ConfigError if hosts have not as many devices each: then some would have no part."""
+    counts = [len(jax.local_devices(process_index=index)) for index in range(place.num_hosts)]
+    for index, count in enumerate(counts):
+        if count != counts[0]:
+            raise ConfigError(
+                "learning.num_devices: expected as many devices on each host, got "
+                f"{counts[0]} on host 0 and {count} on host {index}; set it to "
+                f"{min(counts) * place.num_hosts}, which all have"
+            )
 
 
 def devices_of(place: Place, num_local: int) -> list[jax.Device]:

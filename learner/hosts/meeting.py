@@ -1,207 +1,191 @@
 """How the hosts of a run find each other: the first one waits for all others, which dial it."""
 
 import contextlib
+import dataclasses
 import errno
 import selectors
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, Self
 
+from learner.hosts.hello import Hello
 from learner.hosts.messages import LONGEST_BYTES, LONGEST_HELLO_BYTES, MessageSocket
 from learner.hosts.place import Place
+from learner.hosts.waiting import TICK_SECONDS, Clock, Waiting, named
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 
-# Engines start processes minutes apart: images are pulled, nodes are made.
-MEETING_SECONDS = 900.0
-_SAY_SECONDS = 10.0
-_TICK_SECONDS = 0.2
+# Connections that have not said hello: beyond that, and one for each host, or after that time, the
+# oldest is closed.
+_MOST_STRANGERS = 64
+_HELLO_SECONDS = 10.0
 
 
-class Hello(NamedTuple):
-    """What a host says of itself.
+def receive_all(
+    place: Place,
+    hello: Hello,
+    waiting: Waiting,
+    welcome: Callable[[], dict[str, Any]] = dict,
+) -> dict[int, MessageSocket]:
+    """The first host's connections to all others, by their indices, each of which it has welcomed.
 
-    Attributes:
-      host_index, num_hosts: see `Place`.
-      run: what must be the same on all hosts, by name, each as a short text.
-    """
-
-    host_index: int
-    num_hosts: int
-    run: dict[str, str]
-
-
-class Waiting(NamedTuple):
-    """How a host waits for others.
-
-    Attributes:
-      is_stopped: whether it shall not any more, as SIGTERM says.
-      report: takes a line for the user.
-      seconds: how long it waits at most.
-    """
-
-    is_stopped: Callable[[], bool]
-    report: Callable[[str], None]
-    seconds: float = MEETING_SECONDS
-
-
-class StoppedError(Exception):
-    """The wait for other hosts was ended by a signal."""
-
-
-def receive_all(place: Place, hello: Hello, waiting: Waiting) -> list[tuple[int, MessageSocket]]:
-    """The first host's connections to all others, which it has told to begin.
+    Args:
+      place, hello: this host's.
+      waiting: how it waits.
+      welcome: what it says to all, once they are there.
 
     Raises AddressInUseError, ConfigError if another host's run differs, HostLostError if one does
     not come in time, StoppedError.
     """
-    met: dict[int, MessageSocket] = {}
-    with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
-        listener = stack.enter_context(_listener(place))
-        selector.register(listener, selectors.EVENT_READ, None)
-        clock = _Clock(waiting)
-        while len(met) < place.num_hosts - 1:
-            missing = sorted(set(range(1, place.num_hosts)) - met.keys())
-            clock.tick(f"waits for host{'s' * (len(missing) > 1)} {_listed(missing)}", missing)
-            for key, _ in selector.select(_TICK_SECONDS):
-                if key.data is None:
-                    connection, _ = listener.accept()
-                    guest = MessageSocket(connection, LONGEST_HELLO_BYTES)
-                    selector.register(guest, selectors.EVENT_READ, guest)
-                elif (index := _admit(key.data, hello, met)) is not None:
-                    selector.unregister(key.data)
-                    met[index] = key.data
-                elif key.data.fileno() < 0:
-                    selector.unregister(key.fd)
-        guests = [key.data for key in selector.get_map().values() if key.data is not None]
-    for stranger in guests:
-        stranger.close()
-    for guest in met.values():
-        guest.longest_bytes = LONGEST_BYTES
-    return sorted(met.items())
+    clock = Clock(waiting)
+    with _Reception(place, hello, waiting.report) as reception:
+        while missing := reception.missing():
+            clock.tick(f"waits for {named(missing)}", missing)
+            reception.step(TICK_SECONDS)
+        return reception.welcomed(welcome())
 
 
-def dial(place: Place, hello: Hello, waiting: Waiting) -> tuple[MessageSocket, dict[str, Any]]:
-    """The connection to the first host, and what that has said to all.
+@dataclasses.dataclass(eq=False)
+class _Guest:
+    """Who has connected: a stranger, or a host once its index is known."""
 
-    Raises ConfigError if it refuses this one, HostLostError if it is not there in time,
-    StoppedError.
-    """
-    clock = _Clock(waiting)
-    while True:
-        clock.tick(f"waits for host 0 at {place.coordinator}", [0])
+    link: MessageSocket
+    deadline: float
+    index: int | None = None
+
+
+class _Reception:
+    """The first host while others come. Owns the listener, and guests until they are welcomed."""
+
+    def __init__(self, place: Place, hello: Hello, report: Callable[[str], None]):
+        self._place, self._hello, self._report = place, hello, report
+        self._listener = _listener(place)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._guests: list[_Guest] = []  # the oldest first
+        self._met: dict[int, _Guest] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._listener.close()
+        for guest in self._guests:
+            guest.link.close()
+        self._selector.close()
+
+    def missing(self) -> list[int]:
+        """The hosts that have not come, or are gone again."""
+        return [index for index in range(1, self._place.num_hosts) if index not in self._met]
+
+    def step(self, seconds: float) -> None:
+        """Hears whoever says something within that time. Raises ConfigError; see `_admit`."""
+        for key, _ in self._selector.select(seconds):
+            if key.data is None:
+                self._accept()
+            elif key.data in self._guests and not self._hear(key.data):
+                self._drop(key.data)
+        now = time.monotonic()
+        for guest in [each for each in self._strangers() if each.deadline < now]:
+            self._drop(guest)
+
+    def welcomed(self, welcome: dict[str, Any]) -> dict[int, MessageSocket]:
+        """Says `welcome` to all; their connections. Raises HostLostError if one is gone."""
+        for index, guest in self._met.items():
+            try:
+                guest.link.send({"welcome": welcome})
+            except OSError as error:
+                raise HostLostError(
+                    f"host {index} of {self._place.num_hosts} is gone ({error})"
+                ) from error
+            guest.link.longest_bytes = LONGEST_BYTES
+        self._guests = self._strangers()
+        return {index: self._met[index].link for index in sorted(self._met)}
+
+    def _strangers(self) -> list[_Guest]:
+        return [guest for guest in self._guests if guest.index is None]
+
+    def _accept(self) -> None:
         try:
-            connection = socket.create_connection(_address(place), timeout=5.0)
-        except OSError:
-            time.sleep(_TICK_SECONDS)
-            continue
-        messages = MessageSocket(connection)
+            connection, _ = self._listener.accept()
+        except OSError:  # it has gone again
+            return
+        strangers = self._strangers()
+        if len(strangers) >= _MOST_STRANGERS + self._place.num_hosts:
+            self._drop(strangers[0])
+        deadline = time.monotonic() + _HELLO_SECONDS
+        guest = _Guest(MessageSocket(connection, LONGEST_HELLO_BYTES), deadline)
+        self._guests.append(guest)
+        self._selector.register(guest.link, selectors.EVENT_READ, guest)
+
+    def _hear(self, guest: _Guest) -> bool:
+        """Whether the guest may stay: a host that has said hello says nothing more until then."""
         try:
-            messages.send({"hello": hello._asdict()})
-            return messages, _welcome(messages, clock)
-        except (ConfigError, HostLostError, StoppedError):
-            messages.close()
-            raise
+            messages = list(guest.link.receive())
         except (EOFError, OSError, ValueError):
-            messages.close()  # the first host was not ready, or begins again
-            time.sleep(_TICK_SECONDS)
+            return False
+        return all(guest.index is None and self._admit(guest, message) for message in messages)
+
+    def _admit(self, guest: _Guest, message: dict[str, Any]) -> bool:
+        """Whether this is a host's hello.
+
+        Raises ConfigError for a host that cannot take part: nobody would ever come in its place.
+        """
+        try:
+            theirs = Hello.from_json(message["hello"])
+        except (TypeError, ValueError, KeyError):
+            return False
+        index = theirs.host_index
+        if problem := self._hello.problem_of(theirs):
+            _refuse(guest, problem)
+            for each in self._met.values():
+                _refuse(each, f"host {index}: {problem}")
+            raise ConfigError(f"host {index}: {problem}")
+        if (older := self._met.get(index)) is not None:
+            # It may have been started again, and its end not be known here.
+            _refuse(older, f"--host-index: another host has come as {index} since")
+            del self._met[index]
+            self._drop(older)
+        guest.index, self._met[index] = index, guest
+        return True
+
+    def _drop(self, guest: _Guest) -> None:
+        self._selector.unregister(guest.link)
+        guest.link.close()
+        self._guests.remove(guest)
+        if guest.index is not None and self._met.get(guest.index) is guest:
+            del self._met[guest.index]
+            self._report(f"waits for host {guest.index} again: it was there, and is gone")
 
 
-class _Clock:
-    """Ends a wait in time, and says now and then for whom it is."""
-
-    def __init__(self, waiting: Waiting):
-        self._waiting = waiting
-        now = time.monotonic()
-        self._deadline, self._next_line = now + waiting.seconds, now + _SAY_SECONDS
-
-    def tick(self, text: str, missing: list[int]) -> None:
-        now = time.monotonic()
-        if self._waiting.is_stopped():
-            raise StoppedError
-        if now >= self._deadline:
-            raise HostLostError(
-                f"expected all hosts within {self._waiting.seconds:.0f} s, but "
-                f"host{'s' * (len(missing) > 1)} {_listed(missing)} did not come"
-            )
-        if now >= self._next_line:
-            self._next_line = now + 6 * _SAY_SECONDS
-            self._waiting.report(text)
+def _refuse(guest: _Guest, problem: str) -> None:
+    with contextlib.suppress(OSError):  # it is gone
+        guest.link.send({"refused": problem})
 
 
 def _listener(place: Place) -> socket.socket:
-    host, port = _address(place)
+    host, port = place.address
     try:
         try:
-            return socket.create_server((host, port), backlog=place.num_hosts)
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((host, port), family=family, backlog=_MOST_STRANGERS)
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 raise
-            # A name by which others know this machine need not be an address of its own.
-            return socket.create_server(("", port), backlog=place.num_hosts)
+        # A name by which others know this machine need not be an address of its own.
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_MOST_STRANGERS
+            )
+        return socket.create_server(("", port), backlog=_MOST_STRANGERS)
     except OSError as error:
         raise AddressInUseError(
             f"--coordinator: cannot serve on {place.coordinator} ({error.strerror}); choose "
             "another port"
         ) from error
-
-
-def _address(place: Place) -> tuple[str, int]:
-    host, _, port = place.coordinator.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
-def _admit(guest: MessageSocket, hello: Hello, met: dict[int, MessageSocket]) -> int | None:
-    """The index of a host that is welcome; None if its hello is not whole, or not one.
-
-    Raises ConfigError for a host of this run that cannot take part: nobody would ever come in its
-    place.
-    """
-    try:
-        messages = list(guest.receive())
-        if not messages:
-            return None
-        theirs = Hello(**messages[0]["hello"])
-        index, count, run = int(theirs.host_index), int(theirs.num_hosts), dict(theirs.run)
-    except (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError):
-        guest.close()  # its peer is not a host of this run
-        return None
-    problem = _difference(hello, count, run)
-    if not problem and (index in met or not 0 < index < hello.num_hosts):
-        problem = f"--host-index: expected one that no other host has, got {index} twice"
-    if problem:
-        with contextlib.suppress(OSError):
-            guest.send({"refused": problem})
-        guest.close()
-        raise ConfigError(f"host {index}: {problem}")
-    return index
-
-
-def _difference(hello: Hello, count: int, run: dict[str, str]) -> str:
-    if count != hello.num_hosts:
-        return f"--hosts: expected {hello.num_hosts}, as host 0 has, got {count}"
-    for name, value in hello.run.items():
-        if run.get(name) != value:
-            return (
-                f"{name}: expected the same on all hosts, got {run.get(name)} where host 0 has "
-                f"{value}; start all with one command line but for --host-index and --bind"
-            )
-    return ""
-
-
-def _welcome(messages: MessageSocket, clock: _Clock) -> dict[str, Any]:
-    with selectors.DefaultSelector() as selector:
-        selector.register(messages, selectors.EVENT_READ)
-        while True:
-            clock.tick("waits for the other hosts", [0])
-            if not selector.select(_TICK_SECONDS):
-                continue
-            for message in messages.receive():
-                if "refused" in message:
-                    raise ConfigError(str(message["refused"]))
-                if "welcome" in message:
-                    return dict(message["welcome"])
-
-
-def _listed(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))

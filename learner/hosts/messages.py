@@ -68,7 +68,10 @@ class MessageSocket:
             end = _LENGTH.size + length
             if len(self._received) < end:
                 return
-            message = json.loads(bytes(self._received[_LENGTH.size : end]))
+            try:
+                message = json.loads(bytes(self._received[_LENGTH.size : end]))
+            except RecursionError as error:
+                raise ValueError("expected an object that is not nested so deep") from error
             del self._received[:end]
             if not isinstance(message, dict):
                 raise ValueError(f"expected an object, got {type(message).__name__}")

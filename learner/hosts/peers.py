@@ -1,6 +1,7 @@
 """What hosts say to each other while they run, and how each notices that another is lost."""
 
 import contextlib
+import logging
 import selectors
 import threading
 import time
@@ -12,6 +13,8 @@ from learner.hosts.place import ALONE, Place
 from learner.threads.hung_exit import exit_now
 from learner.threads.worker import ClosedError
 from seedrl.exit_codes import ExitCode
+
+_logger = logging.getLogger(__name__)
 
 # Beats: a process that is silent for longer is lost, for whatever reason, since the others wait.
 SILENT_BEATS = 20
@@ -173,8 +176,20 @@ class Peers:
             self._links[index].send(message)
         except OSError as error:
             self._lose(index, _why(error))
+        except TypeError as error:
+            # Ours, and not that of whoever has just given the last value of a tag.
+            raise RuntimeError(f"expected a value that JSON holds ({error})") from error
 
     def _run(self) -> None:
+        try:
+            self._listen_to_all()
+        except Exception as error:
+            # A defect of ours, say a value that JSON does not hold: without this thread neither
+            # this host nor another one would notice anything any more.
+            _logger.exception("the thread of the hosts has failed")
+            self._end_of(self.place.host_index, f"has failed: {type(error).__name__}: {error}")
+
+    def _listen_to_all(self) -> None:
         with selectors.DefaultSelector() as selector:
             for index, link in self._links.items():
                 selector.register(link, selectors.EVENT_READ, index)
@@ -204,9 +219,11 @@ class Peers:
     def _listen(self, index: int) -> bool:
         """Hears one host; whether more is to be expected of it."""
         try:
-            for message in self._links[index].receive():
+            messages = self._links[index].receive()
+            while (message := next(messages, None)) is not None:
                 self._silent[index] = 0
                 self._hear(index, message)
+            self._silent[index] = 0  # a long message arrives in many parts
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             self._lose(index, _why(error))
             return False

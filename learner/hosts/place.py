@@ -27,6 +27,12 @@ class Place(NamedTuple):
         return self.host_index == 0
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Of the coordinator: a name or an address, and a port."""
+        host, _, port = self.coordinator.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
     def name(self) -> str:
         """For messages."""
         return f"host {self.host_index} of {self.num_hosts}"

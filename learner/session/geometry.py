@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 
-from learner.hosts.jax_processes import devices_of
+from learner.hosts.jax_processes import devices_of, require_as_many
 from learner.hosts.place import ALONE, Place
 from learner.serving.slot_deal import SlotRange, lanes_of
 from seedrl.config import Config
@@ -43,6 +43,8 @@ class Geometry(NamedTuple):
 
 def plan_geometry(config: Config, place: Place = ALONE) -> Geometry:
     """Derives the sizes. Raises ConfigError if they do not fit the devices of this run."""
+    if not config.learning.num_devices:
+        require_as_many(place)
     devices, inference = split_devices(config, jax.local_devices(), place)
     everywhere = devices if place.num_hosts == 1 else devices_of(place, len(devices))
     num_devices = len(everywhere)

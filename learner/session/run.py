@@ -84,7 +84,7 @@ def train(
     start = time.monotonic()
     stop = stop_on_signals(stop_reason, command=command or shlex.join(sys.argv))
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
-    with joined(place, config, stop) as hosts:
+    with joined(place, config, stop, init_from) as hosts:
         if hosts is None:
             return None
         with contextlib.closing(RunFolder(own)) as folder, folder.unchanged_until_begun():

@@ -9,9 +9,12 @@ import time
 
 from learner.hosts.agenda import Agenda
 from learner.hosts.agreed_limiter import AgreedLimiter
-from learner.hosts.meeting import Hello, Waiting, dial, receive_all
+from learner.hosts.dialing import dial
+from learner.hosts.hello import Hello
+from learner.hosts.meeting import receive_all
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
+from learner.hosts.waiting import Waiting
 from seedrl.replay.limiter import ratio_limiter
 
 
@@ -20,9 +23,7 @@ def main(coordinator: str, count: int, index: int, rounds: int) -> None:
     place = Place(coordinator, count, index)
     hello, waiting = Hello(index, count, {}), Waiting(lambda: False, print)
     if place.is_first:
-        links = dict(receive_all(place, hello, waiting))
-        for link in links.values():
-            link.send({"welcome": {}})
+        links = receive_all(place, hello, waiting)
     else:
         links = {0: dial(place, hello, waiting)[0]}
     peers = Peers(place, links)

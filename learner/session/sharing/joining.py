@@ -2,19 +2,24 @@
 
 import contextlib
 import json
+import os
 import secrets
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 
-from learner.hosts import jax_processes, meeting
+from learner.hosts import jax_processes
 from learner.hosts.agenda import Agenda, Hosts, alone
-from learner.hosts.meeting import Hello, StoppedError, Waiting
+from learner.hosts.dialing import dial
+from learner.hosts.hello import Hello
+from learner.hosts.meeting import receive_all
 from learner.hosts.messages import MessageSocket
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
+from learner.hosts.waiting import StoppedError, Waiting
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
 from learner.threads.worker import ClosedError
@@ -31,11 +36,21 @@ from seedrl.storage.checkpoints import Checkpoint
 # What hosts may have each its own.
 _OWN = ("launch", "logging")
 _OWN_SERVING = ("bind", "token_file", "certificate", "private_key", "authority", "insecure")
+# How long a file of the first host may take until another one sees it.
+_SEEN_SECONDS = 20.0
+_LOOK_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def joined(place: Place, config: Config, stop: StopRequest) -> Iterator[Hosts | None]:
+def joined(
+    place: Place, config: Config, stop: StopRequest, init_from: Path | None = None
+) -> Iterator[Hosts | None]:
     """The hosts of a run, once all are there; None if `stop` is set before.
+
+    Args:
+      place, config: of this host.
+      stop: the run is to end.
+      init_from: what decides on the first parameters; has to be the same on all.
 
     What is raised inside ends the others, too. Raises UserError if they do not come together.
     """
@@ -47,7 +62,8 @@ def joined(place: Place, config: Config, stop: StopRequest) -> Iterator[Hosts | 
             f"--hosts: learning.regime {config.learning.regime} is for one host, where one thread "
             "acts and learns; expected asynchronous"
         )
-    hello = Hello(place.host_index, place.num_hosts, _common(config))
+    common = {**_common(config), "--init-from": str(init_from or "nothing")}
+    hello = Hello(place.host_index, place.num_hosts, common)
     waiting = Waiting(stop.is_set, lambda line: _say(f"{place.name} {line}"))
     try:
         links, address = _links(place, hello, waiting)
@@ -77,21 +93,37 @@ def own_folder(workdir: Path, place: Place) -> Path:
     return workdir if place.is_first else workdir / run_files.HOSTS / str(place.host_index)
 
 
-def require_shared(workdir: Path, hosts: Hosts) -> None:
-    """Raises ConfigError if hosts do not see one folder of the run."""
+def require_shared(workdir: Path, hosts: Hosts, seconds: float = _SEEN_SECONDS) -> None:
+    """Raises ConfigError if hosts do not see one folder of the run within some seconds."""
     if hosts.is_alone:
         return
     note, word = workdir / run_files.HOSTS_NOTE, secrets.token_hex(8)
     if hosts.peers.place.is_first:
         note.write_text(word)
     word = hosts.peers.gather("folder", word)[0]
-    sees = note.exists() and note.read_text() == word
+    sees = _sees(note, word, seconds)
     missing = [index for index, each in enumerate(hosts.peers.gather("sees", sees)) if not each]
     if missing:
         raise ConfigError(
             f"--workdir: expected one folder that all hosts share, but {workdir} of host "
             f"{missing[0]} is another one than that of host 0"
         )
+
+
+def _sees(note: Path, word: str, seconds: float) -> bool:
+    """Whether the file says so, soon: what another machine writes a network file system may hide.
+
+    NFS keeps for up to a minute what it has last heard of a folder; listing that asks again.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError):
+            os.listdir(note.parent)
+            if note.read_text() == word:
+                return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
 
 
 def common_checkpoint(found: Checkpoint | None, workdir: Path, hosts: Hosts) -> Checkpoint | None:
@@ -140,27 +172,29 @@ class CommonSpec:
         if found is None:
             return None
         spec = saved_spec(found)
+        # One that has joined since it was asked for may have brought another one, too.
+        own = self._hub.wait_for_spec(0.0, spec)
         if own is not None and (difference := spec.difference(own)):
             raise ConfigError(
                 f"environment: expected the same on all hosts, got {'; '.join(difference)}; is "
                 "another version of it installed there?"
             )
-        return self._hub.wait_for_spec(0.0, spec)
+        return own
 
 
 def _links(place: Place, hello: Hello, waiting: Waiting) -> tuple[dict[int, MessageSocket], str]:
     """The connections of this host, and the address at which jax joins."""
     if not place.is_first:
-        link, welcome = meeting.dial(place, hello, waiting)
+        link, welcome = dial(place, hello, waiting)
         return {0: link}, str(welcome["jax"])
-    links = dict(meeting.receive_all(place, hello, waiting))
-    address = jax_processes.free_address(place)
-    for index, link in links.items():
-        try:
-            link.send({"welcome": {"jax": address}})
-        except OSError as error:
-            raise HostLostError(f"host {index} of {place.num_hosts} is gone ({error})") from error
-    return links, address
+    address = ""
+
+    def welcome_all() -> dict[str, str]:
+        nonlocal address
+        address = jax_processes.free_address(place)  # as late as can be: it may be taken again
+        return {"jax": address}
+
+    return receive_all(place, hello, waiting, welcome_all), address
 
 
 def _common(config: Config) -> dict[str, str]:

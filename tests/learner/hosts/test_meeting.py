@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from learner.hosts.meeting import Hello, StoppedError, Waiting, dial, receive_all
+from learner.hosts import dialing, meeting
+from learner.hosts.dialing import dial
+from learner.hosts.hello import Hello
+from learner.hosts.meeting import receive_all
 from learner.hosts.messages import MessageSocket
 from learner.hosts.place import Place
+from learner.hosts.waiting import StoppedError, Waiting
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 from tests.learner.hosts.linked import at_once
 from tests.patience import SECONDS
@@ -25,11 +29,10 @@ def places(count: int) -> list[Place]:
 
 def welcome_all(place: Place, hello: Hello, waiting: Waiting = PATIENT) -> list[int]:
     """What the first host does; whom it has met."""
-    met = receive_all(place, hello, waiting)
-    for _, link in met:
-        link.send({"welcome": {"jax": "there:1"}})
+    met = receive_all(place, hello, waiting, lambda: {"jax": "there:1"})
+    for link in met.values():
         link.close()
-    return [index for index, _ in met]
+    return list(met)
 
 
 def arrive(place: Place, hello: Hello, waiting: Waiting = PATIENT) -> dict[str, str]:
@@ -60,7 +63,7 @@ def test_hosts_meet_in_any_order(order: tuple[int, ...]) -> None:
     [
         (Hello(1, 2, {**RUN, "seed": "1"}), "seed: expected the same on all hosts, got 1 where"),
         (Hello(1, 3, RUN), "--hosts: expected 2, as host 0 has, got 3"),
-        (Hello(0, 2, RUN), "--host-index: expected one that no other host has, got 0"),
+        (Hello(0, 2, RUN), "--host-index: expected 1 to 1 beside host 0, got 0"),
         (Hello(1, 2, {"agent": "r2d2"}), "seed: expected the same on all hosts, got None"),
     ],
 )
@@ -81,18 +84,32 @@ def test_a_host_of_another_run_is_refused_and_both_say_why(hello: Hello, named: 
     assert all(named in text for text in texts), texts
 
 
-@pytest.mark.parametrize("data", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x02{}", b"\xff" * 64])
+def connected(place: Place) -> socket.socket:
+    """A connection to the first host, as soon as it listens."""
+    while True:
+        try:
+            return socket.create_connection(place.address)
+        except ConnectionRefusedError:
+            threading.Event().wait(0.01)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\x02{}",
+        b"\xff" * 64,
+        b"\0\0\xff\xf0" + b"[" * 0xFFF0,
+        b'\0\0\0\x0c{"hello": 7}',
+    ],
+)
 def test_strangers_are_not_taken_for_hosts(data: bytes) -> None:
     two = places(2)
 
     def stranger_first() -> dict[str, str]:
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", int(two[0].coordinator[10:]))) as it:
-                    it.sendall(data)
-                break
-            except ConnectionRefusedError:
-                threading.Event().wait(0.01)
+        with connected(two[0]) as it:
+            it.sendall(data)
         return arrive(two[1], Hello(1, 2, RUN))
 
     found = at_once([lambda: welcome_all(two[0], Hello(0, 2, RUN)), stranger_first])
@@ -128,3 +145,113 @@ def test_a_message_that_is_too_long_is_refused() -> None:
         list(messages.receive())
     messages.close()
     other.close()
+
+
+@pytest.mark.parametrize(("number", "seconds"), [(100, 10 * SECONDS), (1, 0.0)])
+def test_strangers_that_say_nothing_make_room_for_others(
+    monkeypatch: pytest.MonkeyPatch, number: int, seconds: float
+) -> None:
+    monkeypatch.setattr(meeting, "_HELLO_SECONDS", seconds)
+    two = places(2)
+
+    def strangers_first() -> int:
+        silent = [connected(two[0]) for _ in range(number)]
+        silent[0].settimeout(SECONDS)
+        said = silent[0].recv(1)
+        monkeypatch.setattr(meeting, "_HELLO_SECONDS", SECONDS)
+        arrive(two[1], Hello(1, 2, RUN))
+        for each in silent:
+            each.close()
+        return len(said)
+
+    found = at_once([lambda: welcome_all(two[0], Hello(0, 2, RUN)), strangers_first])
+    assert found == [[1], 0]
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_host_that_is_started_again_takes_the_place_that_it_had(is_gone: bool) -> None:
+    three = places(3)
+
+    def twice() -> dict[str, str]:
+        earlier = MessageSocket(connected(three[0]))
+        earlier.send({"hello": Hello(1, 3, RUN)._asdict()})
+        if is_gone:
+            earlier.close()
+        found = at_once(
+            [lambda index=index: arrive(three[index], Hello(index, 3, RUN)) for index in (1, 2)]
+        )
+        if not is_gone:  # a second one of that index, which is told so
+            (refusal,) = earlier.receive()
+            assert refusal == {"refused": "--host-index: another host has come as 1 since"}
+            earlier.close()
+        return found[0]
+
+    found = at_once([lambda: welcome_all(three[0], Hello(0, 3, RUN)), twice])
+    assert found == [[1, 2], {"jax": "there:1"}]
+
+
+def test_a_host_that_cannot_take_part_ends_those_that_wait_for_it() -> None:
+    three = places(3)
+    seen = threading.Event()
+
+    def first() -> str:
+        waiting = PATIENT._replace(report=lambda line: None)
+        with pytest.raises(ConfigError) as found:
+            receive_all(three[0], Hello(0, 3, RUN), waiting)
+        return str(found.value)
+
+    def host(index: int, run: dict[str, str]) -> str:
+        if index == 2:
+            seen.wait(SECONDS)
+        with pytest.raises(ConfigError) as found:
+            dial(three[index], Hello(index, 3, run), PATIENT._replace(is_stopped=saw))
+        return str(found.value)
+
+    ticks = []
+
+    def saw() -> bool:
+        ticks.append(0)
+        if len(ticks) > 2:  # the one that fits waits for the other: it has said hello
+            seen.set()
+        return False
+
+    differs = {**RUN, "seed": "1"}
+    texts = at_once([first, lambda: host(1, RUN), lambda: host(2, differs)])
+    assert [text.startswith("host 2: seed: expected the same") for text in texts[:2]] == [True] * 2
+    assert texts[2].startswith("seed: expected the same on all hosts")
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_hosts_meet_over_ipv6() -> None:
+    port = places(1)[0].address[1]
+    two = [Place(f"[::1]:{port}", 2, index) for index in range(2)]
+    found = at_once(
+        [
+            lambda: welcome_all(two[0], Hello(0, 2, RUN)),
+            lambda: arrive(two[1], Hello(1, 2, RUN)),
+        ]
+    )
+    assert found == [[1], {"jax": "there:1"}]
+
+
+def test_a_host_that_has_reached_itself_dials_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = places(2)
+    itself = socket.socket()
+    itself.bind(("127.0.0.1", 0))
+    itself.connect(itself.getsockname())
+    connections = [itself]
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        return connections.pop() if connections else socket.create_connection(address, timeout)
+
+    class Sockets:
+        create_connection = staticmethod(connect)
+
+    monkeypatch.setattr(dialing, "socket", Sockets)
+    found = at_once(
+        [
+            lambda: welcome_all(two[0], Hello(0, 2, RUN)),
+            lambda: arrive(two[1], Hello(1, 2, RUN)),
+        ]
+    )
+    assert found == [[1], {"jax": "there:1"}]

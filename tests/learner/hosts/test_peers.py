@@ -3,6 +3,7 @@
 import functools
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -140,3 +141,28 @@ def test_an_error_while_others_are_lost_is_theirs(monkeypatch: pytest.MonkeyPatc
         hosts[0].blamed(body)()
     assert Peers().blamed(body) is body
     assert SECONDS
+
+
+def test_a_long_message_that_is_under_way_is_no_silence() -> None:
+    first, other = socket.socketpair()
+    peers = Peers(Place("there:1", 2, 0), {1: MessageSocket(first)}, beat_seconds=1000.0)
+    peers._silent[1] = 7
+    other.sendall(b"\0\1\0\0" + b" " * 1000)
+    wait_until(lambda: peers._silent[1] == 0, "that the first part counts")
+    peers.close()
+    other.close()
+
+
+def test_a_value_that_cannot_be_sent_is_a_failure_and_no_silence() -> None:
+    losses: list[str] = []
+    with ThreadPoolExecutor(2) as pool, linked(2, losses) as hosts:
+        given = pool.submit(hosts[0].gather, "tag", object())
+        wait_until(lambda: "tag" in hosts[0]._given, "the first host's value")
+        other = pool.submit(hosts[1].gather, "tag", 0)
+        wait_until(lambda: losses, "a loss")
+        for peers in hosts:
+            peers.close()
+        assert {type(each.exception(SECONDS)) for each in (given, other)} == {ClosedError}
+    assert losses[0].startswith(
+        "host 0 of 2 is lost: it has failed: RuntimeError: expected a value"
+    )

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import pytest
 
+from learner.hosts.place import Place
 from learner.session.geometry import plan_geometry, scale
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
@@ -29,6 +30,18 @@ def test_sizes_follow_from_the_config_and_the_number_of_devices() -> None:
     assert list(geometry.devices) == jax.local_devices()[:2]
     assert geometry.page_steps == 10  # the stride
     assert geometry.batch_per_device == 6
+
+
+def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    all_of = jax.local_devices()
+    of_hosts = {None: all_of, 0: all_of, 1: all_of[:2]}
+    monkeypatch.setattr(jax, "local_devices", lambda process_index=None: of_hosts[process_index])
+    place = Place("a:1", 2, 0)
+    with pytest.raises(ConfigError, match="got 4 on host 0 and 2 on host 1; set it to 4"):
+        plan_geometry(_config(), place)
+    assert len(plan_geometry(_config(num_devices=4), place).everywhere) == 4
 
 
 def test_no_number_of_devices_takes_all() -> None:

@@ -1,0 +1,59 @@
+"""How a host waits for others: for how long, who ends that, and who hears of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from seedrl.errors import HostLostError
+
+# Engines start processes minutes apart: images are pulled, nodes are made.
+MEETING_SECONDS = 900.0
+TICK_SECONDS = 0.2
+_REPORT_SECONDS = 10.0
+
+
+class Waiting(NamedTuple):
+    """How a host waits for others.
+
+    Attributes:
+      is_stopped: whether it shall not any more, as SIGTERM says.
+      report: takes a line for the user.
+      seconds: how long it waits at most.
+    """
+
+    is_stopped: Callable[[], bool]
+    report: Callable[[str], None]
+    seconds: float = MEETING_SECONDS
+
+
+class StoppedError(Exception):
+    """The wait for other hosts was ended by a signal."""
+
+
+class Clock:
+    """Ends a wait in time, and reports now and then for whom it is."""
+
+    def __init__(self, waiting: Waiting):
+        """Begins now."""
+        self._waiting = waiting
+        now = time.monotonic()
+        self._deadline, self._next_line = now + waiting.seconds, now + _REPORT_SECONDS
+
+    def tick(self, text: str, missing: Sequence[int]) -> None:
+        """Several times a second. Raises StoppedError, HostLostError that names those missing."""
+        now = time.monotonic()
+        if self._waiting.is_stopped():
+            raise StoppedError
+        if now >= self._deadline:
+            raise HostLostError(
+                f"expected all hosts within {self._waiting.seconds:.0f} s, but "
+                f"{named(missing)} did not come"
+            )
+        if now >= self._next_line:
+            self._next_line = now + 6 * _REPORT_SECONDS
+            self._waiting.report(text)
+
+
+def named(hosts: Sequence[int]) -> str:
+    """For a sentence."""
+    return f"host{'s' * (len(hosts) > 1)} {', '.join(map(str, hosts))}"

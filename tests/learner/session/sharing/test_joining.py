@@ -1,0 +1,124 @@
+"""How hosts find that they share a run, and what they have each their own way."""
+
+import dataclasses
+import socket
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from learner.hosts.agenda import Agenda, Hosts
+from learner.hosts.peers import Peers
+from learner.hosts.place import Place
+from learner.serving.hub import Hub
+from learner.session.process import StopRequest
+from learner.session.sharing.joining import CommonSpec, joined, require_shared
+from seedrl import config_file
+from seedrl.errors import ConfigError
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.learner.hosts.linked import at_once, linked
+from tests.patience import SECONDS, wait_until
+
+CARTPOLE = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+OTHER = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(2))
+
+
+def hosts_of(peers: Peers) -> Hosts:
+    return Hosts(peers, Agenda())
+
+
+def test_hosts_with_the_same_folder_share_it(tmp_path: Path) -> None:
+    with linked(2) as peers:
+        at_once([lambda each=each: require_shared(tmp_path, hosts_of(each)) for each in peers])
+
+
+def refusals(peers: list[Peers], folders: list[Path], seconds: float) -> list[str]:
+    def one(each: Peers, folder: Path) -> str:
+        try:
+            require_shared(folder, hosts_of(each), seconds)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    pairs = zip(peers, folders, strict=True)
+    return at_once([lambda each=each, folder=folder: one(each, folder) for each, folder in pairs])
+
+
+def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    with linked(2) as peers:
+        texts = refusals(peers, folders, 0.0)
+    assert ["of host 1 is another one than that of host 0" in text for text in texts] == [True] * 2
+
+
+def test_a_folder_whose_files_are_seen_later_elsewhere_is_shared(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+
+    def show() -> None:
+        wait_until(lambda: list(folders[0].iterdir()) and peers[1]._given == {})
+        threading.Event().wait(0.3)  # as long as the network keeps what it has read before
+        (note,) = folders[0].iterdir()
+        (folders[1] / note.name).write_text(note.read_text())
+
+    with linked(2) as peers:
+        shown = threading.Thread(target=show)
+        shown.start()
+        texts = refusals(peers, folders, SECONDS)
+        shown.join()
+    assert texts == ["", ""]
+
+
+class LateHub:
+    """Knows no environment when it is first asked, and another one when it is given one."""
+
+    def __init__(self, then: EnvSpec | None):
+        self._then = then
+
+    def wait_for_spec(self, timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
+        return None if given is None else self._then or given
+
+
+@pytest.mark.parametrize("then", [None, OTHER])
+def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec | None) -> None:
+    class FirstHub(LateHub):
+        def wait_for_spec(self, timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
+            return CARTPOLE
+
+    def spec(peers: Peers, hub: Any) -> object:
+        try:
+            return CommonSpec(cast(Hub, hub), hosts_of(peers), StopRequest()).wait(0.0)
+        except ConfigError as error:
+            return str(error).partition(",")[0]
+
+    with linked(2) as peers:
+        hubs = [FirstHub(None), LateHub(then)]
+        pairs = zip(peers, hubs, strict=True)
+        found = at_once([lambda each=each, hub=hub: spec(each, hub) for each, hub in pairs])
+    refused = "environment: expected the same on all hosts"
+    assert found == [CARTPOLE, CARTPOLE if then is None else refused]
+
+
+def test_hosts_that_begin_with_other_parameters_are_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    config = config_file.load("cartpole_r2d2")
+    serving = dataclasses.replace(config.serving, insecure=True)
+    config = dataclasses.replace(config, serving=serving)
+
+    def refused(index: int, init_from: Path | None) -> str:
+        place = Place(coordinator, 2, index)
+        with (
+            pytest.raises(ConfigError) as found,
+            joined(place, config, StopRequest(), init_from),
+        ):
+            pass
+        return str(found.value)
+
+    texts = at_once([lambda: refused(0, tmp_path), lambda: refused(1, None)])
+    wanted = f"--init-from: expected the same on all hosts, got nothing where host 0 has {tmp_path}"
+    assert [wanted in text for text in texts] == [True, True]

@@ -6,11 +6,11 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 import grpc
 
-from seedrl.wire.channel import TOKEN_KEY, connect, connect_method, longest_received
+from seedrl.wire.channel import TOKEN_KEY, connect, longest_received
 from seedrl.wire.framing import (
     FramedStep,
     ToEnvServer,
@@ -22,6 +22,7 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.local_link import Link, listen
 from seedrl.wire.seedrl_pb2 import Alive, FromEnvServer, FromLearner
+from seedrl.wire.stream_call import open_call
 from seedrl.wire.version import MINOR_OF_ALIVE
 
 # The learner has connected before it said so.
@@ -33,6 +34,9 @@ _LOOK_SECONDS = 0.5
 _LONGEST_PROMISE_SECONDS = 20.0
 # Longer ones are not worth another copy.
 _LONGEST_JOINED_BYTES = 2**18
+# A step that is ready so soon after its actions waits for those of groups that were answered with
+# it: to be on its way so much earlier is worth less than what another message costs.
+_TOGETHER_SECONDS = 0.0002
 _ALIVE = FromEnvServer(alive=Alive())
 
 
@@ -59,6 +63,49 @@ class Promise:
         """
         if worked_seconds >= seconds / 2:
             self._longest_seconds = max(self._longest_seconds, seconds)
+
+
+class Outgoing:
+    """What is to be sent over gRPC: any thread puts, one at a time takes.
+
+    Steps of several groups that wait by then leave in one message, for a message costs more than
+    what is in it.
+
+    Attributes:
+      longest_joined: bytes of such a message.
+    """
+
+    def __init__(self, longest_joined: int) -> None:
+        self.longest_joined = longest_joined
+        self._new: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+        self._waiting: collections.deque[ToLearner | None] = collections.deque()
+
+    def put(self, message: ToLearner | None) -> None:
+        """Queues it behind what was put before; None for the end."""
+        self._new.put(message)
+
+    def __bool__(self) -> bool:
+        """Whether something waits."""
+        return bool(self._waiting) or not self._new.empty()
+
+    def take(self, *, wait: bool) -> ToLearner | None:
+        """The next message, None at the end. Raises queue.Empty if there is none, unless `wait`."""
+        if not self._waiting:
+            self._waiting.append(self._new.get(wait))
+        while not self._new.empty():  # nobody else takes any
+            self._waiting.append(self._new.get())
+        message = self._waiting.popleft()
+        return self._joined(message) if isinstance(message, FramedStep) else message
+
+    def _joined(self, first: FramedStep) -> FramedStep:
+        """One message of `first` and the steps that stand right behind it, as far as they fit."""
+        steps, room = [first], self.longest_joined - len(first.message)
+        waiting = self._waiting
+        while waiting and isinstance(step := waiting[0], FramedStep) and len(step.message) <= room:
+            room -= len(step.message)
+            steps.append(step)
+            waiting.popleft()
+        return join_steps(steps)
 
 
 class LinkMissingError(Exception):
@@ -101,16 +148,18 @@ class LearnerConnection:
         self._link: Link | None = None
         self._promise = promise
         self._learner_minor = 0
-        self._longest_joined = min(max_message_bytes, _LONGEST_JOINED_BYTES)
         self._has_sent = False
         self._has_closed = threading.Event()
-        # gRPC reads it in a thread of its own; None ends what is sent.
-        self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
+        self._outgoing = Outgoing(min(max_message_bytes, _LONGEST_JOINED_BYTES))
+        # Who receives, and until when it is not worth while to send before it waits again.
+        self._receiver, self._together_until = 0, 0.0
         channel = self._resources.enter_context(
             connect(address, max_message_bytes=max_message_bytes, credentials=credentials)
         )
         metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
-        self._call: Any = connect_method(channel)(self._to_send(), metadata=metadata)
+        self._call = open_call(channel, metadata, self._outgoing)
+        # Before the channel, which does not free a call that is open.
+        self._resources.callback(self._call.close)
 
     def put(self, message: ToLearner) -> None:
         """Sends `message` after those before it. Raises WireError if it is too long for a link."""
@@ -121,40 +170,22 @@ class LearnerConnection:
         if self._link is not None:
             self._send_over(self._link, message)
         else:
-            self._outgoing.put(message)
+            self._send(message)
         # Behind Ready, which has to be the first message after Assign.
         if isinstance(message, FromEnvServer) and message.HasField("ready"):
             self._keep_promise()
 
-    def _to_send(self) -> Iterator[ToLearner]:
-        """What is put, until None ends that; gRPC takes it in a thread of its own.
+    def _send(self, message: ToLearner | None) -> None:
+        """Over gRPC; None ends what is sent.
 
-        Steps of several groups that wait by then leave in one message, for a message costs more
-        than what is in it. None waits for another: while a group takes its time, the steps of those
-        before it leave.
+        While a group takes its time, the steps of those before it leave, unless they took none.
         """
-        while True:
-            waiting = collections.deque([self._outgoing.get()])
-            while self._outgoing.qsize():  # nobody else takes any
-                waiting.append(self._outgoing.get())
-            while waiting:
-                message = waiting.popleft()
-                if message is None:
-                    return
-                if isinstance(message, FramedStep):
-                    message = self._joined(message, waiting)
-                yield message
-
-    def _joined(
-        self, first: FramedStep, waiting: collections.deque[ToLearner | None]
-    ) -> FramedStep:
-        """One message of `first` and the steps that stand right behind it, as far as they fit."""
-        steps, room = [first], self._longest_joined - len(first.message)
-        while waiting and isinstance(step := waiting[0], FramedStep) and len(step.message) <= room:
-            room -= len(step.message)
-            steps.append(step)
-            waiting.popleft()
-        return join_steps(steps)
+        self._outgoing.put(message)
+        is_soon_back = (
+            time.monotonic() < self._together_until and threading.get_ident() == self._receiver
+        )
+        if not (is_soon_back and isinstance(message, FramedStep)):
+            self._call.push()
 
     def _promised_seconds(self) -> float:
         return 0.0 if self._promise is None else self._promise.seconds
@@ -168,16 +199,19 @@ class LearnerConnection:
 
         Raises grpc.RpcError if it ends with a status other than OK, or is lost; LinkMissingError.
         """
+        self._receiver = threading.get_ident()
         for message in self._call:
             if isinstance(message, FromLearner) and message.HasField("assign"):
                 self._learner_minor = message.assign.minor
-                limit = message.assign.max_message_bytes or self._longest_joined
-                self._longest_joined = min(self._longest_joined, limit)
+                outgoing = self._outgoing
+                limit = message.assign.max_message_bytes or outgoing.longest_joined
+                outgoing.longest_joined = min(outgoing.longest_joined, limit)
             if isinstance(message, FromLearner) and message.assign.linked:
                 link = self._accept()
                 yield message
                 yield from map(receive_from_learner, link.receive())
             else:
+                self._together_until = time.monotonic() + _TOGETHER_SECONDS
                 yield message
 
     def end_within(self, seconds: float) -> threading.Timer:
@@ -185,7 +219,7 @@ class LearnerConnection:
 
         That ends `messages`. What is returned, once cancelled, leaves the learner all the time.
         """
-        self._outgoing.put(None)
+        self._send(None)
         deadline = threading.Timer(seconds, self._call.cancel)
         deadline.daemon = True
         deadline.start()
@@ -210,7 +244,6 @@ class LearnerConnection:
         """Ends the connection, and frees what it holds."""
         self._has_closed.set()
         self._outgoing.put(None)
-        self._call.cancel()
         self._resources.close()
 
     def __enter__(self) -> Self:
@@ -228,8 +261,7 @@ class LearnerConnection:
             raise LinkMissingError("it did not use the link that it took")
         self._link = self._resources.enter_context(contextlib.closing(accepted))
         # The end of the stream is that of the link; why, the stream says.
-        if not self._call.add_callback(self._link.end):
-            self._link.end()
+        self._call.read_ahead(self._link.end)
         return self._link
 
     def _say_alive(self) -> None:
@@ -241,7 +273,7 @@ class LearnerConnection:
                 if self._has_closed.wait(_LOOK_SECONDS):
                     return
                 if not self._has_sent:
-                    self._outgoing.put(_ALIVE)
+                    self._send(_ALIVE)
                 self._has_sent = False
                 self._promise.woke_late(time.monotonic() - due, time.process_time() - worked)
         finally:  # a promise that nobody keeps any more; the next connection makes a new one

@@ -352,8 +352,8 @@ MUTANTS = (
     Mutant(
         "link_outlives_stream_at_env_server",
         "seedrl/wire/learner_connection.py",
-        "        if not self._call.add_callback(self._link.end):\n            self._link.end()\n",
-        "",
+        "        self._call.read_ahead(self._link.end)\n",
+        "        self._call.read_ahead(lambda: None)\n",
         "An env server waits for ever at the link of a learner that stands still.",
         "whatever blocks has a deadline (DESIGN 9.6)",
     ),

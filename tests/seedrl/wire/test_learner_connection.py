@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import queue
 import sys
 import threading
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from seedrl.wire.framing import (
     join_steps,
     receive_from_env_server,
 )
-from seedrl.wire.learner_connection import LearnerConnection, Promise
+from seedrl.wire.learner_connection import LearnerConnection, Outgoing, Promise
 from seedrl.wire.local_link import Link, connect_link
 from seedrl.wire.seedrl_pb2 import Alive, Assign, Finish, FromEnvServer, FromLearner, Hello, Ready
 from tests.patience import SECONDS
@@ -89,14 +90,44 @@ def test_messages_go_and_arrive_in_order_whatever_carries_them(
         assert list(messages) == [_FINISH]
 
 
-def test_steps_that_wait_leave_together_as_far_as_the_learner_takes_them(address: str) -> None:
+def test_steps_that_wait_leave_together_as_far_as_the_learner_takes_them() -> None:
     small, large = frame_step(100, [bytes(100)]), frame_step(900, [bytes(900)])
-    with LearnerConnection(address, max_message_bytes=_LIMIT) as connection:
-        sent = connection._to_send()
-        for message in (_READY, small, small, large, small, _ALIVE, small, None):
-            connection._outgoing.put(message)
-        expected = [_READY, join_steps([small] * 2), join_steps([large, small]), _ALIVE, small]
-        assert list(sent) == expected
+    outgoing = Outgoing(_LIMIT)
+    for message in (_READY, small, small, large, small, _ALIVE, small, None):
+        outgoing.put(message)
+    expected = [_READY, join_steps([small] * 2), join_steps([large, small]), _ALIVE, small, None]
+    assert [outgoing.take(wait=False) for _ in expected] == expected
+    assert not outgoing
+    with pytest.raises(queue.Empty):
+        outgoing.take(wait=False)
+
+
+@pytest.mark.parametrize(("seconds", "lengths"), [(0.0, [10, 20]), (SECONDS, [30])])
+def test_steps_that_follow_their_actions_at_once_leave_together(
+    tmp_path: Path, seconds: float, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner_connection, "_TOGETHER_SECONDS", seconds)
+
+    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        next(messages)
+        yield FromLearner(assign=Assign())
+        yield ActionsPayload(bytes(8))
+        while sum(found) < 30:
+            found.append(len(next(messages)))
+        yield _FINISH
+
+    found: list[int] = []
+    with (
+        _served(tmp_path, serve) as address,
+        LearnerConnection(address, max_message_bytes=_LIMIT) as connection,
+    ):
+        connection.put(_HELLO)
+        messages = connection.messages()
+        assert [next(messages), bytes(next(messages))] == [FromLearner(assign=Assign()), bytes(8)]
+        connection.put(frame_step(10, [bytes(10)]))
+        connection.put(frame_step(20, [bytes(20)]))
+        assert list(messages) == [_FINISH]
+    assert found == lengths
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="links are Linux's")

@@ -36,14 +36,17 @@ def could_do_better(table: SlotTable) -> Lease | None:
     num_evaluation = table.num_slots - table.num_training
     num_measuring = num_evaluation - _of(table, table.free, "evaluation")
     few_measure = num_measuring * _WORTH_ONE_IN < num_evaluation
-    gains: list[tuple[int, int, Lease]] = []
+    # One for all that hold as many: there may be thousands, and the hub's lock is held meanwhile.
+    kinds: dict[tuple[int, ...], Lease] = {}
     for lease in table.leases.values():
-        held = held_by_lane(lease, len(table.lanes))
+        if lease.is_ready:  # of another one nobody knows whether it will be
+            kinds.setdefault(_held_by_lane(lease, len(table.lanes)), lease)
+    gains: list[tuple[int, int, Lease]] = []
+    for held, lease in kinds.items():
         measuring = _of(table, held, "evaluation")
         # Only who measures with more than it has to can train with more.
         has_spare, may_measure = measuring > int(sum(held) > 1), few_measure and not measuring
-        # Of one that is not ready nobody knows whether it will be.
-        if not lease.is_ready or not (has_spare or may_measure):
+        if not (has_spare or may_measure):
             continue
         dealt = deal(
             [left + own for left, own in zip(table.free, held, strict=True)],
@@ -59,12 +62,11 @@ def could_do_better(table: SlotTable) -> Lease | None:
     return max(gains, key=lambda gain: gain[:2])[2] if gains else None
 
 
-def held_by_lane(lease: Lease, num_lanes: int) -> list[int]:
-    """How many slots of each lane it has."""
+def _held_by_lane(lease: Lease, num_lanes: int) -> tuple[int, ...]:
     held = [0] * num_lanes
     for group in lease.groups:
         held[group.lane] += len(group.slots)
-    return held
+    return tuple(held)
 
 
 def _of(table: SlotTable, numbers: Sequence[int], role: Role) -> int:

@@ -1,11 +1,17 @@
 """Who shall return: something is trained and something measured, whoever is there."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learner.serving.dealing import returning
 from learner.serving.dealing.returning import Patience, could_do_better, could_grow
 from learner.serving.dealing.spread import spread
 from learner.serving.leases import Lease, NoFreeSlotError, SlotTable
+from learner.serving.slot_deal import deal
 
 
 def _table(training: int = 32, evaluation: int = 100, **others: int | None) -> SlotTable:
@@ -88,6 +94,21 @@ def test_where_few_of_many_measure_others_begin_to_one_by_one() -> None:
     assert chosen is leases[8]
     assert _counts(_return(table, chosen)) == (3, 1)
     assert could_do_better(table) is None
+
+
+def test_env_servers_that_hold_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = _table(training=400, evaluation=8)
+    for _ in range(200):
+        _join(table, 1)
+    asked: list[Sequence[int]] = []
+
+    def counted(free: Sequence[int], *others: Any, **named: Any) -> list[int]:
+        asked.append(free)
+        return deal(free, *others, **named)
+
+    monkeypatch.setattr(returning, "deal", counted)
+    assert could_do_better(table) is None
+    assert asked == [[202, 7], [201, 8]]  # one that trains, and the one that measures
 
 
 def test_a_single_environment_trains_and_nobody_is_called_back() -> None:

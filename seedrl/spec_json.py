@@ -26,8 +26,11 @@ def encode_spec(spec: EnvSpec) -> str:
     return json.dumps(tree, sort_keys=True)
 
 
-def decode_spec(text: str) -> EnvSpec:
-    """Inverse of `encode_spec`. Raises ValueError, one line that names the field."""
+def decode_spec(text: object) -> EnvSpec:
+    """Inverse of `encode_spec`. Raises ValueError, one line that names the field.
+
+    What a file has instead of a text is refused too.
+    """
     try:
         fields = _fields("env spec", _parse(text), "action", "observation")
         observation = _decode("observation", fields["observation"], 1)
@@ -36,7 +39,7 @@ def decode_spec(text: str) -> EnvSpec:
         raise ValueError("env spec: expected less deeply nested JSON") from error
 
 
-def saved_spec(text: str) -> EnvSpec:
+def saved_spec(text: object) -> EnvSpec:
     """Like `decode_spec`, of a checkpoint. Raises CheckpointError: it may be an older seedrl's."""
     try:
         return decode_spec(text)
@@ -61,7 +64,9 @@ def _encode_action(action: ActionSpec) -> Any:
     return {"box": {"shape": [*action.shape], "low": [*action.low], "high": [*action.high]}}
 
 
-def _parse(text: str) -> Any:
+def _parse(text: object) -> Any:
+    if not isinstance(text, str):
+        raise ValueError(f"env spec: expected JSON as text, got {show_value(text)}")
     # Looked at before anything is made of it: a peer may send as much as a message holds.
     size = len(text.encode())
     if size > LONGEST_TEXT_BYTES:

@@ -140,7 +140,7 @@ class Connection:
         elif kind == "ready":
             self._ready(message.ready)
         else:
-            reason = printable(message.refusal.reason)
+            reason = printable(message.refusal.reason) or "the env server refuses without a reason"
             raise EndError(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     def _leased(self) -> Lease:

@@ -222,6 +222,7 @@ TARGETS = (
                 *(_READY, _step(0, 0), _step(0, 0, 1), _step(1, 2), _step(1, 1, 1), _FAILURE),
             ),
             in_a_row(_REPORT, _REFUSAL),
+            in_a_row(_HELLO, encode_from_env_server(FromEnvServer(refusal=Refusal()))),
         ),
     ),
     Target(

@@ -178,3 +178,11 @@ def test_keys_are_text_that_can_be_written() -> None:
     whole = '{"action":{"discrete":2},"observation":{"dict":{"\\ud83d\\ude00":'
     (leaf,) = decode_spec(whole + json.dumps(_OBSERVATION) + "}}}").leaves()
     assert leaf[0] == "observation.😀"
+
+
+@pytest.mark.parametrize("spec", [None, 4, [4, 5], {"action": {"discrete": 2}}])
+def test_what_a_file_has_instead_of_a_text_is_refused(spec: Any) -> None:
+    with pytest.raises(ValueError, match=r"^env spec: expected JSON as text, got "):
+        decode_spec(spec)
+    with pytest.raises(CheckpointError, match="expected JSON as text"):
+        saved_spec(spec)

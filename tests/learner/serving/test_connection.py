@@ -267,6 +267,18 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     assert end.details.isprintable() and len(end.details) == 200
 
 
+def test_a_refusal_without_a_reason_says_so() -> None:
+    hub, outbox = _measuring_hub(), queue.SimpleQueue()
+    connection = Connection(hub, "peer", EnvServerConnection(outbox))
+    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4)
+    connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
+    outbox.get()  # Assign
+    connection.receive(seedrl_pb2.FromEnvServer(refusal=seedrl_pb2.Refusal(reason="\n")))
+    end = outbox.get()
+    assert end.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert end.details == "the env server refuses without a reason"
+
+
 def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
     connection = _ready(hub, outbox, encode_spec(SPEC))

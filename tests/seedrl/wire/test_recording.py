@@ -99,6 +99,7 @@ def test_a_damaged_record_is_refused(tmp_path: Path, offset: int, byte: int, rea
         b"no recording at all\n",
         b'{"seedrl_recording": 2, "num_slots": 3}\n',
         b"[]\n",
+        b'{"seedrl_recording": 2, "num_slots": 2, "env_spec": [4, 5]}\n',
         RecordingHeader(SPEC, [7, 8, 9]).encode()[:-1],
         RecordingHeader(SPEC, []).encode(),
         RecordingHeader(SPEC, [7, 8, 9]).encode().replace(b'"num_slots": 3', b'"num_slots": 4'),

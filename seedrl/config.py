@@ -74,13 +74,14 @@ class ServingConfig:
       step_deadline_seconds: an env server whose group has owed a step for so long is reported as
         hung, and seedrl's own begin again without what hangs; 0 never reports one.
       token_file: file with the token that env servers must show (`--token-file` there). Needed for
-        any `host:port`, but where `seedrl train` makes one.
+        any `host:port`, and where several hosts share a run, which prove to each other that they
+        have it; but where `seedrl train` makes one.
       certificate: PEM file: with it and its key the port speaks TLS. Needed for a `host:port` that
         other machines reach; `seedrl certificates` makes one.
       private_key: PEM file of the certificate's key.
       authority: PEM file: env servers must show a certificate of this authority too.
-      insecure: serve on a `host:port` without these: anybody who reaches it can then feed the run.
-        A warning is repeated.
+      insecure: serve on a `host:port` without these: anybody who reaches it can then feed the run,
+        or take the place of one of its hosts. A warning is repeated.
     """
 
     training_slots: int = 32

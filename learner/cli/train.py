@@ -120,7 +120,7 @@ def _supervised(
     command = shlex.join([*PROG.split(), *argv])
     with contextlib.ExitStack() as stack:
         own_folder = stack.enter_context(env_servers.private_folder())
-        serving = _serving(config.serving, own_folder, chooses_address=_chooses_address(argv))
+        serving = _serving(config.serving, own_folder, argv, hosts=options.hosts)
         stop_reason = own_folder / "stop_reason"
         words = [
             *("--workdir", str(workdir), "--resume", options.resume),
@@ -174,13 +174,21 @@ def _chooses_address(argv: Sequence[str]) -> bool:
     return any(word.split("=")[0] in ("--bind", "--serving.bind") for word in argv)
 
 
-def _serving(serving: ServingConfig, own_folder: Path, *, chooses_address: bool) -> ServingConfig:
-    """Where the learner serves, and the token that its env servers are given, if they need one."""
-    if not chooses_address:
-        return env_servers.on_private_socket(serving, f"unix:{own_folder}/learner")
+def _serving(
+    serving: ServingConfig, own_folder: Path, argv: Sequence[str], *, hosts: int
+) -> ServingConfig:
+    """Where the learner serves, and the token that its env servers are given, if they need one.
+
+    Several learners meet at a port, which every user of this machine reaches: so they need one.
+    """
     own = own_folder / "token"
-    serving = dataclasses.replace(serving, bind=_reachable(serving.bind))
-    if (given := _with_token(serving, own)) is not serving:
+    if _chooses_address(argv):
+        serving = dataclasses.replace(serving, bind=_reachable(serving.bind))
+        given = _with_token(serving, own)
+    else:
+        serving = env_servers.on_private_socket(serving, f"unix:{own_folder}/learner")
+        given = serving if hosts == 1 else dataclasses.replace(serving, token_file=str(own))
+    if given is not serving:
         own.touch(mode=0o600)
         own.write_text(secrets.token_hex(32))
     return given

@@ -8,6 +8,7 @@ from typing import Any
 from learner.hosts.hello import Hello
 from learner.hosts.messages import LONGEST_BYTES, LONGEST_HELLO_BYTES, MessageSocket
 from learner.hosts.place import Place
+from learner.hosts.proof import Token, challenge
 from learner.hosts.waiting import TICK_SECONDS, Clock, StoppedError, Waiting
 from seedrl.errors import ConfigError, HostLostError
 from seedrl.wire.printable import printable
@@ -16,10 +17,17 @@ _CONNECT_SECONDS = 5.0
 _LONGEST_REFUSAL = 2000
 
 
-def dial(place: Place, hello: Hello, waiting: Waiting) -> tuple[MessageSocket, dict[str, Any]]:
+def dial(
+    place: Place, hello: Hello, waiting: Waiting, token: Token
+) -> tuple[MessageSocket, dict[str, Any]]:
     """The connection to the first host, and what that has said to all.
 
-    Raises ConfigError if it refuses this one, HostLostError if it is not there in time,
+    Args:
+      place, hello: this host's.
+      waiting: how it waits.
+      token: which this host proves to have, and the first one, too.
+
+    Raises ConfigError if either refuses the other, HostLostError if the first is not there in time,
     StoppedError.
     """
     clock = Clock(waiting)
@@ -37,12 +45,11 @@ def dial(place: Place, hello: Hello, waiting: Waiting) -> tuple[MessageSocket, d
             messages.close()
             continue
         try:
-            messages.send({"hello": hello._asdict()})
-            welcome = _welcome(messages, clock)
+            welcome = _welcome(messages, hello, clock, token, place.coordinator)
         except (ConfigError, HostLostError, StoppedError):
             messages.close()
             raise
-        except (EOFError, OSError, ValueError, TypeError):
+        except (EOFError, OSError, ValueError):
             messages.close()  # the first host was not ready, or begins again
             time.sleep(TICK_SECONDS)
         else:
@@ -50,15 +57,36 @@ def dial(place: Place, hello: Hello, waiting: Waiting) -> tuple[MessageSocket, d
             return messages, welcome
 
 
-def _welcome(messages: MessageSocket, clock: Clock) -> dict[str, Any]:
+def _welcome(
+    messages: MessageSocket, hello: Hello, clock: Clock, token: Token, coordinator: str
+) -> dict[str, Any]:
+    """What the first host says to all. Raises ConfigError, and as `MessageSocket` does."""
+    asked = _next(messages, clock)
+    if not isinstance(theirs := asked.get("challenge"), str):
+        raise ValueError("expected a challenge")
+    challenges, said = (theirs, challenge()), hello._asdict()
+    proof = token.proof("other", challenges, said)
+    messages.send({"hello": said, "challenge": challenges[1], "proof": proof})
+    answer = _next(messages, clock)
+    if "refused" in answer:
+        raise ConfigError(printable(str(answer["refused"]), _LONGEST_REFUSAL))
+    welcome = answer.get("welcome")
+    if not token.accepts(answer.get("proof"), "first", challenges, welcome):
+        raise ConfigError(
+            f"--coordinator: who answers at {coordinator} does not have this host's token; start "
+            "all hosts with one --token-file"
+        )
+    if not isinstance(welcome, dict):
+        raise ValueError("expected a welcome")
+    return welcome
+
+
+def _next(messages: MessageSocket, clock: Clock) -> dict[str, Any]:
+    """The next message; the first host sends none before it is answered."""
     with selectors.DefaultSelector() as selector:
         selector.register(messages, selectors.EVENT_READ)
         while True:
             clock.tick("waits for the other hosts", [0])
-            if not selector.select(TICK_SECONDS):
-                continue
-            for message in messages.receive():
-                if "refused" in message:
-                    raise ConfigError(printable(str(message["refused"]), _LONGEST_REFUSAL))
-                if "welcome" in message:
-                    return dict(message["welcome"])
+            if selector.select(TICK_SECONDS):
+                for message in messages.receive():
+                    return dict(message)

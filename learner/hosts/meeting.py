@@ -13,6 +13,7 @@ from typing import Any, Self
 from learner.hosts.hello import Hello
 from learner.hosts.messages import LONGEST_BYTES, LONGEST_HELLO_BYTES, MessageSocket
 from learner.hosts.place import Place
+from learner.hosts.proof import Token, challenge
 from learner.hosts.waiting import TICK_SECONDS, Clock, Waiting, named
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 
@@ -26,6 +27,7 @@ def receive_all(
     place: Place,
     hello: Hello,
     waiting: Waiting,
+    token: Token,
     welcome: Callable[[], dict[str, Any]] = dict,
 ) -> dict[int, MessageSocket]:
     """The first host's connections to all others, by their indices, each of which it has welcomed.
@@ -33,13 +35,14 @@ def receive_all(
     Args:
       place, hello: this host's.
       waiting: how it waits.
+      token: which each must prove to have.
       welcome: what it says to all, once they are there.
 
     Raises AddressInUseError, ConfigError if another host's run differs, HostLostError if one does
     not come in time, StoppedError.
     """
     clock = Clock(waiting)
-    with _Reception(place, hello, waiting.report) as reception:
+    with _Reception(place, hello, token, waiting.report) as reception:
         while missing := reception.missing():
             clock.tick(f"waits for {named(missing)}", missing)
             reception.step(TICK_SECONDS)
@@ -48,18 +51,29 @@ def receive_all(
 
 @dataclasses.dataclass(eq=False)
 class _Guest:
-    """Who has connected: a stranger, or a host once its index is known."""
+    """Who has connected: a stranger, or a host once its index is known.
+
+    Attributes:
+      link: the connection.
+      name: where it is from.
+      deadline: to say hello, of a monotonic clock.
+      challenges: this host's, and its own once it has said hello.
+      index: of the host.
+    """
 
     link: MessageSocket
+    name: str
     deadline: float
+    challenges: tuple[str, str]
     index: int | None = None
 
 
 class _Reception:
     """The first host while others come. Owns the listener, and guests until they are welcomed."""
 
-    def __init__(self, place: Place, hello: Hello, report: Callable[[str], None]):
-        self._place, self._hello, self._report = place, hello, report
+    def __init__(self, place: Place, hello: Hello, token: Token, report: Callable[[str], None]):
+        self._place, self._hello, self._token, self._report = place, hello, token, report
+        self._has_reported = False  # that somebody has no token
         self._listener = _listener(place)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
@@ -98,8 +112,9 @@ class _Reception:
     def welcomed(self, welcome: dict[str, Any]) -> dict[int, MessageSocket]:
         """Says `welcome` to all; their connections. Raises HostLostError if one is gone."""
         for index, guest in self._met.items():
+            proof = self._token.proof("first", guest.challenges, welcome)
             try:
-                guest.link.send({"welcome": welcome})
+                guest.link.send({"welcome": welcome, "proof": proof})
             except OSError as error:
                 raise HostLostError(
                     f"host {index} of {self._place.num_hosts} is gone ({error})"
@@ -113,16 +128,19 @@ class _Reception:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
+            connection, address = self._listener.accept()
         except OSError:  # it has gone again
             return
         strangers = self._strangers()
         if len(strangers) >= _MOST_STRANGERS + self._place.num_hosts:
             self._drop(strangers[0])
         deadline = time.monotonic() + _HELLO_SECONDS
-        guest = _Guest(MessageSocket(connection, LONGEST_HELLO_BYTES), deadline)
+        link = MessageSocket(connection, LONGEST_HELLO_BYTES)
+        guest = _Guest(link, str(address[0]), deadline, (challenge(), ""))
         self._guests.append(guest)
-        self._selector.register(guest.link, selectors.EVENT_READ, guest)
+        self._selector.register(link, selectors.EVENT_READ, guest)
+        with contextlib.suppress(OSError):  # it is gone; that will be heard
+            link.send({"challenge": guest.challenges[0]})
 
     def _hear(self, guest: _Guest) -> bool:
         """Whether the guest may stay: a host that has said hello says nothing more until then."""
@@ -138,8 +156,12 @@ class _Reception:
         Raises ConfigError for a host that cannot take part: nobody would ever come in its place.
         """
         try:
-            theirs = Hello.from_json(message["hello"])
+            said, theirs = message["hello"], Hello.from_json(message["hello"])
+            guest.challenges = (guest.challenges[0], str(message["challenge"]))
         except (TypeError, ValueError, KeyError):
+            return False
+        if not self._token.accepts(message.get("proof"), "other", guest.challenges, said):
+            self._refuse_stranger(guest)
             return False
         index = theirs.host_index
         if problem := self._hello.problem_of(theirs):
@@ -154,6 +176,16 @@ class _Reception:
             self._drop(older)
         guest.index, self._met[index] = index, guest
         return True
+
+    def _refuse_stranger(self, guest: _Guest) -> None:
+        _refuse(
+            guest,
+            "--token-file: expected the token of host 0, got another one or none; start all hosts "
+            "with the same file",
+        )
+        if not self._has_reported:  # once: whoever reaches the port could fill the log
+            self._has_reported = True
+            self._report(f"refuses a host at {guest.name}: it does not have this run's token")
 
     def _drop(self, guest: _Guest) -> None:
         self._selector.unregister(guest.link)

@@ -1,6 +1,7 @@
 """A run on several hosts, all of them processes of this machine, each with an env server."""
 
 import json
+import secrets
 import socket
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ class SeveralHosts:
         self.learners: list[Program] = []
         self.env_servers: list[Program] = []
         self.episodes = workdir.with_suffix(".episodes")
+        self._token = workdir.with_suffix(".token")
+        self._token.write_text(secrets.token_hex(32))
 
     def start(self, count: int, *, devices: int = 1, without: tuple[int, ...] = ()) -> None:
         """Starts a session of `count` hosts.
@@ -45,7 +48,7 @@ class SeveralHosts:
                 *("--workdir", self.workdir),
                 *(("--hosts", count, "--coordinator", coordinator) if count > 1 else ()),
                 *(("--host-index", index) if count > 1 else ()),
-                *("--bind", "127.0.0.1:0", "--serving.insecure"),
+                *("--bind", "127.0.0.1:0", "--token-file", self._token),
                 **_variables(devices),
             )
             for index in range(count)
@@ -55,6 +58,7 @@ class SeveralHosts:
                 "envs_server",
                 *("--learner", self._address(index)),
                 *("--num-envs", self._environments, "--allow-env", "tests.*"),
+                *("--token-file", self._token),
                 **{VARIABLE: str(self.episodes)},
             )
             for index in range(count)

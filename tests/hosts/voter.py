@@ -14,6 +14,7 @@ from learner.hosts.hello import Hello
 from learner.hosts.meeting import receive_all
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
+from learner.hosts.proof import Token
 from learner.hosts.waiting import Waiting
 from seedrl.replay.limiter import ratio_limiter
 
@@ -23,9 +24,9 @@ def main(coordinator: str, count: int, index: int, rounds: int) -> None:
     place = Place(coordinator, count, index)
     hello, waiting = Hello(index, count, {}), Waiting(lambda: False, print)
     if place.is_first:
-        links = receive_all(place, hello, waiting)
+        links = receive_all(place, hello, waiting, Token())
     else:
-        links = {0: dial(place, hello, waiting)[0]}
+        links = {0: dial(place, hello, waiting, Token())[0]}
     peers = Peers(place, links)
     limiter = AgreedLimiter(
         ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=2.0), peers, Agenda()

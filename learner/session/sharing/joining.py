@@ -19,6 +19,7 @@ from learner.hosts.meeting import receive_all
 from learner.hosts.messages import MessageSocket
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
+from learner.hosts.proof import Token
 from learner.hosts.waiting import StoppedError, Waiting
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
@@ -32,6 +33,7 @@ from seedrl.spec_json import encode_spec, saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.storage import checkpoints, run_files
 from seedrl.storage.checkpoints import Checkpoint
+from seedrl.wire.credentials import read_token
 
 # What hosts may have each its own.
 _OWN = ("launch", "logging")
@@ -66,7 +68,7 @@ def joined(
     hello = Hello(place.host_index, place.num_hosts, common)
     waiting = Waiting(stop.is_set, lambda line: _say(f"{place.name} {line}"))
     try:
-        links, address = _links(place, hello, waiting)
+        links, address = _links(place, hello, waiting, _token(config, place))
     except StoppedError:
         _say(unbegun.line(stop.by, stop.command))
         yield None
@@ -182,10 +184,26 @@ class CommonSpec:
         return own
 
 
-def _links(place: Place, hello: Hello, waiting: Waiting) -> tuple[dict[int, MessageSocket], str]:
+def _token(config: Config, place: Place) -> Token:
+    """By which hosts know each other. Raises ConfigError if there is none where one is needed."""
+    serving = config.serving
+    if serving.token_file:
+        return Token(read_token(Path(serving.token_file)))
+    if not serving.insecure:
+        raise ConfigError(
+            f"--coordinator: whoever reaches {place.coordinator} could take a host's place; set "
+            "serving.token_file (--token-file), the same on all hosts, or serving.insecure on a "
+            "network that you trust"
+        )
+    return Token()
+
+
+def _links(
+    place: Place, hello: Hello, waiting: Waiting, token: Token
+) -> tuple[dict[int, MessageSocket], str]:
     """The connections of this host, and the address at which jax joins."""
     if not place.is_first:
-        link, welcome = dial(place, hello, waiting)
+        link, welcome = dial(place, hello, waiting, token)
         return {0: link}, str(welcome["jax"])
     address = ""
 
@@ -194,7 +212,7 @@ def _links(place: Place, hello: Hello, waiting: Waiting) -> tuple[dict[int, Mess
         address = jax_processes.free_address(place)  # as late as can be: it may be taken again
         return {"jax": address}
 
-    return receive_all(place, hello, waiting, welcome_all), address
+    return receive_all(place, hello, waiting, token, welcome_all), address
 
 
 def _common(config: Config) -> dict[str, str]:

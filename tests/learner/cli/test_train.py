@@ -14,11 +14,12 @@ import pytest
 from learner.cli import train
 from learner.cli.arguments import parse
 from learner.cli.main import main
-from learner.launch.env_servers import of_hosts, on_private_socket
+from learner.launch.env_servers import of_hosts
 from learner.saving.run_folder import RunFolder
 from seedrl import config_modules
 from seedrl.config import Config
 from seedrl.config_json import from_json
+from seedrl.wire.credentials import read_token
 
 # A stand-in for both programs: the real ones are trained with in tests/system.
 PROGRAM = """
@@ -247,10 +248,10 @@ def test_its_env_servers_are_given_a_token_for_a_port_and_nobody_can_read_it_els
     assert not Path(serving.token_file).exists()
 
 
-def test_several_hosts_have_a_learner_and_a_socket_each(tmp_path: Path) -> None:
+def test_several_hosts_have_a_learner_and_a_socket_each_and_one_token(tmp_path: Path) -> None:
     options, config = parse(train.TrainOptions, ["cartpole_r2d2", "--hosts", "2"], prog="train")
     config, planned = train.plan(options, config)
-    serving = on_private_socket(config.serving, f"unix:{tmp_path}/learner")
+    serving = train._serving(config.serving, tmp_path, [], hosts=2)
     config = dataclasses.replace(config, serving=serving)
     fleets = of_hosts(planned, serving, options.hosts)
     found = train._of_hosts(
@@ -261,8 +262,16 @@ def test_several_hosts_have_a_learner_and_a_socket_each(tmp_path: Path) -> None:
     assert [each["--host-index"] for each in given] == ["0", "1"]
     assert [each["--hosts"] for each in given] == ["2", "2"]
     assert len({each["--coordinator"] for each in given}) == 1
-    binds = [from_json(Path(each[0]).read_text()).serving.bind for each in words]
+    served = [from_json(Path(each[0]).read_text()).serving for each in words]
+    binds = [each.bind for each in served]
     assert binds == [f"unix:{tmp_path}/learner", f"unix:{tmp_path}/learner1"]
+    # Every user of this machine reaches the port at which they meet.
+    (token,) = {Path(each.token_file) for each in served}
+    assert read_token(token) and token.stat().st_mode & 0o777 == 0o600
+    shown = [
+        server.arguments[server.arguments.index("--token-file") + 1] for server in found.env_servers
+    ]
+    assert shown == [str(token)] * 2
     dialled = [
         server.arguments[server.arguments.index("--learner") + 1] for server in found.env_servers
     ]

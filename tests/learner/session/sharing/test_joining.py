@@ -122,3 +122,20 @@ def test_hosts_that_begin_with_other_parameters_are_refused(tmp_path: Path) -> N
     texts = at_once([lambda: refused(0, tmp_path), lambda: refused(1, None)])
     wanted = f"--init-from: expected the same on all hosts, got nothing where host 0 has {tmp_path}"
     assert [wanted in text for text in texts] == [True, True]
+
+
+def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None:
+    config = config_file.load("cartpole_r2d2")
+    token = tmp_path / "token"
+    token.write_text("one that is much too short")
+
+    def refused(**serving: Any) -> str:
+        own = dataclasses.replace(
+            config, serving=dataclasses.replace(config.serving, bind="unix:/a", **serving)
+        )
+        with pytest.raises(ConfigError) as found, joined(Place("a:1", 2, 0), own, StopRequest()):
+            pass
+        return str(found.value)
+
+    assert refused().startswith("--coordinator: whoever reaches a:1 could take a host's place; set")
+    assert refused(token_file=str(token)).startswith("expected a token of 16 to 1024 visible")

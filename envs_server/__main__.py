@@ -10,10 +10,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from envs_server.options import PROG, read_options
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import print_version_if_asked
+from seedrl.programs.farewell import ENDED_VARIABLE
 from seedrl.programs.outcome import exit_code
 
 
@@ -35,8 +37,8 @@ def _serve(words: Sequence[str]) -> int:
     # Import numpy and gRPC: only once the command line is known to be good.
     from envs_server.connection import Offer
     from envs_server.faults import self_restart
+    from envs_server.faults.crash_log import CrashLog, is_suspect, quarantine_after
     from envs_server.faults.keeper import Keeper
-    from envs_server.faults.quarantine import Quarantine
     from envs_server.reconnecting_client import ReconnectingClient
     from envs_server.sent_log import SentLog
     from envs_server.stop import Stop
@@ -54,27 +56,29 @@ def _serve(words: Sequence[str]) -> int:
         recording = None if options.play is None else Recording(options.play)
     with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
+        crash_log = CrashLog(options.sent_log and Path(f"{options.sent_log}.crash"))
     with _naming("--token-file"):
         token = "" if options.token_file is None else read_token(options.token_file)
-    own = Certificates(options.certificate, options.private_key, options.authority)
-    offered = (options.num_envs, options.num_groups, options.allowed)
-    offer = Offer(*offered, recording, options.films, options.group_threads)
+    kind = (options.films, options.group_threads)
+    certificates = Certificates(options.certificate, options.private_key, options.authority)
     client = ReconnectingClient(
         options.learner,
-        offer,
+        Offer(options.num_envs, options.num_groups, options.allowed, recording, *kind),
         stop,
         options.max_message_bytes,
         sent_log,
         local_link=options.local_link,
         token=token,
-        credentials=own.of_client(),
+        credentials=certificates.of_client(),
     )
     self_restart.say_lock_ups()
+    ended, own = os.environ.get(ENDED_VARIABLE, ""), self_restart.take_remembered()
     keeper = Keeper(
-        Quarantine(options.num_envs, remembered=self_restart.take_remembered()),
+        quarantine_after(options.num_envs, crash_log, own, ended),
         start_again=self_restart.starter(words),
         allow_computing=self_restart.allow_computing,
         max_memory_mib=options.max_memory_mib,
+        note=crash_log.note if is_suspect(ended) else None,
     )
     return client.run(keeper)
 

@@ -1,5 +1,6 @@
 """Builds the groups of environments that a learner asks for, each on the back end that it takes."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +27,23 @@ _BACK_ENDS: dict[str, BackEnd] = {
 
 
 def build(
-    recipe: Recipe, vectorization: str, num_envs: int, *, idle_before: Sequence[int] = ()
+    recipe: Recipe,
+    vectorization: str,
+    num_envs: int,
+    *,
+    idle_before: Sequence[int] = (),
+    notes: Sequence[Callable[[bool], None]] = (),
 ) -> VectorEnvironment:
     """`num_envs` environments of `recipe` on the back end that `choose` names.
 
-    `idle_before`: see `sync.build`; other back ends build no environments one by one.
+    `idle_before`, `notes`: see `sync.build`; other back ends build no environments one by one.
 
     Raises BuildError, with the environment's own reason on one line.
     """
     with _one_line_refusal(recipe):
         back_end = choose(recipe, vectorization)
         if back_end == "sync":
-            return sync.build(recipe, num_envs, idle_before)
+            return sync.build(recipe, num_envs, idle_before, notes)
         return _BACK_ENDS[back_end](recipe, num_envs)
 
 
@@ -81,15 +87,23 @@ def choose(recipe: Recipe, vectorization: str) -> str:
 
 
 def build_group(
-    index: int, plan: GroupPlan, *, films: Path | None = None, broken_off: str = ""
+    index: int,
+    plan: GroupPlan,
+    *,
+    films: Path | None = None,
+    broken_off: str = "",
+    note: Callable[[int, bool], None] | None = None,
 ) -> EnvGroup:
     """Group number `index`, as it is planned. Raises BuildError, and FilmError like `Lease.serve`.
 
     Args:
       films: where every episode of its only environment is filmed, if it is.
       broken_off: how an earlier stream ended that was being filmed, if there was one.
+      note: takes the position of each environment that is at work, and of each that no longer is;
+        not of those that are filmed, or have a vector implementation.
     """
-    environments = _environments(plan, films, broken_off)
+    notes = note and [functools.partial(note, place.position) for place in plan.places]
+    environments = _environments(plan, films, broken_off, notes or ())
     try:
         return EnvGroup(
             index,
@@ -104,10 +118,15 @@ def build_group(
         raise
 
 
-def _environments(plan: GroupPlan, films: Path | None, broken_off: str) -> VectorEnvironment:
+def _environments(
+    plan: GroupPlan,
+    films: Path | None,
+    broken_off: str,
+    notes: Sequence[Callable[[bool], None]],
+) -> VectorEnvironment:
     num_envs = len(plan.places)
     if films is None:
-        return build(plan.recipe, plan.back_end, num_envs, idle_before=plan.idle)
+        return build(plan.recipe, plan.back_end, num_envs, idle_before=plan.idle, notes=notes)
     if num_envs != 1:
         raise BuildError(f"expected one environment to film, got {num_envs}")
     if broken_off:

@@ -86,6 +86,7 @@ class Lease:
         *,
         quarantine: Quarantine | None = None,
         watch: Watch[Stepped | None] | None = None,
+        note: Callable[[int, bool], None] | None = None,
         broken_off: str = "",
         end_within: Callable[[float], object] = lambda seconds: None,
     ) -> None:
@@ -94,6 +95,7 @@ class Lease:
         Args:
           quarantine: which environments are not offered; notes too whether one has ever worked.
           watch: shows which group is stepped; None while environments are built.
+          note: see `build_group`.
           broken_off: how an earlier lease ended that was being filmed, if there was one.
           end_within: ends the stream within that many seconds; any thread may call it.
         """
@@ -106,7 +108,9 @@ class Lease:
         self._groups: list[Stepped] = []
         self._action_layouts: list[ActionLayout] = []
         self._learner_minor = 0
-        self._broken_off = broken_off
+        self._build_group = functools.partial(
+            build_group, films=offer.films, broken_off=broken_off, note=note
+        )
         self._end_within = end_within
         self._threads: GroupThreads | None = None
         self.is_serving = False
@@ -240,7 +244,9 @@ class Lease:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise
         self._action_layouts = [group.action_layout for group in self._groups]
-        ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=self._metrics(assign))
+        # The numbers that LAST rows carry: those that any environment was asked for.
+        metrics = [] if self._offer.recording is not None else metrics_of(assign)
+        ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=metrics)
         self._outbox.put(FromEnvServer(ready=ready))
         for number, step in enumerate(first):
             self._send(number, step)
@@ -267,9 +273,7 @@ class Lease:
         if self._offer.group_threads and len(plans) > 1:
             self._threads = GroupThreads(len(plans), self._end_stream)
         for index, plan in enumerate(plans):
-            built = functools.partial(
-                build_group, index, plan, films=self._offer.films, broken_off=self._broken_off
-            )
+            built = functools.partial(self._build_group, index, plan)
             self._groups.append(self._call(index, built))
 
     def _first_steps(self, assign: Assign) -> list[FramedStep | None]:
@@ -294,7 +298,3 @@ class Lease:
             return work()
         finally:
             self._watch.end()
-
-    def _metrics(self, assign: Assign) -> list[str]:
-        """The numbers that LAST rows carry: those that any environment was asked for."""
-        return [] if self._offer.recording is not None else metrics_of(assign)

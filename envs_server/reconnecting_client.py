@@ -127,6 +127,7 @@ class ReconnectingClient:
                     self._sent_log,
                     quarantine=self._quarantine,
                     watch=keeper.watch,
+                    note=keeper.note,
                     broken_off=self._broken_off,
                     end_within=connection.end_within,
                 )

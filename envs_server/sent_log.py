@@ -54,7 +54,7 @@ class SentLog:
                 if length not in (0, size):
                     raise ValueError(f"expected an env server's log of sent steps, got {path}")
                 if not length:
-                    _allocate(file, size)
+                    allocate(file, size)
                 memory = mmap.mmap(file.fileno(), size)
         table = np.frombuffer(memory, np.uint64).reshape(1 + _MOST_GROUPS, len(_FIELDS))
         if table[0, 0] not in (0, _MAGIC) or not _fits(table[1:]):
@@ -94,7 +94,7 @@ class SentLog:
         ]
 
 
-def _allocate(file: BinaryIO, size: int) -> None:
+def allocate(file: BinaryIO, size: int) -> None:
     """Writes zeros: a page of a mapped file that no disk has room for is a SIGBUS later."""
     try:
         file.write(bytes(size))

@@ -30,8 +30,8 @@ class EnvironmentConfig:
       max_abs_reward: a reward beyond that, either way, is a failure of its environment, as one that
         is not finite always is: its env server builds it again, and nothing of it is learned.
       failures_per_minute: an environment that raises, hangs or sends such numbers more often is
-        quarantined: its env server goes on without it. A second hang within an hour is one too
-        many in any case.
+        quarantined: its env server goes on without it. A second hang, or death of the process in
+        it, within an hour is one too many in any case.
       failures_per_hour: the same, within an hour.
     """
 

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from envs_server.backends.noted import noted
 from envs_server.errors import BuildError
 from envs_server.faults.culprit import close_each, misshapen_row, row_of
 from envs_server.recipe import Recipe
@@ -26,26 +27,30 @@ def has_single(recipe: Recipe) -> bool:
     return recipe.factory is not None or spec is None or spec.entry_point is not None
 
 
-def build(recipe: Recipe, num_envs: int, idle_before: Sequence[int] = ()) -> VectorEnvironment:
+def build(
+    recipe: Recipe,
+    num_envs: int,
+    idle_before: Sequence[int] = (),
+    notes: Sequence[Callable[[bool], None]] = (),
+) -> VectorEnvironment:
     """`num_envs` environments of `recipe`, each with its wrappers and its own seed.
 
     `idle_before` says of each how many are built before it that are never used: those that are
     quarantined. Otherwise what they take up, a port or a display, another would take in their
-    place.
+    place. Each of `notes` takes whether that environment is at work.
 
     Observations are cast to what the space declares; `reset` and `step` raise ValueFaultError for a
     number that does not fit.
     """
     # No copies: observations are written into a message before the next step.
     idle: list[gymnasium.Env[Any, Any]] = []
-    env = SyncVectorEnv(
-        [
-            functools.partial(_build_after, recipe, num_idle, idle, num_envs)
-            for num_idle in idle_before or [0] * num_envs
-        ],
-        copy=False,
-        autoreset_mode=AutoresetMode.NEXT_STEP,
-    )
+    builders = [
+        functools.partial(_build_after, recipe, num_idle, idle, num_envs)
+        for num_idle in idle_before or [0] * num_envs
+    ]
+    if notes:
+        builders = [functools.partial(noted, *both) for both in zip(builders, notes, strict=True)]
+    env = SyncVectorEnv(builders, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
 
     check = _cast_check(env.single_observation_space)
 
@@ -131,7 +136,10 @@ def _check_leaf(row: int, value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def _build_after(
-    recipe: Recipe, num_idle: int, idle: list[gymnasium.Env[Any, Any]], num_envs: int
+    recipe: Recipe,
+    num_idle: int,
+    idle: list[gymnasium.Env[Any, Any]],
+    num_envs: int,
 ) -> gymnasium.Env[Any, Any]:
     for _ in range(num_idle):
         with contextlib.suppress(Exception):  # it is quarantined, whatever it says

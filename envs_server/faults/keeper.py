@@ -56,6 +56,7 @@ class Keeper:
     Attributes:
       quarantine: which environments it does without.
       watch: what it is at.
+      note: see `__init__`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Keeper:
         start_again: Callable[[str], NoReturn] = _never,
         allow_computing: Callable[[float], None] = lambda seconds: None,
         max_memory_mib: int = 0,
+        note: Callable[[int, bool], None] | None = None,
     ) -> None:
         """Watches nothing yet.
 
@@ -73,11 +75,13 @@ class Keeper:
           start_again, allow_computing: see `envs_server.faults.self_restart`.
           max_memory_mib: of this process, before it begins again; 0 for no limit but three quarters
             of this machine's memory while environments are built.
+          note: takes the position of each environment that is at work, and of each that no longer
+            is; None if that is not asked for.
         """
         self.quarantine = quarantine
-        self.watch: Watch[Stepped | None] = Watch()
+        self.note = note
+        self.watch: Watch[Stepped | None] = Watch(allow_computing=allow_computing)
         self._start_again = start_again
-        self._allow_computing = allow_computing
         self._max_memory_mib = max_memory_mib
         self._lease: Lease | None = None
         self._connection: Cancelled | None = None
@@ -94,7 +98,6 @@ class Keeper:
             on_overdue=self._end_what_hangs,
             on_grown=self._end_what_grows,
             is_stopping=self._is_stopping,
-            allow_computing=self._allow_computing,
             max_memory_mib=self._max_memory_mib or _most_for_building_mib(),
         )
 
@@ -124,7 +127,7 @@ class Keeper:
         error = EnvironmentFailedError(f"building the environments takes more than {seconds:g} s")
         if isinstance(work, EnvGroup):
             error = work.overdue(begun.frames(), seconds)
-        line = self.quarantine.failed(error.position, str(error), is_hang=True)
+        line = self.quarantine.failed(error.position, str(error), ends_process=True)
         if self._lease is not None and self._lease.report_failure(error):
             time.sleep(_SEND_SECONDS)
         self._end_if_it_is_to(line)

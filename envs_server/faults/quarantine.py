@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
-# A hang costs its neighbours the whole deadline and a new process: the second one is too many.
-_HANGS_PER_HOUR = 1
+# A hang or a death costs its neighbours a new process, and time: the second one is too many.
+_ENDS_PER_HOUR = 1
 # Failures of nobody knows which environment.
 _SOMEBODY = -1
 
@@ -21,7 +21,7 @@ class Budget(NamedTuple):
 
 class _Failure(NamedTuple):
     seconds: float  # when, by the clock
-    is_hang: bool
+    ends_process: bool
 
 
 class Quarantine:
@@ -37,9 +37,21 @@ class Quarantine:
     """
 
     def __init__(
-        self, num_envs: int, *, clock: Callable[[], float] = time.monotonic, remembered: str = ""
+        self,
+        num_envs: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        remembered: str = "",
+        keep: Callable[[str], None] = lambda remembered: None,
     ) -> None:
-        """`remembered` is what `remember` gave in the process before, by the same clock."""
+        """Knows nothing yet, or what a process before knew.
+
+        Args:
+          num_envs: how many environments there are.
+          clock: gives monotonic seconds.
+          remembered: what `remember` gave in that process, by the same clock.
+          keep: takes what `remember` gives: now, and after each failure.
+        """
         self._num_envs, self._clock = num_envs, clock
         memory = json.loads(remembered or "{}")
         self._out: set[int] = set(memory.get("out", ()))
@@ -50,6 +62,8 @@ class Quarantine:
             for position, failures in memory.get("failures", {}).items()
         }
         self.budget = Budget()
+        self._keep = keep
+        keep(self.remember())
 
     @property
     def live(self) -> list[int]:
@@ -71,11 +85,19 @@ class Quarantine:
         others = {*self._failures} - {position}
         return position is None or bool(others) or len(self.live) == 1
 
-    def failed(self, position: int | None, text: str, *, is_hang: bool = False) -> str:
-        """Counts a failure, in time; returns the line that says so, and what follows from it."""
+    def failed(self, position: int | None, text: str, *, ends_process: bool = False) -> str:
+        """Counts a failure, in time; returns the line that says so, and what follows from it.
+
+        `ends_process` says whether another process had to be started for it.
+        """
+        line = self._counted(position, text, ends_process)
+        self._keep(self.remember())
+        return line
+
+    def _counted(self, position: int | None, text: str, ends_process: bool) -> str:
         now, who = self._clock(), _SOMEBODY if position is None else position
         failures = self._failures.setdefault(who, [])
-        failures.append(_Failure(now, is_hang))
+        failures.append(_Failure(now, ends_process))
         failures[:] = [each for each in failures if now - each.seconds < _HOUR_SECONDS]
         number = len(failures)
         if not self._is_too_often(who):
@@ -106,7 +128,7 @@ class Quarantine:
         return (
             last_minute > self.budget.per_minute
             or len(failures) > self.budget.per_hour
-            or sum(each.is_hang for each in failures) > _HANGS_PER_HOUR
+            or sum(each.ends_process for each in failures) > _ENDS_PER_HOUR
             # What has never worked gets a second chance, and no third.
             or (not self.has_worked and len(failures) > 1)
         )

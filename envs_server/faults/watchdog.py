@@ -48,17 +48,48 @@ class Watch(Generic[Work]):
     Each step of a group passes here: that costs a clock and two stores.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        allow_computing: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        """Nothing is begun.
+
+        Args:
+          clock: gives monotonic seconds.
+          allow_computing: takes for how long the process may compute until the next call, in
+            seconds; 0 for ever.
+        """
+        self._clock, self._allow_computing = clock, allow_computing
         self._begun: dict[int, tuple[Work, float, float]] = {}  # by thread
+        self._limit_seconds = math.inf  # of what was begun last
 
     def begin(self, work: Work, limit_seconds: float) -> None:
         """The thread of this call begins `work`, which is overdue after that time."""
-        self._begun[threading.get_ident()] = (work, self._clock(), limit_seconds or math.inf)
+        limit_seconds = limit_seconds or math.inf
+        if limit_seconds != self._limit_seconds:  # it may let nobody else look, from now on
+            self._limit_seconds = limit_seconds
+            self._allow(limit_seconds)
+        self._begun[threading.get_ident()] = (work, self._clock(), limit_seconds)
 
     def end(self) -> None:
         """What the thread of this call has begun has ended."""
         del self._begun[threading.get_ident()]
+
+    def allow_more(self) -> None:
+        """Lets the process compute anew: for so long as what is at work, or will be next, may take.
+
+        What keeps the interpreter's lock lets nobody call this.
+        """
+        limits = (begun.limit_seconds for begun in self.current)
+        self._allow(min(limits, default=self._limit_seconds))
+
+    def allow_for_ever(self) -> None:
+        """Nobody looks any more."""
+        self._allow(math.inf)
+
+    def _allow(self, seconds: float) -> None:
+        self._allow_computing(0.0 if math.isinf(seconds) else seconds + _LOCKED_SECONDS)
 
     @property
     def current(self) -> list[Begun[Work]]:
@@ -80,7 +111,6 @@ class Watchdog(Generic[Work]):
         on_overdue: Callable[[Begun[Work]], None],
         on_grown: Callable[[int], bool] = lambda mib: True,
         is_stopping: Callable[[], bool] = lambda: False,
-        allow_computing: Callable[[float], None] = lambda seconds: None,
         max_memory_mib: int = 0,
         leave: Callable[[int], object] = os._exit,
     ) -> None:
@@ -92,15 +122,12 @@ class Watchdog(Generic[Work]):
           on_grown: takes the resident memory in MiB once it is beyond `max_memory_mib`, until it
             says that it does something about that.
           is_stopping: whether the process was asked to end.
-          allow_computing: takes for how long the process may compute until the next call, in
-            seconds; 0 for ever.
           max_memory_mib: 0 for no limit.
           leave: ends the process.
         """
         self._leave = leave
         self._watch, self._on_overdue = watch, on_overdue
         self._on_grown, self._is_stopping = on_grown, is_stopping
-        self._allow_computing = allow_computing
         self._max_memory_mib = max_memory_mib or math.inf
         self._seen: list[Begun[Work]] = []  # what was overdue last
         self._has_closed = threading.Event()
@@ -111,6 +138,7 @@ class Watchdog(Generic[Work]):
         """Ends the thread."""
         self._has_closed.set()
         self._thread.join()
+        self._watch.allow_for_ever()
 
     def _guarded(self) -> None:
         try:
@@ -136,9 +164,7 @@ class Watchdog(Generic[Work]):
 
     def _look(self, now: float, resumed: float, stopping_since: float) -> None:
         current = self._watch.current
-        limit = min((begun.limit_seconds for begun in current), default=math.inf)
-        # This thread may not get to look again before what was begun has ended.
-        self._allow_computing(0.0 if math.isinf(limit) else limit + _LOCKED_SECONDS)
+        self._watch.allow_more()
         if any(now - max(begun.seconds, stopping_since) > _END_SECONDS for begun in current):
             os._exit(0)  # it would never hear that it was asked to end
         overdue = [

@@ -16,6 +16,7 @@ from learner.launch.restarts import Restarts
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 from seedrl.programs.ending_signals import ending_signals
+from seedrl.programs.farewell import ENDED_VARIABLE
 
 # How the reason of a run's end begins if its env servers are that reason.
 ENV_SERVERS_FAILED = "the env servers failed"
@@ -205,7 +206,7 @@ class Supervisor:
         log = child.command.log
         if verdict == "again":
             self._say(f"{name} ended with {code} and is started again; its log: {log}")
-            self._restart(child.command)
+            self._restart(child, code)
             return
         used = self._restarts.used(name)
         again = f" and was started again {used} times within a minute (launch.restarts)"
@@ -217,14 +218,18 @@ class Supervisor:
         elif verdict == "rests":
             self._say(f"{line}; the run goes on without it, and it is tried again every minute")
 
-    def _restart(self, command: Command) -> None:
-        (index,) = [i for i, child in enumerate(self._env_servers) if child.command is command]
-        self._env_servers[index] = self._start(command)
+    def _restart(self, child: Child, code: int | None = None) -> None:
+        """Starts an env server in its place; it hears of that exit code, but not after a rest."""
+        command = next(each for each in self._commands if each.name == child.command.name)
+        if code is not None:
+            ended = {ENDED_VARIABLE: str(code)}
+            command = command._replace(environment={**command.environment, **ended})
+        self._env_servers[self._env_servers.index(child)] = self._start(command)
 
     def _wake(self) -> None:
         """Starts those again that have rested."""
         for name in self._restarts.take_due():
-            self._restart(next(each for each in self._commands if each.name == name))
+            self._restart(next(each for each in self._env_servers if each.command.name == name))
 
     def _fail(self, outcome: int, line: str) -> None:
         self._say(f"seedrl: error: {line}")

@@ -2,8 +2,7 @@
 
 A cluster of three nodes (extra `ray`) trains CartPole. An env server, a node with env servers, the
 learner and the learner's node are killed; then Ctrl-C is pressed, the same command resumes, and has
-to reach its target. At last a launcher outside of the cluster is interrupted, another killed, one
-given a folder that cannot be made, and one left without a cluster.
+to reach its target. At last a launcher outside of the cluster is interrupted, and another killed.
 Ends with 1 if anything is not as it should be, with 2 if Ray is not installed.
 """
 
@@ -86,7 +85,7 @@ def main() -> int:
         folder = Path(name)
         (folder / "ray").mkdir()
         print(time.strftime("%Y-%m-%d"), in_words(), f"ray {metadata.version('ray')}", sep=", ")
-        diary, logs = Diary(), [folder / f"{number}.log" for number in range(6)]
+        diary, logs = Diary(), [folder / f"{number}.log" for number in range(5)]
         found = False
         try:
             with Cluster(folder / "ray") as cluster:
@@ -137,29 +136,12 @@ def follow(cluster: Cluster, folder: Path, diary: Diary, logs: list[Path]) -> No
                 wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
                 diary.say("nothing of it runs any more")
 
-    fail(cluster, folder, diary, logs, outside)
-
-
-def fail(
-    cluster: Cluster, folder: Path, diary: Diary, logs: list[Path], outside: list[str]
-) -> None:
-    """Fails unless what can only fail ends with one line; the last of it loses the cluster."""
     diary.say("a folder that nodes cannot make")
-    with ended(Launcher(logs[4], *outside, str(logs[0] / "run"))) as launcher:  # below a file
+    run = logs[0] / "run"  # below a file
+    with ended(Launcher(logs[4], *outside, str(run))) as launcher:
         code = launcher.process.wait(_AGAIN_SECONDS)
-    diary.say(f"exit code {code}")
-    assert code == 2 and launcher.count("error: --workdir: expected a folder that") == 1
-
-    run = folder / "lost"
-    with ended(Launcher(logs[5], *outside, str(run))) as launcher:
-        await_learning(launcher, run)
-        diary.say(f"{progress(run)}; kill the head of the cluster")
-        cluster.lose(cluster.head)
-        code = launcher.process.wait(_AGAIN_SECONDS)
-    diary.say(f"exit code {code}")
-    assert code == 80 and launcher.count("error: the connection to the cluster at") == 1
-    wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
-    diary.say("nothing of it runs any more")
+    diary.say(f"exit code {code}: {launcher.text().strip()}".replace(str(folder), "FOLDER"))
+    assert code == 2 and launcher.count("--workdir: expected a folder that") == 1
 
 
 def break_all(

@@ -20,11 +20,7 @@ _TRIES = 5
 
 
 class Cluster:
-    """Owns the processes of a cluster's nodes; leaving ends them.
-
-    Attributes:
-      head: the node without which there is no cluster.
-    """
+    """Owns the processes of a cluster's nodes; leaving ends them."""
 
     def __init__(self, folder: Path) -> None:
         """Starts a head with one CPU. `folder`: of Ray's own files; its path must be short."""
@@ -40,7 +36,7 @@ class Cluster:
         self.client_port = free_port()
         self._cluster = RayCluster()
         self._hosts = iter(range(2, 255))
-        self.head = self.add(1, ray_client_server_port=self.client_port)
+        self.add(1, ray_client_server_port=self.client_port)
 
     def __enter__(self) -> Self:
         return self

@@ -109,5 +109,5 @@ def test_a_log_has_its_place_on_the_disk_or_is_an_error(
                 raise OSError(errno.ENOSPC, "No space left on device")
 
         with pytest.raises(OSError, match="No space left"):
-            sent_log._allocate(FullDisk(), 4096)  # type: ignore[arg-type]
+            sent_log.allocate(FullDisk(), 4096)  # type: ignore[arg-type]
     assert other.stat().st_size == 0

@@ -4,10 +4,12 @@ That is the sixth instance of the first process to take the file `claim`: which 
 it lives, so that its successor in that process is bad again.
 """
 
+import collections
 import fcntl
 import itertools
 import math
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ def make(claim: str, fault: str, per_server: int = 16, at_step: int = 7) -> gymn
 
     Args:
       claim: a file that the bad one locks.
-      fault: what it does: `raises`, `hangs`, `nan`, `1e38`, `1e300`, `exits`, `slow`, or nothing.
+      fault: what it does: `raises`, `hangs`, `locks`, `crashes`, `exits`, `nan`, `1e38`, `1e300`,
+        `slow`, or nothing.
       per_server: environments of an env server: the sixth of each so many may be bad.
       at_step: of an episode, at which it does so.
     """
@@ -65,6 +68,10 @@ class _Bad(gymnasium.Wrapper[Any, Any, Any, Any]):
                     raise RuntimeError("the simulator has lost its licence")
                 case "hangs":
                     time.sleep(1e6)
+                case "locks":  # and computes, without a look at anything else
+                    collections.deque(itertools.repeat(None), maxlen=0)
+                case "crashes":
+                    os.kill(os.getpid(), signal.SIGSEGV)
                 case "exits":
                     os._exit(0)
                 case "nan":

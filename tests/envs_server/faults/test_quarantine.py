@@ -54,11 +54,11 @@ def test_the_learner_says_what_is_too_often() -> None:
 def test_a_second_hang_within_an_hour_is_one_too_many() -> None:
     clock = Clock()
     quarantine = _working(2, clock)
-    quarantine.failed(0, "hangs", is_hang=True)
+    quarantine.failed(0, "hangs", ends_process=True)
     clock.now = 1800.0
     quarantine.failed(0, "raises")
     assert quarantine.live == [0, 1]
-    quarantine.failed(0, "hangs", is_hang=True)
+    quarantine.failed(0, "hangs", ends_process=True)
     assert quarantine.live == [1]
 
 
@@ -87,8 +87,8 @@ def test_the_process_that_takes_its_place_knows_what_it_knew() -> None:
     before = _working(4, clock)
     for _ in range(4):
         before.failed(2, "no licence")
-    before.failed(1, "hangs", is_hang=True)
+    before.failed(1, "hangs", ends_process=True)
     after = Quarantine(4, clock=clock, remembered=before.remember())
     assert (after.live, after.reason, after.has_worked) == ([0, 1, 3], before.reason, True)
-    after.failed(1, "hangs", is_hang=True)
+    after.failed(1, "hangs", ends_process=True)
     assert after.live == [0, 3]

@@ -5,8 +5,34 @@ from tests.mutation.mutant import Mutant
 _ADAPTER = "envs_server/adapter.py"
 _GROUP = "envs_server/group.py"
 _LEASE = "envs_server/connection.py"
+_CRASH_LOG = "envs_server/faults/crash_log.py"
+_WATCHDOG = "envs_server/faults/watchdog.py"
 
 MUTANTS = (
+    Mutant(
+        "killed_from_outside_and_blamed",
+        _CRASH_LOG,
+        "return ended.isdigit() and int(ended) not in _FROM_OUTSIDE",
+        "return ended.isdigit()",
+        "An environment that was at work when somebody killed the process is blamed for it.",
+        "who is killed from outside has no culprit (matrix, E2)",
+    ),
+    Mutant(
+        "culprit_forgotten",
+        _CRASH_LOG,
+        'known = own or (log.remembered if is_successor else "")',
+        "known = own",
+        "The process after a death knows nothing of the deaths before.",
+        "an environment that ends its process twice is quarantined (matrix, E2)",
+    ),
+    Mutant(
+        "first_step_may_keep_the_lock",
+        _WATCHDOG,
+        "            self._allow(limit_seconds)\n",
+        "            pass\n",
+        "The kernel learns of a limit at the next look, which what keeps the lock does not allow.",
+        "a hang that keeps the interpreter's lock is ended (matrix, E3)",
+    ),
     Mutant(
         "truncation_sent_as_termination",
         _ADAPTER,

@@ -1,6 +1,7 @@
 """The tests that mutants are tried against: the same for all of them, fast ones first."""
 
-# Left out are the tests of what no mutant touches: command line, packaging, checkpoints, metrics.
+# Left out are the tests of what no mutant touches: command line, packaging, checkpoints of
+# one host, metrics.
 TESTS = (
     "tests/learner/serving/test_leases.py",
     "tests/learner/serving/test_environment_seeds.py",
@@ -19,6 +20,14 @@ TESTS = (
     "tests/learner/acting/test_actor_padding.py",
     "tests/learner/acting/test_actor.py",
     "tests/learner/threads/test_rate_limiter.py",
+    "tests/learner/hosts/test_agreement.py",
+    "tests/learner/hosts/test_agreed_limiter.py",
+    "tests/learner/hosts/test_peers.py",
+    "tests/learner/hosts/test_meeting.py",
+    "tests/learner/hosts/test_proof.py",
+    "tests/learner/saving/test_shared_save.py",
+    "tests/learner/session/sharing/test_end.py",
+    "tests/learner/session/sharing/test_replay.py",
     "tests/seedrl/replay/test_limiter.py",
     "tests/seedrl/replay/test_prioritized.py",
     "tests/seedrl/replay/test_queue.py",

@@ -16,7 +16,7 @@ from learner.hosts.proof import Token, challenge
 from learner.hosts.waiting import StoppedError, Waiting
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 from tests.learner.hosts.linked import at_once
-from tests.patience import SECONDS
+from tests.patience import SECONDS, wait_until
 
 RUN = {"agent": "r2d2", "seed": "0"}
 PATIENT = Waiting(lambda: False, lambda line: None, SECONDS)
@@ -192,13 +192,15 @@ def test_strangers_that_say_nothing_make_room_for_others(
 
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_host_that_is_started_again_takes_the_place_that_it_had(is_gone: bool) -> None:
-    three = places(3)
+    three, lines = places(3), list[str]()
 
     def twice() -> dict[str, str]:
         earlier = MessageSocket(connected(three[0]))
         say_hello(earlier, Hello(1, 3, RUN))
         if is_gone:
             earlier.close()
+            gone = "waits for host 1 again: it was there, and is gone"
+            wait_until(lambda: lines == [gone], "that its end is noticed")
         found = at_once(
             [lambda index=index: arrive(three[index], Hello(index, 3, RUN)) for index in (1, 2)]
         )
@@ -208,7 +210,8 @@ def test_a_host_that_is_started_again_takes_the_place_that_it_had(is_gone: bool)
             earlier.close()
         return found[0]
 
-    found = at_once([lambda: welcome_all(three[0], Hello(0, 3, RUN)), twice])
+    waiting = PATIENT._replace(report=lines.append)
+    found = at_once([lambda: welcome_all(three[0], Hello(0, 3, RUN), waiting), twice])
     assert found == [[1, 2], {"jax": "there:1"}]
 
 

@@ -13,10 +13,12 @@ from learner.hosts.peers import Peers
 from learner.hosts.place import Place
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
+from learner.session.sharing import joining
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
 from seedrl import config_file
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.storage import run_files
 from tests.learner.hosts.linked import at_once, linked
 from tests.patience import SECONDS, wait_until
 
@@ -45,10 +47,13 @@ def refusals(peers: list[Peers], folders: list[Path], seconds: float) -> list[st
     return at_once([lambda each=each, folder=folder: one(each, folder) for each, folder in pairs])
 
 
-def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path, has_begun: bool) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
+    if has_begun:
+        (folders[1] / run_files.HOSTS_NOTE).write_text("the word of an earlier start")
     with linked(2) as peers:
         texts = refusals(peers, folders, 0.0)
     assert ["of host 1 is another one than that of host 0" in text for text in texts] == [True] * 2
@@ -103,7 +108,11 @@ def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec |
     assert found == [CARTPOLE, CARTPOLE if then is None else refused]
 
 
-def test_hosts_that_begin_with_other_parameters_are_refused(tmp_path: Path) -> None:
+def test_hosts_that_begin_with_other_parameters_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Once they have met, an error of one ends the process of the other: here they are threads.
+    monkeypatch.setattr(joining, "Peers", lambda *_: pytest.fail("they have met"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
     config = config_file.load("cartpole_r2d2")

@@ -28,7 +28,8 @@ class ExitCode(enum.IntEnum):
       EXIT_HUNG: a learner has saved all that is to be saved, but something kept it from ending; all
         stacks are printed.
       HOST_LOST: a learner of several hosts: another one is gone, hangs or never came; the newest
-        checkpoint is that of the last save. Start all of them again.
+        checkpoint is that of the last save. Start all of them again. `seedrl launch CONFIG --on
+        ray`: the cluster that it was connected to from outside cannot be reached any more.
       HOSTS_DIFFER: a learner of several hosts: their parameters were not equal, bit for bit, when
         they were to be saved; nothing was.
       ADDRESS_IN_USE: the address to serve on, or the folder of the run, is taken.

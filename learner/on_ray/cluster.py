@@ -35,7 +35,10 @@ class Cluster(Protocol):
         """Calls a method, and does not wait for it."""
 
     def ready(self, calls: Sequence[Any], seconds: float) -> Sequence[Any]:
-        """Calls that have an answer; waits for one, so long at most."""
+        """Calls that have an answer; waits for one, so long at most.
+
+        Raises HostLostError if the cluster cannot be reached any more.
+        """
 
     def answer(self, call: Any) -> Any:
         """What a call that is ready has returned.

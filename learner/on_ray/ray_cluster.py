@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from learner.on_ray.cluster import LostError, Place, UnansweredError
 from learner.on_ray.hosted import HostedProcess
 from learner.on_ray.nodes import GPU, TPU, Demand, Node
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, HostLostError
 
 # `follow` waits in one, while the others are called.
 _THREADS = 4
@@ -41,6 +41,7 @@ class RayCluster:
                 f"--address: no Ray cluster answers at {address!r} (`ray start --head` starts one "
                 f"on a machine): {_line(error)}"
             ) from error
+        self._address = address
         self._actor = ray.remote(_Actor)
 
     def __enter__(self) -> Self:
@@ -90,9 +91,15 @@ class RayCluster:
         if not calls:
             time.sleep(seconds)
             return []
-        ready: list[Any] = ray.wait(list(calls), timeout=seconds)[0]
-        if ready:
-            ready = ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]
+        try:
+            ready: list[Any] = ray.wait(list(calls), timeout=seconds)[0]
+            if ready:
+                ready = ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]
+        except ConnectionError as error:
+            raise HostLostError(
+                f"the connection to the cluster at {self._address} is lost ({_line(error)}), and "
+                "the run with it; the same command with --workdir resumes it"
+            ) from error
         return ready
 
     def answer(self, call: Any) -> Any:

@@ -15,6 +15,7 @@ from learner.on_ray.cluster import Cluster, Place
 from learner.on_ray.hosted import CONFIG, GRACE_SECONDS, Report, Started
 from learner.on_ray.nodes import Demand, for_env_server
 from learner.on_ray.order import Order, Secrets
+from seedrl.errors import HostLostError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 
@@ -78,9 +79,10 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        # The learner has ended, or had its time in `wait`.
-        self._actors.end(lambda member: 0.0 if member is self._learner else GRACE_SECONDS)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not HostLostError:  # else nobody can be called, and Ray ends them all
+            # The learner has ended, or had its time in `wait`.
+            self._actors.end(lambda member: 0.0 if member is self._learner else GRACE_SECONDS)
 
     def signal(self, number: int) -> None:
         """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
@@ -90,7 +92,7 @@ class Run:
         self._signals.append((number, self._clock()))
 
     def wait(self) -> int:
-        """Places the run and follows it until it is over; returns its `ExitCode`."""
+        """Places the run and follows it until it is over: its `ExitCode`. Raises HostLostError."""
         self._begin(self._learner)
         while self._code is None:
             while self._signals:
@@ -186,12 +188,11 @@ class Run:
         self._code = code
 
     def _placed(self, member: Member, place: Place) -> None:
-        if place.version != (wanted := self._order.version):
+        if place.version == (wanted := self._order.version):
+            self._begin(member)
+        elif not self._is_ending:
             what = f"expected seedrl {wanted} on all nodes, got {place.version} on {place.address}"
-            if not self._is_ending:
-                self._fail(ExitCode.USAGE, what)
-            return
-        self._begin(member)
+            self._fail(ExitCode.USAGE, what)
         if member is self._learner and not self._address:
             for each in self._env_servers.values():
                 self._begin(each)
@@ -291,8 +292,7 @@ class Run:
 
     def _say_once(self, line: str) -> None:
         # One line for all env servers: they differ in their number and their node.
-        kind = line.partition(" ")[0]
-        if kind not in self._said:
+        if (kind := line.partition(" ")[0]) not in self._said:
             self._said.add(kind)
             self._say(line)
 

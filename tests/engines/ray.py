@@ -2,7 +2,8 @@
 
 A cluster of three nodes (extra `ray`) trains CartPole. An env server, a node with env servers, the
 learner and the learner's node are killed; then Ctrl-C is pressed, the same command resumes, and has
-to reach its target. At last a launcher outside of the cluster is interrupted, and another killed.
+to reach its target. At last a launcher outside of the cluster is interrupted, another killed, one
+given a folder that cannot be made, and one left without a cluster.
 Ends with 1 if anything is not as it should be, with 2 if Ray is not installed.
 """
 
@@ -85,7 +86,7 @@ def main() -> int:
         folder = Path(name)
         (folder / "ray").mkdir()
         print(time.strftime("%Y-%m-%d"), in_words(), f"ray {metadata.version('ray')}", sep=", ")
-        diary, logs = Diary(), [folder / f"{number}.log" for number in range(5)]
+        diary, logs = Diary(), [folder / f"{number}.log" for number in range(6)]
         found = False
         try:
             with Cluster(folder / "ray") as cluster:
@@ -136,12 +137,29 @@ def follow(cluster: Cluster, folder: Path, diary: Diary, logs: list[Path]) -> No
                 wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
                 diary.say("nothing of it runs any more")
 
+    fail(cluster, folder, diary, logs, outside)
+
+
+def fail(
+    cluster: Cluster, folder: Path, diary: Diary, logs: list[Path], outside: list[str]
+) -> None:
+    """Fails unless what can only fail ends with one line; the last of it loses the cluster."""
     diary.say("a folder that nodes cannot make")
-    run = logs[0] / "run"  # below a file
-    with ended(Launcher(logs[4], *outside, str(run))) as launcher:
+    with ended(Launcher(logs[4], *outside, str(logs[0] / "run"))) as launcher:  # below a file
         code = launcher.process.wait(_AGAIN_SECONDS)
-    diary.say(f"exit code {code}: {launcher.text().strip()}".replace(str(folder), "FOLDER"))
-    assert code == 2 and launcher.count("--workdir: expected a folder that") == 1
+    diary.say(f"exit code {code}")
+    assert code == 2 and launcher.count("error: --workdir: expected a folder that") == 1
+
+    run = folder / "lost"
+    with ended(Launcher(logs[5], *outside, str(run))) as launcher:
+        await_learning(launcher, run)
+        diary.say(f"{progress(run)}; kill the head of the cluster")
+        cluster.lose(cluster.head)
+        code = launcher.process.wait(_AGAIN_SECONDS)
+    diary.say(f"exit code {code}")
+    assert code == 80 and launcher.count("error: the connection to the cluster at") == 1
+    wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
+    diary.say("nothing of it runs any more")
 
 
 def break_all(

@@ -20,7 +20,11 @@ _TRIES = 5
 
 
 class Cluster:
-    """Owns the processes of a cluster's nodes; leaving ends them."""
+    """Owns the processes of a cluster's nodes; leaving ends them.
+
+    Attributes:
+      head: the node without which there is no cluster.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Starts a head with one CPU. `folder`: of Ray's own files; its path must be short."""
@@ -36,7 +40,7 @@ class Cluster:
         self.client_port = free_port()
         self._cluster = RayCluster()
         self._hosts = iter(range(2, 255))
-        self.add(1, ray_client_server_port=self.client_port)
+        self.head = self.add(1, ray_client_server_port=self.client_port)
 
     def __enter__(self) -> Self:
         return self

@@ -3,8 +3,11 @@
 import signal
 from collections.abc import Iterator
 
+import pytest
+
 from learner.on_ray.cluster import LostError, UnansweredError
 from learner.on_ray.hosted import Report, Started
+from seedrl.errors import HostLostError
 from tests.learner.on_ray.scripted_cluster import RESUMES, Script
 
 LEARNER, FIRST, SECOND = 0, 1, 2
@@ -344,6 +347,21 @@ def test_a_learner_that_does_not_end_in_time_is_killed() -> None:
 
     assert script.play(steps) == 2
     assert script.said[-1] == "the learner did not end in time and is killed"
+
+
+def test_of_a_cluster_that_is_lost_nobody_is_called() -> None:
+    script = Script()
+
+    def lose() -> None:
+        raise HostLostError("the connection is lost")
+
+    def steps() -> Iterator[object]:
+        yield None
+        yield lose()
+
+    with pytest.raises(HostLostError):
+        script.play(steps)
+    assert script.made("end") == [] and script.removed == []
 
 
 def test_another_version_on_a_node_is_refused() -> None:

@@ -32,5 +32,5 @@ def test_the_page_adds_up_each_reader_and_all() -> None:
     records = [_record("steps", 1000, crashes=1), _record("steps", 2000), _record("frames", 50)]
     shown = {line[0]: line[1:] for line in page.lines(records)}
     assert list(shown) == ["steps", "frames", "all"]
-    assert shown["steps"] == ("3,000", "1", "200", "90", "2026-01-02, abcdef0")
-    assert shown["all"][:2] == ("3,050", "1")
+    assert shown["steps"] == ("3,000", "1", "2,000", "200", "90", "2026-01-02, abcdef0")
+    assert shown["all"][:3] == ("3,050", "1", "2,050")

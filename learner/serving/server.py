@@ -22,12 +22,13 @@ from learner.serving.handshake.signs_of_life import SignsOfLife
 from learner.serving.hub import Hub
 from learner.serving.link_reader import LinkReader
 from learner.serving.peer import EndError
-from learner.threads.loop_outbox import LoopOutbox, LoopWaker
+from learner.threads.loop_outbox import DirectOutbox, LoopOutbox, LoopWaker
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2
 from seedrl.wire.credentials import Certificates
 from seedrl.wire.env_server_connection import EnvServerConnection
+from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.local_link import connect_link
 
 # For connections to end on request.
@@ -46,6 +47,10 @@ Result = TypeVar("Result")
 
 def _certificates(config: ServingConfig) -> tuple[str, str, str]:
     return config.certificate, config.private_key, config.authority
+
+
+def _is_actions(item: _Item) -> bool:
+    return isinstance(item, ActionsPayload)
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -208,7 +213,7 @@ class Service:
     ) -> None:
         """One connection."""
         await self._entry.admit(context)
-        outbox: LoopOutbox[_Item] = LoopOutbox(self._waker)
+        outbox: LoopOutbox[_Item] = DirectOutbox(self._waker, context.write, _is_actions)
         transport = EnvServerConnection(outbox, self._connect_link, self._on_end(context))
         connection = Connection(
             self.hub,

@@ -1,9 +1,11 @@
-"""Queues from any thread to the coroutines of a loop, which is woken once for many of them."""
+"""Queues from any thread to the coroutines of a loop, which is woken once for many, or for none."""
 
 import asyncio
 import collections
 import contextlib
-from typing import Generic, TypeVar
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 
@@ -62,3 +64,97 @@ class LoopOutbox(Generic[Item]):
             if self._items:
                 return self._items.popleft()
             await self._has_items.wait()
+
+
+class _Write(NamedTuple):
+    """A coroutine that has begun to write, and the future that it waits for."""
+
+    coroutine: Coroutine[Any, Any, None]
+    future: asyncio.Future[object]
+
+    def finish(self) -> None:
+        """Runs the rest of it, once the future is done."""
+        with contextlib.suppress(StopIteration):
+            self.coroutine.send(None)
+
+
+class DirectOutbox(LoopOutbox[Item]):
+    """A queue past which goes what nothing stands before: whoever puts it begins to write it.
+
+    The loop, which would take two of its rounds and two turns at the interpreter for that, is not
+    woken. What else is put waits for who gets it, as ever, and that is given nothing before what
+    was begun is written.
+    """
+
+    def __init__(
+        self,
+        waker: LoopWaker,
+        write: Callable[[Any], Coroutine[Any, Any, None]],
+        is_direct: Callable[[Item], bool],
+    ):
+        """Args not named here are the waker's.
+
+        Args:
+          write: of an item that is direct; waits once at most, for a future of the loop, and may
+            begin in any thread.
+          is_direct: whether an item may go past the queue.
+        """
+        super().__init__(waker)
+        self._write, self._is_direct = write, is_direct
+        self._lock = threading.Lock()  # guards what follows, and taking from the queue
+        self._under_way: _Write | None = None
+        self._is_awaited = False  # whether a coroutine waits for an item, and so writes none
+
+    def put(self, item: Item) -> None:
+        """Begins to write `item`, or queues it; after the loop has ended it has no effect."""
+        if not self._is_direct(item) or not self._begins(item):
+            super().put(item)
+
+    async def get(self) -> Item:
+        """The next item that was queued, once there is one and what was begun is written.
+
+        Raises what writing raises.
+        """
+        try:
+            item = await self._next()
+            if self._under_way is not None:
+                # Not the future itself: it bears to be awaited once, and `write` has done so.
+                await asyncio.wait([self._under_way.future])
+        except asyncio.CancelledError:
+            with self._lock:
+                self._is_awaited = False
+            if self._under_way is not None:
+                self._under_way.future.cancel()  # nobody will ask what has become of it
+            raise
+        if self._under_way is not None:
+            write, self._under_way = self._under_way, None
+            write.finish()
+        return item
+
+    async def _next(self) -> Item:
+        while True:
+            self._has_items.clear()  # first, as in a `LoopOutbox`
+            with self._lock:
+                self._is_awaited = not self._items
+                if self._items:
+                    return self._items.popleft()
+            await self._has_items.wait()
+
+    def _begins(self, item: Item) -> bool:
+        """Begins to write `item` if nobody writes; whether it has."""
+        with self._lock:
+            if not self._is_awaited or self._items:
+                return False
+            try:
+                if self._under_way is not None:
+                    future = self._under_way.future
+                    if not future.done() or future.cancelled() or future.exception():
+                        return False
+                    self._under_way.finish()
+                self._under_way = None
+                writing = self._write(item)
+                with contextlib.suppress(StopIteration):  # it need not wait
+                    self._under_way = _Write(writing, writing.send(None))
+            except Exception:  # the same is raised for who gets it, and then tries to write it
+                return False
+            return True

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from learner.threads.loop_outbox import LoopOutbox, LoopWaker
+from learner.threads.loop_outbox import DirectOutbox, LoopOutbox, LoopWaker
 from tests.patience import SECONDS
 
 
@@ -95,3 +95,126 @@ def test_a_loop_is_called_once_for_all_that_is_put_until_it_runs(
         return found
 
     assert asyncio.run(take()) == ["a", "b", "c", "later"]
+
+
+class Writer:
+    """What a `DirectOutbox` writes by: each item as soon as `let_through` says so, or `fails`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self.loop = loop
+        self.begun: list[tuple[str, str]] = []
+        self.written: list[str] = []
+        self.waiting: list[asyncio.Future[None]] = []
+        self.is_open = True
+        self.most_at_once = 0
+        self.outbox = DirectOutbox[str](LoopWaker(loop), self.write, lambda item: item != "end")
+
+    async def write(self, item: str) -> None:
+        self.begun.append((item, threading.current_thread().name))
+        self.most_at_once = max(self.most_at_once, len(self.begun) - len(self.written))
+        future = self.loop.create_future()
+        self.waiting.append(future)
+        if self.is_open:
+            future.set_result(None)
+        await future
+        self.written.append(item)
+
+    async def send(self) -> None:
+        """As a connection's coroutine does."""
+        while (item := await self.outbox.get()) != "end":
+            await self.write(item)
+
+    async def let_through(self) -> None:
+        """Ends writes, one after another, some time after they have begun."""
+        while True:
+            await asyncio.sleep(0)
+            if self.waiting and not self.waiting[-1].done():
+                self.waiting[-1].set_result(None)
+
+    async def put_elsewhere(self, *items: str) -> None:
+        """Puts them in another thread, to its end."""
+
+        def put() -> None:
+            for item in items:
+                self.outbox.put(item)
+
+        thread = threading.Thread(target=put, name="elsewhere")
+        thread.start()
+        while thread.is_alive():
+            await asyncio.sleep(0.001)
+
+
+def test_what_nothing_stands_before_is_written_by_the_thread_that_puts_it() -> None:
+    async def run() -> None:
+        writer = Writer(asyncio.get_running_loop())
+        sending = asyncio.create_task(writer.send())
+        await asyncio.sleep(0)  # it waits
+        await writer.put_elsewhere("a", "b")
+        writer.is_open = False
+        await writer.put_elsewhere("c", "d")  # behind c, which stays under way
+        await asyncio.sleep(0)
+        assert [writer.begun, writer.written] == [
+            [(item, "elsewhere") for item in "abc"],
+            ["a", "b"],
+        ]
+        writer.waiting[-1].set_result(None)
+        while writer.begun[-1][0] != "d":
+            await asyncio.sleep(0)
+        await writer.put_elsewhere("e", "end")  # behind d, which the loop writes
+        assert writer.begun[3:] == [("d", "MainThread")]
+        writer.is_open = True
+        writer.waiting[-1].set_result(None)
+        await asyncio.wait_for(sending, SECONDS)
+        assert writer.begun[4:] == [("e", "MainThread")]
+        assert writer.written == ["a", "b", "c", "d", "e"]
+
+    asyncio.run(run())
+
+
+def test_writes_of_many_threads_are_never_two_at_once_and_none_is_lost() -> None:
+    async def run() -> None:
+        writer = Writer(asyncio.get_running_loop())
+        writer.is_open = False
+        opening = asyncio.create_task(writer.let_through())
+        sending = asyncio.create_task(writer.send())
+        items = [[f"{thread} {number}" for number in range(500)] for thread in range(3)]
+        await asyncio.gather(*(writer.put_elsewhere(*each) for each in items))
+        writer.outbox.put("end")
+        await asyncio.wait_for(sending, SECONDS)
+        opening.cancel()
+        assert writer.most_at_once == 1
+        for thread, each in enumerate(items):
+            assert [item for item in writer.written if item[0] == str(thread)] == each
+
+    asyncio.run(run())
+
+
+def test_a_write_that_fails_is_heard_of_by_who_gets_the_next_item() -> None:
+    async def run() -> None:
+        writer = Writer(asyncio.get_running_loop())
+        writer.is_open = False
+        sending = asyncio.create_task(writer.send())
+        await asyncio.sleep(0)
+        await writer.put_elsewhere("a")
+        writer.waiting[-1].set_exception(ValueError("broken"))
+        await writer.put_elsewhere("b")
+        with pytest.raises(ValueError, match="broken"):
+            await asyncio.wait_for(sending, SECONDS)
+        assert writer.written == []
+
+    asyncio.run(run())
+
+
+def test_who_is_cancelled_leaves_no_write_under_way() -> None:
+    async def run() -> None:
+        writer = Writer(asyncio.get_running_loop())
+        writer.is_open = False
+        sending = asyncio.create_task(writer.send())
+        await asyncio.sleep(0)
+        await writer.put_elsewhere("a")
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert writer.waiting[-1].cancelled()
+
+    asyncio.run(run())

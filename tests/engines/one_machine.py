@@ -21,8 +21,6 @@ ROOT = Path(__file__).parents[2]
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _PAUSE_SECONDS = 0.5
-# Slurm's own word for a node that is this machine is no name of a node.
-LEARNER_NODE = socket.gethostname()
 
 
 def missing() -> list[str]:
@@ -31,18 +29,36 @@ def missing() -> list[str]:
     return [name for name in DAEMONS if shutil.which(name, path=path) is None]
 
 
+def own_names(number: int) -> list[str]:
+    """Names of this machine. Raises RuntimeError if it has fewer.
+
+    Slurm's own word for a node that is this machine, localhost, is no name of a node.
+    """
+    lines = [line.partition("#")[0].split() for line in Path("/etc/hosts").read_text().splitlines()]
+    others = [name for words in lines if words and words[0] == "127.0.0.1" for name in words[1:]]
+    found = list(dict.fromkeys([socket.gethostname(), *others]))
+    found = [name for name in found if not name.startswith("localhost")]
+    if len(found) < number:
+        raise RuntimeError(
+            f"expected {number} names of this machine, one for each learner's node, got {found}; "
+            "write another one into /etc/hosts: 127.0.0.1 learner2"
+        )
+    return found[:number]
+
+
 class Cluster:
     """Owns munged, slurmctld and one slurmd a node; leaving ends them, and what jobs have started.
 
-    One node in the partition `learners`, which has the machine's own name, as env servers must find
-    it, and others in the partition `envs`.
+    Nodes in the partition `learners`, which have names of this machine, as env servers must find
+    them, and others in the partition `envs`.
     """
 
-    def __init__(self, folder: Path, env_server_nodes: int) -> None:
+    def __init__(self, folder: Path, *, learner_nodes: int, env_server_nodes: int) -> None:
         """Starts nothing yet. `folder`: of configuration, state and logs."""
         self._folder = folder
+        self._learner_nodes = own_names(learner_nodes)
         self._nodes = [
-            LEARNER_NODE,
+            *self._learner_nodes,
             *(f"node{number}" for number in range(1, env_server_nodes + 1)),
         ]
         self._daemons: list[tuple[str, subprocess.Popen[bytes]]] = []
@@ -158,8 +174,8 @@ class Cluster:
             for node in self._nodes
         ]
         lines += [
-            f"PartitionName=learners Nodes={self._nodes[0]} Default=YES",
-            f"PartitionName=envs Nodes={','.join(self._nodes[1:])}",
+            f"PartitionName=learners Nodes={','.join(self._learner_nodes)} Default=YES",
+            f"PartitionName=envs Nodes={','.join(self._nodes[len(self._learner_nodes) :])}",
         ]
         return text + "\n".join(lines) + "\n"
 

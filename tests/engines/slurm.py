@@ -1,8 +1,9 @@
-"""Runs the job file of Slurm for real, on this machine: `python -m tests.engines.slurm`.
+"""Runs the job file of Slurm for real, on this machine: `python -m tests.engines.slurm [HOSTS]`.
 
 What `seedrl launch --render slurm` writes for CartPole is submitted to a Slurm of this machine
 alone (Debian: `apt-get install slurm-wlm munge`), put back in the queue while it learns, and has to
-resume and to reach its target. Slurm holds a job that was put back for two minutes. Ends with 1 if
+resume and to reach its target. Slurm holds a job that was put back for two minutes. HOSTS of a
+learner, by default 1, are nodes of their own, each with a name of this machine. Ends with 1 if
 anything is not as it should be, with 2 if Slurm is not installed.
 """
 
@@ -22,9 +23,9 @@ from seedrl.storage import run_files
 from tests.engines.one_machine import Cluster, missing
 
 COMMAND = (
-    "cartpole_r2d2 --render slurm --env-servers 2 --env-servers-per-node 1 --queue learners "
-    "--env-server-queue envs --learner-cpus 2 --learner-memory-gib 4 --env-server-cpus 1 "
-    "--env-server-memory-gib 1 --hours 1"
+    "cartpole_r2d2 --hosts {hosts} --render slurm --env-servers 2 --env-servers-per-node 1 "
+    "--queue learners --env-server-queue envs --learner-cpus 2 --learner-memory-gib 4 "
+    "--env-server-cpus 1 --env-server-memory-gib 1 --hours 1"
 )
 TARGET = 475.0
 _LOG = "job.log"
@@ -49,17 +50,18 @@ class Diary:
         print(f"{time.monotonic() - self._start:6.0f} s  {text}", flush=True)
 
 
-def main() -> int:
+def main(hosts: int = 1) -> int:
     """Returns the exit code."""
+    command = COMMAND.format(hosts=hosts)
     if names := missing():
         print(f"expected {', '.join(names)}; on Debian: apt-get install slurm-wlm munge")
         return 2
     with tempfile.TemporaryDirectory(prefix="seedrl-slurm-") as name:
         folder = Path(name)
-        (folder / "slurm.sbatch").write_text(rendered(shlex.split(COMMAND)))
-        with Cluster(folder, env_server_nodes=2) as cluster:
+        (folder / "slurm.sbatch").write_text(rendered(shlex.split(command)))
+        with Cluster(folder, learner_nodes=hosts, env_server_nodes=2) as cluster:
             print(time.strftime("%Y-%m-%d"), in_words(), cluster.call("sinfo", "-V"), sep=", ")
-            print(f"seedrl launch {COMMAND} > slurm.sbatch")
+            print(f"seedrl launch {command} > slurm.sbatch")
             try:
                 found = follow(cluster, folder)
             except (RuntimeError, TimeoutError) as error:
@@ -86,7 +88,8 @@ def follow(cluster: Cluster, folder: Path) -> bool:
     saved = progress(run)
     diary.say(f"it has saved {saved}, and is in the queue again")
     cluster.wait(_REQUEUED_SECONDS, "resuming", lambda: any(map(_RESUMES.search, log_of(folder))))
-    ((updates, steps),) = _RESUMES.findall("\n".join(log_of(folder)))
+    # All hosts say so, and the same.
+    ((updates, steps),) = set(_RESUMES.findall("\n".join(log_of(folder))))
     resumed = f"{updates.replace(',', '')} updates, {steps.replace(',', '')} steps"
     diary.say(f"it resumes from {resumed}")
     cluster.wait(_ENDS_SECONDS, "the end", lambda: states(cluster, job) <= _ENDED)
@@ -133,4 +136,4 @@ def states(cluster: Cluster, job: str) -> set[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -51,6 +51,15 @@ _LEARNER_PING_TIMEOUT_MILLISECONDS = 1_800
 # None but the identity: who is sent one is not made to expand it, and ends the call with
 # UNIMPLEMENTED. A message of 32 MiB in 32 KiB cost 31 ms of a learner's processor, and costs 2.
 _UNCOMPRESSED: Option = ("grpc.compression_enabled_algorithms_bitset", 1)
+# Of a stream that nobody reads a learner takes so much, then its sender waits; of a message that is
+# read, all that is left. gRPC would take 4 MiB, also of calls that are about to be refused. What an
+# env server has in flight beyond it costs one more way there and back: two groups of 32 images fit.
+# The number counts only without gRPC's own estimate of the network (`bdp_probe`).
+_UNREAD_BYTES = 2**19
+_UNREAD: tuple[Option, ...] = (
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
+)
 # Where a call's metadata may carry `Bearer <token>`.
 TOKEN_KEY = "authorization"
 
@@ -72,6 +81,7 @@ def server_options(max_message_bytes: int) -> list[Option]:
         ("grpc.max_connection_idle_ms", 10_000),
         # Per connection; an env server needs one. More would wait without a word.
         ("grpc.max_concurrent_streams", 16),
+        *_UNREAD,
         _UNCOMPRESSED,
     ]
 

@@ -1,6 +1,7 @@
 """The two ends of the stream find each other and speak our types, over a real socket."""
 
 import queue
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ from seedrl.wire.channel import (
 )
 from seedrl.wire.framing import ActionsPayload, FramedStep, StepPayload, WireError
 from seedrl.wire.seedrl_pb2 import Finish, FromEnvServer, FromLearner, Hello
-from tests.patience import SECONDS
+from tests.patience import SECONDS, wait_until
 
 _LIMIT = 2**16
 
@@ -176,6 +177,41 @@ def test_more_streams_of_one_connection_than_an_env_server_needs_wait() -> None:
             end.put(None)
         for call in calls[1:]:
             call.cancel()
+    server.stop(None).wait()
+
+
+def test_what_nobody_reads_of_a_stream_waits_at_its_sender() -> None:
+    """Else whoever is about to be refused could make a learner hold 4 MiB for each of its calls."""
+    is_over, num_sent = threading.Event(), 0
+
+    def serve(messages: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
+        if ("reads", "nothing") in context.invocation_metadata():
+            is_over.wait(SECONDS)
+            return
+        yield from (FromLearner(finish=Finish()) for _ in messages)
+
+    def endless() -> Iterator[StepPayload]:
+        nonlocal num_sent
+        while not is_over.is_set():
+            yield StepPayload(bytes(_LIMIT // 2))
+            num_sent += 1  # whoever sends asks for the next one when this one is on its way
+
+    server = grpc.server(ThreadPoolExecutor(2), options=server_options(_LIMIT))
+    server.add_generic_rpc_handlers((learner_handler(serve, _LIMIT),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with connect(f"127.0.0.1:{port}", max_message_bytes=_LIMIT) as channel:
+        method = connect_method(channel)
+        unread = method(endless(), timeout=SECONDS, metadata=[("reads", "nothing")])
+        try:
+            wait_until(lambda: num_sent > 0)
+            # Time enough for all 4 MiB: others of the same connection are read meanwhile.
+            hello = FromEnvServer(hello=Hello(major=1))
+            assert len(list(method(iter([hello] * 500), timeout=SECONDS))) == 500
+            assert num_sent * _LIMIT // 2 <= 2**20
+        finally:
+            is_over.set()
+            unread.cancel()
     server.stop(None).wait()
 
 

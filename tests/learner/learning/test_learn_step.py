@@ -362,19 +362,23 @@ def test_metrics_of_any_numbers_are_averaged_as_float32() -> None:
     assert {value.dtype.name for value in averaged.values()} == {"float32"}
 
 
-def test_a_loss_that_is_not_finite_on_one_device_is_skipped_on_all() -> None:
+def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> None:
     def forgetful(*arguments: Any, mean: Any) -> Any:
         state, output = TOY_UPDATE(*arguments, mean=mean)
         rewards = arguments[1].steps.timestep.reward
-        return state._replace(params=state.params + 1), output._replace(guarded=rewards.sum())
+        return state._replace(params=state.params + 1), output._replace(guarded=rewards[0].sum())
 
-    setting = _setting(TOY._replace(update=forgetful), 2)
-    sequence = _sequence(TOY)
-    sequence.steps.timestep.reward[0, 0] = np.inf  # of the first device only
-    after, memory, metrics = _learn(setting, setting.state, setting.memory(sequence))
-    assert metrics["skipped_updates"] == 1.0
-    assert after.params == setting.state.params
-    assert not memory.priorities.any()
+    def after_batch(state: Any, sequence: Sequence, mean: Any) -> Any:
+        return state, sequence.steps.timestep.reward[1].sum()
+
+    setting = _setting(TOY._replace(update=forgetful, after_batch=after_batch), 2)
+    for row, skipped in ((0, 1.0), (1, 1.0), (2, 0.0)):  # the update's, after it, nobody's
+        sequence = _sequence(TOY)
+        sequence.steps.timestep.reward[row, 0] = np.inf  # of the first device only
+        after, memory, metrics = _learn(setting, setting.state, setting.memory(sequence))
+        assert metrics["skipped_updates"] == skipped
+        assert (after.params == setting.state.params) == (skipped == 1.0)
+        assert memory.priorities.any() == (skipped == 0.0)
 
 
 def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_update() -> None:

@@ -14,6 +14,7 @@ from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.replay.limiter import ratio_limiter
+from seedrl.replay.queue_limiter import QueueLimiter
 
 
 def _copied(params: Any) -> Any:
@@ -124,6 +125,21 @@ def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
     assert queue.planned == [1, 2, 3]
     assert learning.abandoned_rows == 2 * 5
     assert learning.stored_rows == 3 * 5
+
+
+def test_acting_does_not_wait_for_what_was_dropped_on_arrival() -> None:
+    learning, exchange, tally = _learning([])
+    queue: Any = Queue(room=9)
+    too_old = {"stale": lambda versions, newest, num_sequences: range(len(versions))}
+    learning._shards = learning._shards._replace(indices=[queue], **too_old)
+    learning._limiter = RateLimiter(QueueLimiter(1, num_devices=1, ahead_updates=2))
+    learning._limiter.acted(2, pages=2)
+    assert not learning._limiter.wait_to_act(0.0)
+    _send(exchange, 1, 2)
+    learning.insert_pages()
+    assert queue.planned == []
+    assert learning.num_stale == tally.counted["stale_sequences"] == 2
+    assert learning._limiter.wait_to_act(0.0)
 
 
 def test_what_is_stale_or_padding_is_of_no_stream() -> None:

@@ -138,8 +138,9 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
         learning_devices=devices,
         hosts=options.hosts,
     )
-    num_devices = devices * sizing.hosts
-    programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
+    if num_devices != devices * sizing.hosts:
+        num_devices = devices * sizing.hosts
+        programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
     usable_bytes = catalog.usable_bytes(accelerator.name)
     about_run = _about_run(config, options.environments, sizing.hosts)
     return report.Plan(

@@ -8,7 +8,7 @@ import pytest
 
 from learner.cli import plan
 from learner.cli.main import main
-from learner.planning import measuring
+from learner.planning import measuring, programs
 from learner.planning.costs import BUNDLED, load
 from learner.session import process
 
@@ -18,11 +18,13 @@ _FLEET = ["--environments", "1000", "--step-ms", "3"]
 
 # A process builds the environment to see its spaces: once for all tests of one configuration.
 _SPEC = functools.cache(plan._spec)
+_PROGRAMS_OF = functools.cache(programs.programs_of)  # traced once, too
 
 
 @pytest.fixture(autouse=True)
 def _built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_spec", _SPEC)
+    monkeypatch.setattr(programs, "programs_of", _PROGRAMS_OF)
 
 
 def test_a_plan_names_machines_and_what_binds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,14 @@
 """Sizes by shape are those of the arrays that a learner makes."""
 
 import dataclasses
+import functools
 
 import jax
 import pytest
 
 from learner.acting.act_step import example_page
-from learner.planning.programs import message_bytes, programs_of
+from learner.planning import programs
+from learner.planning.programs import message_bytes
 from seedrl import config_file
 from seedrl.agents.contract import build_agent
 from seedrl.config_checks import page_steps
@@ -16,6 +18,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
 CONFIG = config_file.load("cartpole_r2d2")
+programs_of = functools.cache(programs.programs_of)  # traced once for several tests
 
 
 def test_sizes_are_those_of_the_arrays() -> None:

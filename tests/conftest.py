@@ -1,9 +1,9 @@
 """What every test runs under: four CPU devices, strict broadcasting, programs compiled in a hurry.
 
-The settings are made while pytest loads this file, before any test module imports jax. Programs
-for one device still run on device 0, as fast as with a single device (measured: 10 microseconds to
-dispatch either way; a 256 x 256 product within 15 per cent). Devices and broadcasting hold for this
-process only: a learner that a test starts sees the one device that it would see elsewhere.
+The settings are made before any test module imports jax. Programs for one device still run on
+device 0, as fast as with a single device (measured: 10 microseconds to dispatch either way; a
+256 x 256 product within 15 per cent). Devices and broadcasting hold for this process only: a
+learner that a test starts sees the one device that it would see elsewhere.
 
 Programs are compiled without optimization, here and in the processes that tests start: an update
 of R2D2 takes a quarter of the CPU time (1.3 instead of 5.4 seconds), and half of the suite's time
@@ -13,11 +13,12 @@ was the compiler's. Guards of speed have a process without these flags, see guar
 The cache of compiled programs is for both. The folder may be deleted at any time.
 """
 
+import fcntl
 import gc
 import os
 import signal
 import sys
-from collections.abc import MutableSequence
+from collections.abc import Generator, MutableSequence
 from importlib import metadata
 from pathlib import Path
 
@@ -41,13 +42,7 @@ os.environ.setdefault(
     * metadata.version("jaxlib").startswith("0.10."),
 )
 
-import hypothesis
-import jax
 import pytest
-
-# A few tests are run again with more devices, see test_eight_devices.py.
-jax.config.update("jax_num_cpu_devices", int(os.environ.get("SEEDRL_TEST_DEVICES", "4")))
-jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # As if a terminal had started the tests: what `nohup` makes them ignore, their programs would, too.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -55,15 +50,44 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Neither the time of an example nor chance decides about a test.
-hypothesis.settings.register_profile(
-    "suite",
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.load_profile("suite")
+
+def set_up_jax() -> None:
+    """Devices and broadcasting. A few tests run again with more, see test_eight_devices.py."""
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", int(os.environ.get("SEEDRL_TEST_DEVICES", "4")))
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Not where other processes run the tests (pytest-xdist): jax takes a second to import."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    import hypothesis
+
+    set_up_jax()
+    # Neither the time of an example nor chance decides about a test.
+    hypothesis.settings.register_profile(
+        "suite",
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.load_profile("suite")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """One process before the others, which read what it has compiled of all modules."""
+    if not hasattr(session.config, "workerinput"):
+        return (yield)
+    with open(__file__) as own:
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(own, fcntl.LOCK_SH)
+        return (yield)
 
 
 def pytest_collection_finish() -> None:

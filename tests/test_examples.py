@@ -1,11 +1,11 @@
 """The examples of docs/examples: each configuration builds an agent that acts, and trains."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -21,7 +21,9 @@ from seedrl import config_file
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.seedrl_pb2 import Environment
+from tests import started
 from tests.patience import SECONDS, wait_until
+from tests.system.processes import PLUGIN, ROOT
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
@@ -66,29 +68,32 @@ def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> No
     )
     learner_command = learner_command.replace("runs/recall", str(run))
     learner_command = f"{learner_command.replace('0.0.0.0:8686', '127.0.0.1:0')} {_SHORT}"
+    # As of other tests: what has imported for their programs serves here, too.
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(PLUGIN)])}
     log = tmp_path / "learner.log"
-    with log.open("w") as output:
-        learner = subprocess.Popen(
-            [sys.executable, *shlex.split(learner_command)[1:]],
+    with log.open("wb") as output:
+        learner = started.start(
+            shlex.split(learner_command)[2:],
             cwd=EXAMPLES / "own_environment",
+            variables=variables,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=output,
         )
     try:
         wait_until(lambda: re.search(r"serving \S+:\d+", log.read_text()), "no address")
         found = re.search(r"serving (\S+:\d+)", log.read_text())
         assert found is not None
-        env_server = subprocess.run(
-            [
-                sys.executable,
-                *shlex.split(env_server_command.replace("LEARNER:8686", found[1]))[1:],
-            ],
-            cwd=EXAMPLES / "own_environment",
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert env_server.returncode == 0, env_server.stderr
+        with (tmp_path / "env_server.log").open("w+b") as said:
+            env_server = started.start(
+                shlex.split(env_server_command.replace("LEARNER:8686", found[1]))[2:],
+                cwd=EXAMPLES / "own_environment",
+                variables=variables,
+                stdout=said,
+                stderr=said,
+            )
+            code = env_server.wait(SECONDS)
+            said.seek(0)
+            assert code == 0, said.read()
         # All steps taken, no target to miss.
         assert learner.wait(SECONDS) == 0, log.read_text()
     finally:

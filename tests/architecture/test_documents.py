@@ -97,6 +97,12 @@ def trees() -> dict[str, ast.AST]:
     }
 
 
+@functools.cache
+def emitted() -> dict[str, list[Emission]]:
+    """What each of these modules emits."""
+    return {path: list(emissions(tree)) for path, tree in trees().items()}
+
+
 def undocumented(tree: ast.AST) -> list[str]:
     """What a module emits, or a program of it computes, under a name that no page explains."""
     found = [name for name in computed_names(tree) if name not in NAMES]
@@ -109,11 +115,14 @@ def undocumented(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", documents.pages())
+PAGES = documents.pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_generated_pages_are_up_to_date(name: str) -> None:
     path = ROOT / name
     assert path.exists(), f"{name} is missing; run: {documents.COMMAND}"
-    assert path.read_text() == documents.pages()[name], f"run: {documents.COMMAND}"
+    assert path.read_text() == PAGES[name], f"run: {documents.COMMAND}"
 
 
 def test_every_field_of_a_configuration_has_a_meaning() -> None:
@@ -150,18 +159,12 @@ def test_every_metric_that_is_emitted_is_documented() -> None:
 
 
 def test_only_these_emit_names_that_came_with_their_numbers() -> None:
-    places = {
-        path
-        for path, tree in trees().items()
-        if any(emission.name is None for emission in emissions(tree))
-    }
+    places = {path for path, found in emitted().items() if any(each.name is None for each in found)}
     assert places == COMPUTED
 
 
 def test_every_rare_metric_is_emitted_somewhere() -> None:
-    patterns = [
-        emission.name for tree in trees().values() for emission in emissions(tree) if emission.name
-    ]
+    patterns = [each.name for found in emitted().values() for each in found if each.name]
     patterns += [name for tree in trees().values() for name in computed_names(tree)]
     rare = {metric.name for metric in METRICS if metric.is_rare}
     assert {name for name in rare if not any(re.fullmatch(p, name) for p in patterns)} == set()
@@ -170,8 +173,8 @@ def test_every_rare_metric_is_emitted_somewhere() -> None:
 def test_every_kind_of_line_is_documented_with_its_fields_and_written() -> None:
     written = {
         (emission.name, tuple(field for field in emission.fields if field != "**"))
-        for tree in trees().values()
-        for emission in emissions(tree)
+        for found in emitted().values()
+        for emission in found
         if emission.method == "record"
     }
     assert written == {(record.kind, tuple(sorted(record.fields))) for record in RECORDS}

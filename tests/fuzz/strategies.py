@@ -1,5 +1,6 @@
 """Inputs of a target that know how it is built: damaged bytes, other JSON, and any messages."""
 
+import functools
 import json
 from typing import Any
 
@@ -89,16 +90,22 @@ def messages(draw: st.DrawFn, kind: type[Message]) -> Message:
 
 @st.composite
 def _fields(draw: st.DrawFn, descriptor: Descriptor) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    return {name: draw(_value(descriptor, name)) for name in draw(_names(descriptor))}
+
+
+@functools.cache
+def _names(descriptor: Descriptor) -> st.SearchStrategy[list[str]]:
     names = [field.name for field in descriptor.fields]
-    for name in draw(st.lists(st.sampled_from(names), max_size=5, unique=True) if names else _NONE):
-        field = descriptor.fields_by_name[name]
-        value = _fields(field.message_type) if field.message_type else _VALUES[field.type]
-        found[name] = draw(st.lists(value, max_size=3) if field.is_repeated else value)
-    return found
+    return st.lists(st.sampled_from(names), max_size=5, unique=True) if names else st.just([])
 
 
-_NONE = st.just([])
+@functools.cache
+def _value(descriptor: Descriptor, name: str) -> st.SearchStrategy[Any]:
+    field = descriptor.fields_by_name[name]
+    value = _fields(field.message_type) if field.message_type else _VALUES[field.type]
+    return st.lists(value, max_size=3) if field.is_repeated else value
+
+
 _ENCODED = {
     "env_server_says": messages(FromEnvServer).map(lambda message: message.SerializeToString()),
     "learner_says": messages(FromLearner).map(lambda message: message.SerializeToString()),

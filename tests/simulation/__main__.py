@@ -4,8 +4,8 @@ import argparse
 import json
 import sys
 
-# Devices and the compilation cache, as in the tests.
-import tests.conftest  # noqa: F401
+# Also sets the compilation cache, as in the tests.
+from tests.conftest import set_up_jax
 from tests.simulation.learner import CoreLearner
 from tests.simulation.program_learner import ProgramLearner
 from tests.simulation.sweep import sweep
@@ -18,6 +18,7 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=0, help="seeds of the jitted programs")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()
+    set_up_jax()
     is_broken = False
     for name, learner in (("core", CoreLearner), ("programs", ProgramLearner)):
         num_seeds = getattr(options, name)

@@ -25,7 +25,7 @@ from seedrl.types import StepType
 from seedrl.wire.recording import Recording, RecordLayout
 from tests.patience import wait_until
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, Program, Programs
+from tests.system.processes import TINY, Program, Programs
 
 pytestmark = [
     pytest.mark.slow,
@@ -102,8 +102,11 @@ def train(programs: Programs, folder: Path) -> Path:
     """
     for attempt in range(3):
         workdir = folder / f"run_{attempt}"
-        words = ("cartpole_r2d2", "--workdir", workdir, "--env-servers", 2, *LOCK_STEP)
-        run = programs(*TRAIN, *words, "--learning.record")
+        address = f"unix:{folder}/socket_{attempt}"
+        words = ("--workdir", workdir, "--bind", address, *LOCK_STEP, "--learning.record")
+        run = programs("learner", "cartpole_r2d2", *words)
+        for _ in range(2):
+            programs("envs_server", "--learner", address, "--num-envs", NUM_SLOTS // 2)
         assert run.end() == 0, run.stderr
         if "an env server was lost" not in run.stderr:
             break

@@ -115,8 +115,9 @@ def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "apart.py").write_text(DICT)
     workdir = folder / "run"
     flags = ("--environment.id=apart:make", "--environment.vectorization=sync")
-    # One batch shape for both roles: fewer programs to compile.
+    # One batch shape for both roles and no core: fewer and smaller programs to compile.
     flags = (*flags, "--serving.training-slots=1", "--serving.evaluation-slots=1")
+    flags = (*flags, "--agent.network.core=none")
     flags = (*flags, "--checkpoint.interval-seconds=0.5")
     read_end, write_end = os.pipe()
     os.close(read_end)

@@ -128,6 +128,13 @@ def has_line(program: Program, end: str) -> bool:
     return any(line.endswith(end) for line in program.stderr.splitlines())
 
 
+# So large that no machine has room for many of them.
+LARGE = (
+    "--environment.id=envs_server.envs.constant:make",
+    '--environment.arguments={"shape": [65536], "dtype": "float32"}',
+)
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
@@ -165,7 +172,7 @@ def test_a_wrong_config_is_told_before_anything_starts(
     ("flags", "expected"),
     [
         (
-            ("--replay.capacity-steps", "1000000000000"),
+            ("--replay.capacity-steps", "2000000000", *LARGE),
             r"the learner at unix:\S+ refused: replay.capacity_steps: the .* would fit",
         ),
         (("--environment.id", "NoSuch-v0"), "cannot build NoSuch-v0: NameNotFound"),

@@ -1,9 +1,9 @@
 """How often a processor that has been asleep is woken: that costs more than one at work."""
 
 # After so long without work what a thread needs is in no cache any more, and its core sleeps. With
-# it the fleets of docs/results/xeon/bench_scaling.json are explained best: what a step costs more
-# with one env server of 50 ms a step is gone with eight.
-COOL_SECONDS = 0.015
+# it fleets of 1 to 128 env servers of a quiet Xeon (a96f32b) are explained best: of what a message
+# costs more with one of 50 ms a step, half is left with eight and a tenth with 32.
+COOL_SECONDS = 0.004
 
 
 def cold_share(cycle_seconds: float, messages: int) -> float:

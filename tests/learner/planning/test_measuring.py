@@ -11,7 +11,7 @@ _ENV_MESSAGE, _ENV_ROW, _ENV_BYTE, _ENV_COLD, _ENV_REST = 100e-6, 1e-6, 2e-9, 50
 
 def made_of(load: Load, per_second: float, per_batch: float, num_bytes: float) -> Measured:
     # 15 ms of each cycle are not long enough to fall asleep.
-    share = max(0.0, 1 - 0.015 * per_second)
+    share = max(0.0, 1 - 0.004 * per_second)
     learner = _MESSAGE + load.num_envs * _ROW + num_bytes * _BYTE
     learner += (_BATCH + share * _COLD) / per_batch
     env_server = _ENV_MESSAGE + load.num_envs * _ENV_ROW + num_bytes * _ENV_BYTE

@@ -96,16 +96,16 @@ def test_a_batch_costs_less_for_each_message_the_more_share_it() -> None:
 
 
 def test_who_has_slept_takes_longer_to_wake() -> None:
-    # Of cycles of 50 ms 15 are too short to fall asleep: 0.7 of them find the learner so if one
-    # arrives in each, 0.49 if two do; an env server is alone with its own, but on a shared machine.
+    # Of cycles of 50 ms 4 are too short to fall asleep: 0.92 of them find the learner so if one
+    # arrives in each, 0.846 if two do; an env server is alone with its own, but on a shared machine.
     each = costs(learner_cold=1e-3, env_cold=1e-3)
     one, two = (predict(each, fleet(environments=n), APART) for n in (1, 2))
-    assert one.learner_cores == pytest.approx(20 * 0.7e-3)
-    assert two.learner_cores == pytest.approx(40 * 0.49e-3, rel=1e-3)
-    assert two.env_server_cores == pytest.approx(40 * 0.7e-3, rel=1e-3)
+    assert one.learner_cores == pytest.approx(20 * 0.92e-3)
+    assert two.learner_cores == pytest.approx(40 * 0.8464e-3, rel=1e-3)
+    assert two.env_server_cores == pytest.approx(40 * 0.92e-3, rel=1e-3)
     together = predict(each, fleet(environments=2), Machines(shared_cores=2))
-    assert together.env_server_cores == pytest.approx(40 * 0.49e-3, rel=1e-3)
-    often = predict(each, fleet(step_seconds=0.01), APART)
+    assert together.env_server_cores == pytest.approx(40 * 0.8464e-3, rel=1e-3)
+    often = predict(each, fleet(step_seconds=0.004), APART)
     assert often.cores == 0.0
 
 

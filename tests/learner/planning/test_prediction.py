@@ -97,7 +97,8 @@ def test_a_batch_costs_less_for_each_message_the_more_share_it() -> None:
 
 def test_who_has_slept_takes_longer_to_wake() -> None:
     # Of cycles of 50 ms 4 are too short to fall asleep: 0.92 of them find the learner so if one
-    # arrives in each, 0.846 if two do; an env server is alone with its own, but on a shared machine.
+    # arrives in each, 0.846 if two do; an env server is alone with its own, but on a shared
+    # machine.
     each = costs(learner_cold=1e-3, env_cold=1e-3)
     one, two = (predict(each, fleet(environments=n), APART) for n in (1, 2))
     assert one.learner_cores == pytest.approx(20 * 0.92e-3)

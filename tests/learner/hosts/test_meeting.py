@@ -212,13 +212,15 @@ def test_a_host_that_is_started_again_takes_the_place_that_it_had(is_gone: bool)
             earlier.close()
             gone = "waits for host 1 again: it was there, and is gone"
             wait_until(lambda: lines == [gone], "that its end is noticed")
-        found = at_once(
-            [lambda index=index: arrive(three[index], Hello(index, 3, RUN)) for index in (1, 2)]
-        )
-        if not is_gone:  # a second one of that index, which is told so
-            (refusal,) = received(earlier)
-            assert refusal == {"refused": "--host-index: another host has come as 1 since"}
-            earlier.close()
+
+        def last() -> dict[str, str]:
+            if not is_gone:  # a second one of that index has come, which it is told
+                (refusal,) = received(earlier)
+                assert refusal == {"refused": "--host-index: another host has come as 1 since"}
+                earlier.close()
+            return arrive(three[2], Hello(2, 3, RUN))  # not before: then all would be there
+
+        found = at_once([lambda: arrive(three[1], Hello(1, 3, RUN)), last])
         return found[0]
 
     waiting = PATIENT._replace(report=lines.append)

@@ -1,4 +1,4 @@
-"""An environment of which is noted when it is at work."""
+"""An environment that notes when it is at work."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ import gymnasium
 def noted(
     build: Callable[[], gymnasium.Env[Any, Any]], note: Callable[[bool], None]
 ) -> gymnasium.Env[Any, Any]:
-    """What `build` gives, of which `note` takes whether it is at work, now and from then on."""
+    """Builds an environment; `note` takes whether it is at work, from now on."""
     note(True)
     try:
         return Noted(build(), note)

@@ -43,8 +43,8 @@ class CrashLog:
     def __init__(self, path: Path | None = None) -> None:
         """Opens the file, and empties it once it is read; None keeps it in this process.
 
-        Nobody else has it open: whoever does has the log of sent steps beside it. Raises OSError if
-        the disk has no room for it.
+        The lock of the log of sent steps beside it keeps other processes out. Raises OSError if the
+        disk has no room for it.
         """
         if path is None:
             self._memory = mmap.mmap(-1, _SIZE)

@@ -77,7 +77,7 @@ class Watch(Generic[Work]):
         del self._begun[threading.get_ident()]
 
     def allow_more(self) -> None:
-        """Lets the process compute anew: for so long as what is at work, or will be next, may take.
+        """Sets the limit of computing time anew, by what is at work, or else was at work last.
 
         What keeps the interpreter's lock lets nobody call this.
         """

@@ -99,7 +99,7 @@ class _Reception:
         return [index for index in range(1, self._place.num_hosts) if index not in self._met]
 
     def step(self, seconds: float) -> None:
-        """Hears whoever says something within that time. Raises ConfigError; see `_admit`."""
+        """Handles what is said within that time. Raises ConfigError; see `_admit`."""
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 self._accept()
@@ -183,7 +183,7 @@ class _Reception:
             "--token-file: expected the token of host 0, got another one or none; start all hosts "
             "with the same file",
         )
-        if not self._has_reported:  # once: whoever reaches the port could fill the log
+        if not self._has_reported:  # once: any stranger could fill the log
             self._has_reported = True
             self._report(f"refuses a host at {guest.name}: it does not have this run's token")
 

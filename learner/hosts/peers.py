@@ -177,7 +177,7 @@ class Peers:
         except OSError as error:
             self._lose(index, _why(error))
         except TypeError as error:
-            # Ours, and not that of whoever has just given the last value of a tag.
+            # Ours, not that of the host which gave the last value of a tag.
             raise RuntimeError(f"expected a value that JSON holds ({error})") from error
 
     def _run(self) -> None:

@@ -43,6 +43,8 @@ class ImpalaConfig:
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
       normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
         deviation 1 over all trained rows so far, clipped to plus or minus 10.
+      normalize_images: whether images are seen so, too, each pixel by itself, and not divided by
+        255: what is small and rare in them, such as a ball, is seen from the first.
       normalize_rewards: whether rewards are divided by the deviation of their discounted sums so
         far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
@@ -69,6 +71,7 @@ class ImpalaConfig:
     value_cost: float = 0.5
     entropy_cost: float = 0.01
     normalize_observations: bool = False
+    normalize_images: bool = False
     normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
@@ -101,11 +104,16 @@ class ImpalaConfig:
         from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.agents.network_inputs import initial_carry
-        from seedrl.agents.normalization.normalized import settings_of, with_normalization
+        from seedrl.agents.normalization.normalized import (
+            seen_by_agent,
+            settings_of,
+            with_normalization,
+        )
         from seedrl.networks.contract import build_actor_critic
 
         num_actions = num_actions_of(spec, "IMPALA")
-        network = build_actor_critic(self.network, spec, num_actions)
+        settings = settings_of(self, spec)
+        network = build_actor_critic(self.network, seen_by_agent(settings), num_actions)
         update = GradientUpdate(
             loss=functools.partial(functions.loss, functions.objective_of(self), network),
             optimizer=functions.optimizer_of(self),
@@ -120,7 +128,7 @@ class ImpalaConfig:
             init_state=update.init_state,
             update=update,
         )
-        return with_normalization(agent, settings_of(self, spec))
+        return with_normalization(agent, settings)
 
 
 _RANGES = {

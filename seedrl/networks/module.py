@@ -37,7 +37,7 @@ class NetworkCarry(NamedTuple):
 
     Attributes:
       core: the recurrent state, `[B, H] float32` leaves, or `()`.
-      frames: for each image of the observation `[B, k - 1, *shape] uint8`, or `()`.
+      frames: for each image of the observation `[B, k - 1, *shape]` of its dtype, or `()`.
     """
 
     core: Tree
@@ -158,9 +158,9 @@ def _initial_carry(module: TorsoCoreHead, frame_stack: int, batch_size: int) -> 
         core = GRU.initial_carry(module.core_size, batch_size)
     frames: tuple[Array, ...] = ()
     if frame_stack > 1:
-        shapes = [spec.shape for spec in module.specs if is_image(spec)]
-        num_previous = frame_stack - 1
-        frames = tuple(jnp.zeros((batch_size, num_previous, *s), jnp.uint8) for s in shapes)
+        images = [spec for spec in module.specs if is_image(spec)]
+        before = (batch_size, frame_stack - 1)
+        frames = tuple(jnp.zeros((*before, *image.shape), image.dtype) for image in images)
     return NetworkCarry(core=core, frames=frames)
 
 

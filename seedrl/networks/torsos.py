@@ -17,8 +17,11 @@ SMALLEST_IMAGE = {"nature": 36, "shallow": 20, "impala": 1, "minatar": 3}
 
 
 def is_image(spec: ArraySpec) -> bool:
-    """Whether an array is an image: uint8 of shape `[H, W]` or `[H, W, C]`."""
-    return spec.dtype == "uint8" and len(spec.shape) in (2, 3)
+    """Whether an array is an image: uint8 of shape `[H, W]` or `[H, W, C]`, or float16.
+
+    The latter is what normalization makes of images.
+    """
+    return spec.dtype in ("uint8", "float16") and len(spec.shape) in (2, 3)
 
 
 def is_encoded(spec: ArraySpec, torso: str) -> bool:

@@ -4,6 +4,7 @@ The moments are part of the parameters: so whatever acts, in training, in an eva
 policy by itself, has those of its parameters' version, and checkpoints hold them.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,11 +21,15 @@ from seedrl.agents.normalization.moments import (
     no_moments,
 )
 from seedrl.errors import ConfigError
+from seedrl.networks.torsos import is_image
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
 # Of observations and of rewards, in standard deviations: as in VecNormalize.
 LIMIT = 10.0
+# Of a pixel, in the units of uint8: the first change of one that has hardly ever changed is no more
+# of an event than a change of others.
+_LEAST_OF_PIXELS = 0.5
 
 
 class NormalizedParams(NamedTuple):
@@ -32,8 +37,7 @@ class NormalizedParams(NamedTuple):
 
     Attributes:
       agent: its own parameters; of a behaviour, its own behaviour.
-      observations: those of each array of floats of an observation, in wire order; none if they are
-        not normalized.
+      observations: those of each array of an observation that is normalized, in wire order.
       returns: `[]`, of the discounted sums of rewards, or `()` if rewards are not normalized.
     """
 
@@ -65,18 +69,31 @@ class Normalization(NamedTuple):
       rewards: whether rewards are: divided by the deviation of their discounted sums, without
         taking off a mean, and clipped to plus or minus LIMIT.
       gamma: discount of one step, of those sums.
+      images: whether images are, each pixel by itself; a deviation is at least half a grey level.
     """
 
     spec: EnvSpec
     observations: bool
     rewards: bool
     gamma: float
+    images: bool = False
 
 
 def settings_of(config: Any, spec: EnvSpec) -> Normalization:
     """What an agent's configuration asks for."""
     observations, rewards = config.normalize_observations, config.normalize_rewards
-    return Normalization(spec, observations, rewards, config.gamma)
+    return Normalization(spec, observations, rewards, config.gamma, config.normalize_images)
+
+
+def seen_by_agent(settings: Normalization) -> EnvSpec:
+    """The spec of what the agent within sees: normalized images are float16, 0 their mean."""
+    leaves = [
+        dataclasses.replace(leaf, dtype="float16")
+        if leaf.dtype == "uint8" and _is_normalized(settings, leaf)
+        else leaf
+        for _, leaf in settings.spec.leaves()
+    ]
+    return dataclasses.replace(settings.spec, observation=settings.spec.unflatten(leaves))
 
 
 def with_normalization(agent: Agent, settings: Normalization) -> Agent:
@@ -86,9 +103,12 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
     batch once, after all passes over it. So a batch that was acted by the newest parameters is
     learned from in the very units in which it was acted.
 
-    Raises ConfigError if observations are to be normalized and hold no floats.
+    It must have been built for `seen_by_agent(settings)`.
+
+    Raises ConfigError if observations are to be normalized and hold no floats, or images and there
+    are none.
     """
-    if not (settings.observations or settings.rewards):
+    if not (settings.observations or settings.rewards or settings.images):
         return agent
     shapes = [leaf.shape for leaf in _normalized_leaves(settings)]
 
@@ -120,17 +140,25 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
 def _normalized_leaves(settings: Normalization) -> list[ArraySpec]:
     leaves = settings.spec.leaves()
     found = [leaf for _, leaf in leaves if _is_normalized(settings, leaf)]
-    if settings.observations and not found:
-        seen = ", ".join(f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)
+    has_image = any(leaf.dtype == "uint8" for leaf in found)
+    seen = ", ".join(f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)
+    if settings.observations and all(leaf.dtype == "uint8" for leaf in found):
         raise ConfigError(
             f"agent.normalize_observations: expected an array of floats in the observation, got "
-            f"{seen}; integers are not normalized, and networks scale images themselves: leave it "
+            f"{seen}; integers are not normalized, and images by agent.normalize_images: leave it "
             "False"
+        )
+    if settings.images and not has_image:
+        raise ConfigError(
+            "agent.normalize_images: expected an image (uint8 of rank 2 or 3) in the observation, "
+            f"got {seen}; leave it False"
         )
     return found
 
 
 def _is_normalized(settings: Normalization, leaf: ArraySpec) -> bool:
+    if leaf.dtype == "uint8":
+        return settings.images and is_image(leaf)
     return settings.observations and leaf.dtype.startswith("float")
 
 
@@ -176,8 +204,11 @@ def _leaves(settings: Normalization, observation: Tree) -> list[tuple[Array, boo
 def _standardized(leaf: Array, moments: Moments) -> Array:
     leading = tuple(range(leaf.ndim - moments.mean.ndim))
     centre, divisor = (jnp.expand_dims(x, leading) for x in (moments.mean, deviation(moments)))
+    dtype = leaf.dtype
+    if dtype == jnp.uint8:
+        divisor, dtype = jnp.maximum(divisor, _LEAST_OF_PIXELS), jnp.float16
     distances = (leaf.astype(jnp.float32) - centre) / divisor
-    return jnp.clip(distances, -LIMIT, LIMIT).astype(leaf.dtype)
+    return jnp.clip(distances, -LIMIT, LIMIT).astype(dtype)
 
 
 def _next_sum(gamma: float, previous: Array, timestep: TimeStep) -> Array:

@@ -50,6 +50,8 @@ class PpoConfig:
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
       normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
         deviation 1 over all trained rows so far, clipped to plus or minus 10.
+      normalize_images: whether images are seen so, too, each pixel by itself, and not divided by
+        255: what is small and rare in them, such as a ball, is seen from the first.
       normalize_rewards: whether rewards are divided by the deviation of their discounted sums so
         far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
@@ -75,6 +77,7 @@ class PpoConfig:
     value_cost: float = 1.0
     entropy_cost: float = 0.01
     normalize_observations: bool = False
+    normalize_images: bool = False
     normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
@@ -103,11 +106,16 @@ class PpoConfig:
         from seedrl.agents.agent import Agent, Passes
         from seedrl.agents.gradient_update import GradientUpdate
         from seedrl.agents.network_inputs import initial_carry
-        from seedrl.agents.normalization.normalized import settings_of, with_normalization
+        from seedrl.agents.normalization.normalized import (
+            seen_by_agent,
+            settings_of,
+            with_normalization,
+        )
         from seedrl.agents.ppo import functions
         from seedrl.agents.ppo.policies import policy_and_network
 
-        policy, network = policy_and_network(self.network, spec)
+        settings = settings_of(self, spec)
+        policy, network = policy_and_network(self.network, seen_by_agent(settings))
         update = GradientUpdate(
             loss=functools.partial(functions.loss, functions.objective_of(self), policy, network),
             optimizer=functions.optimizer_of(self),
@@ -124,7 +132,7 @@ class PpoConfig:
             passes=Passes(self.epochs, self.minibatches),
         )
         agent = functions.with_kl_stop(agent, self.kl_stop) if self.kl_stop else agent
-        return with_normalization(agent, settings_of(self, spec))
+        return with_normalization(agent, settings)
 
 
 _RANGES = {

@@ -11,6 +11,7 @@ episodes.
 
 import contextlib
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -86,5 +87,7 @@ def _points(interpreter: Path, flags: list[str], options: PongOptions) -> Iterat
 
 
 if __name__ == "__main__":
+    # Else the peer's processes would go on for ever.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         sys.exit(main())

@@ -64,9 +64,10 @@ def test_the_minatar_network_is_that_of_the_paper() -> None:
         (IMAGE, True),
         (ArraySpec((128,), "uint8"), False),
         (ArraySpec((84, 84), "float32"), False),
+        (ArraySpec((84, 84), "float16"), True),  # normalized
     ],
 )
-def test_an_image_is_uint8_of_rank_two_or_three(spec: ArraySpec, expected: bool) -> None:
+def test_an_image_is_uint8_or_float16_of_rank_two_or_three(spec: ArraySpec, expected: bool) -> None:
     assert is_image(spec) is expected
 
 

@@ -242,6 +242,53 @@ def test_one_without_the_other(observations: bool, rewards: bool) -> None:
     assert len(jax.tree.leaves(carry)) == 1 + rewards
 
 
+@pytest.mark.parametrize(
+    ("pixel", "variance", "seen"),
+    [
+        (200, 16.0, 0.0),
+        (206, 16.0, 1.5),
+        (0, 25.0, -10.0),
+        (201, 0.0, 2.0),  # by half a grey level, for it has never changed
+    ],
+)
+def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
+    pixel: int, variance: float, seen: float
+) -> None:
+    settings = Normalization(SPEC, False, False, GAMMA, images=True)
+    agent = with_normalization(within().agent, settings)
+    mean, variances = np.full((3, 3), 200.0, "f4"), np.full((3, 3), 16.0, "f4")
+    variances[1, 2] = variance
+    moments = Moments(jnp.float32(8), jnp.asarray(mean), jnp.asarray(variances))
+    units = NormalizedParams(UNITS.agent, (moments,), ())
+    row = row_of([3.0, 2.0], 3.0)
+    row.observation["image"][0, 1, 2] = pixel
+    output = agent.act(units, agent.initial_carry(1), row, jnp.ones(1), KEY)
+    found, _ = output.extras
+    expected = np.zeros((1, 3, 3), np.float16)
+    expected[0, 1, 2] = seen
+    assert found["image"].dtype == np.float16
+    np.testing.assert_array_equal(found["image"], expected)
+    np.testing.assert_array_equal(found["speed"], [[3, 2]])
+
+
+def test_moments_of_images_are_those_of_their_bytes() -> None:
+    settings = Normalization(SPEC, False, False, GAMMA, images=True)
+    agent = with_normalization(within().agent, settings)
+    sequence = windows()[0]._replace(carry=agent.initial_carry(B))
+    state, _ = agent.after_batch(agent.init_state(agent.init(KEY)), sequence, mean=alone)
+    (moments,) = state.params.observations
+    trained = sequence.steps.timestep.observation["image"][: WINDOW.unroll].astype(np.float64)
+    np.testing.assert_allclose(moments.mean, trained.mean((0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, trained.var((0, 1)), rtol=1e-4)
+
+
+def test_what_has_no_image_has_none_to_normalize() -> None:
+    spec = EnvSpec(ArraySpec((3,), "uint8"), DiscreteSpec(3))
+    message = r"^agent.normalize_images: expected an image .* got observation uint8\[3\]; "
+    with pytest.raises(ConfigError, match=message):
+        with_normalization(within().agent, Normalization(spec, False, True, GAMMA, images=True))
+
+
 def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> None:
     inner, _ = within()
     assert with_normalization(inner, Normalization(SPEC, False, False, GAMMA)) is inner
@@ -251,12 +298,14 @@ def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> N
         with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
 
 
-def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own() -> None:
+@pytest.mark.parametrize("frames", [1, 3])
+def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(frames: int) -> None:
     """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
     config = PpoConfig(
-        network=dataclasses.replace(NETWORK, core="none", torso_sizes=(), frame_stack=1),
+        network=dataclasses.replace(NETWORK, core="none", torso_sizes=(), frame_stack=frames),
         unroll=6,
         normalize_observations=True,
+        normalize_images=True,
         normalize_rewards=True,
         gamma=GAMMA,
     )
@@ -265,7 +314,9 @@ def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own() -> N
     untouched = init(KEY)
     head = untouched.agent["params"]["PolicyAndValueHead_0"]
     head["policy"]["kernel"] = 100 * head["policy"]["kernel"]
-    params = untouched._replace(observations=UNITS.observations, returns=UNITS.returns)
+    pixels = Moments(jnp.float32(8), jnp.full((3, 3), 100.0), jnp.full((3, 3), 3600.0))
+    observations = (pixels, *UNITS.observations)  # in wire order
+    params = untouched._replace(observations=observations, returns=UNITS.returns)
     sequence = window_of(acted(agent._replace(act=act), agent.behaviour(params)), 3, 7)
     update = jax.jit(functools.partial(agent.update, mean=alone))
     _, output = update(agent.init_state(params), sequence, jnp.ones(B), KEY)

@@ -59,7 +59,7 @@ def _serve(words: Sequence[str]) -> int:
         crash_log = CrashLog(options.sent_log and Path(f"{options.sent_log}.crash"))
     with _naming("--token-file"):
         token = "" if options.token_file is None else read_token(options.token_file)
-    kind = (options.films, options.group_threads)
+    kind = (options.films, options.group_threads, options.niceness)
     certificates = Certificates(options.certificate, options.private_key, options.authority)
     client = ReconnectingClient(
         options.learner,

@@ -16,6 +16,7 @@ from envs_server.faults.watchdog import Watch
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import budget, check_assign, metrics_of, plan_groups
 from envs_server.sent_log import SentLog
+from seedrl.programs.niceness import stand_back
 from seedrl.spec_json import encode_spec
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
@@ -29,8 +30,7 @@ _log = logging.getLogger("envs_server")
 
 _BUILDING_SECONDS = 600.0  # more than a learner waits for Ready
 _CLOSING_SECONDS = 60.0  # for a group, of a learner without a deadline for its steps
-# For a last message to reach the learner, which ends the stream.
-LAST_MESSAGE_SECONDS = 5.0
+LAST_MESSAGE_SECONDS = 5.0  # for it to reach the learner, which ends the stream
 
 Result = TypeVar("Result")
 
@@ -44,6 +44,7 @@ class Offer(NamedTuple):
       recording: what is played in the place of environments, if anything.
       films: where every episode is filmed, if it is.
       group_threads: whether each group of several has a thread of its own.
+      niceness: of the process once it is served.
     """
 
     num_envs: int
@@ -52,6 +53,7 @@ class Offer(NamedTuple):
     recording: Recording | None = None
     films: Path | None = None
     group_threads: bool = False
+    niceness: int = 0
 
 
 class Finished(NamedTuple):
@@ -65,7 +67,6 @@ class Outbox(Protocol):
 
     def put(self, message: ToLearner, /) -> None:
         """Sends `message` after those before it."""
-        ...
 
 
 class Lease:
@@ -126,8 +127,7 @@ class Lease:
         self.open()
         try:
             for message in messages:
-                finished = self.handle(message)
-                if finished is not None:
+                if (finished := self.handle(message)) is not None:
                     return finished
         except Exception:
             self._raise_of_threads()  # for which the stream has ended
@@ -213,20 +213,19 @@ class Lease:
         self._threads = None
 
     def _hello(self) -> FromEnvServer:
-        return FromEnvServer(
-            hello=Hello(
-                major=MAJOR,
-                minor=MINOR,
-                num_envs=len(self._quarantine.live),
-                num_groups=self._offer.num_groups,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                sent=self._sent_log.report(),
-                plays_recording=self._offer.recording is not None,
-                num_quarantined=self._quarantine.num_out,
-                quarantine=self._quarantine.reason,
-            )
+        hello = Hello(
+            major=MAJOR,
+            minor=MINOR,
+            num_envs=len(self._quarantine.live),
+            num_groups=self._offer.num_groups,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            sent=self._sent_log.report(),
+            plays_recording=self._offer.recording is not None,
+            num_quarantined=self._quarantine.num_out,
+            quarantine=self._quarantine.reason,
         )
+        return FromEnvServer(hello=hello)
 
     def _start(self, assign: Assign) -> None:
         if self._groups:
@@ -251,6 +250,7 @@ class Lease:
         for number, step in enumerate(first):
             self._send(number, step)
         self.is_serving = True
+        stand_back(self._offer.niceness)
         _log.info(
             "connected: %d x %s in %d groups%s over %s",
             sum(len(group.slots) for group in assign.groups),

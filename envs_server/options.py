@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from seedrl.programs.command_line import read
+from seedrl.programs.niceness import MOST
 from seedrl.wire.address import address_fault, is_local
 
 PROG = "python -m envs_server"
@@ -89,6 +90,11 @@ class Options:
     environments again, though never within a minute of being served; beyond it while they are
     built, it ends. 0: no limit, but three quarters of the machine's memory while they are built."""
 
+    niceness: int = 0
+    """How far to stand back, as of nice(1), 0 to 19, once it is served. For many env servers in the
+    session or container of their learner: started with nice(1) they let it answer, and with this,
+    more than that, those that start come before those that step."""
+
     log_level: LogLevel = "info"
     """What to report on stderr."""
 
@@ -100,7 +106,8 @@ class Options:
                 "expected at least one environment and one group, "
                 f"got --num-envs {self.num_envs} --groups {self.groups}"
             )
-
+        if not 0 <= self.niceness <= MOST:
+            raise ValueError(f"--niceness: expected 0 to {MOST}, got {self.niceness}")
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("--certificate and --private-key: expected both or none")
         if self.certificate is not None and self.authority is None:

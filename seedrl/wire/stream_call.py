@@ -10,6 +10,7 @@ it does before 1.80, where gRPC itself reads and writes nothing while no thread 
 import contextlib
 import functools
 import importlib
+import operator
 import queue
 import sys
 import threading
@@ -33,6 +34,16 @@ Received = ToEnvServer | WireError
 # That reads, writes and answers pings in native threads of its own; seen on Linux.
 _LEAST_VERSION = (1, 80)
 _NO_FLAGS = 0
+# What else of gRPC is used once a call has begun, when it is too late for another one.
+_used_later = operator.attrgetter(
+    "ReceiveMessageOperation",
+    "SendMessageOperation",
+    "SendCloseFromClientOperation",
+    "StatusCode.cancelled",
+    "SegregatedCall.operate",
+    "SegregatedCall.next_event",
+    "SegregatedCall.cancel",
+)
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -101,6 +112,7 @@ class UnthreadedCall:
     def __init__(self, channel: Any, metadata: Metadata, outgoing: Outgoing) -> None:
         """Raises ImportError, AttributeError or TypeError if gRPC is another inside."""
         self._grpc: Any = importlib.import_module("grpc._cython.cygrpc")
+        _used_later(self._grpc)
         kinds = self._grpc.OperationType
         self._send, self._close = kinds.send_message, kinds.send_close_from_client
         self._receive, self._end = kinds.receive_message, kinds.receive_status_on_client
@@ -194,9 +206,8 @@ class UnthreadedCall:
                 pass
 
     def _begin(self, kind: Any, operation: Any) -> None:
-        self._due.add(kind)
-        if not self._call.operate((operation,), None):  # the stream has ended
-            self._due.discard(kind)
+        if self._call.operate((operation,), None):  # else the stream has ended
+            self._due.add(kind)
 
     def _send_next(self) -> bool:
         """Sends a message unless one is on its way; whether there is another one behind it."""
@@ -214,7 +225,14 @@ class UnthreadedCall:
             return bool(self._outgoing)
 
     def _take_event(self) -> None:
-        event = self._call.next_event()
+        try:
+            event = self._call.next_event()
+        except BaseException:
+            # A signal's handler has raised: gRPC has given the call up, and fails if it is asked
+            # for another event.
+            with self._lock:
+                self._due.clear()
+            raise
         with self._lock:
             for operation in event.batch_operations:
                 kind = operation.type()

@@ -25,6 +25,8 @@ def test_defaults_and_patterns() -> None:
         # Without a port gRPC would take 443, and wait for ever.
         (["--learner", "127.0.0.1", "--num-envs", "2"], "expected host:port with a port of 1 to"),
         (["--learner", "h:0", "--num-envs", "2"], "got 'h:0'"),
+        (["--learner", "h:1", "--num-envs", "1", "--niceness", "20"], "expected 0 to 19, got 20"),
+        (["--learner", "h:1", "--num-envs", "1", "--niceness", "-1"], "expected 0 to 19, got -1"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], reason: str) -> None:

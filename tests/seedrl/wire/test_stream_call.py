@@ -1,9 +1,11 @@
 """The call of an env server, of both kinds: who does its work, and how it ends."""
 
 import contextlib
+import importlib
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -208,23 +210,75 @@ def test_grpc_reads_and_writes_while_nobody_takes_events() -> None:
         assert (is_native, process.returncode) == (True, 0)
 
 
+def _opened(channel: grpc.Channel) -> type:
+    """Of which kind the call is that this gRPC gives; it works."""
+    outgoing = Outgoing(2**10)
+    with contextlib.closing(open_call(channel, (), outgoing)) as call:
+        outgoing.put(_HELLO)
+        call.push()
+        assert next(call) == _ASSIGN
+        return type(call)
+
+
 @pytest.mark.skipif(not _IS_NATIVE, reason="of gRPC from 1.80 on, on Linux")
 def test_grpc_that_is_another_inside_has_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
     class Passing(grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
         def intercept_stream_stream(self, begin: Any, details: Any, requests: Any) -> Any:
             return begin(details, requests)
 
-    def opens(channel: grpc.Channel) -> type:
-        outgoing = Outgoing(2**10)
-        with contextlib.closing(open_call(channel, (), outgoing)) as call:
-            outgoing.put(_HELLO)
-            call.push()
-            assert next(call) == _ASSIGN
-            return type(call)
-
     with _channel(_echo) as channel:
-        assert opens(channel) is UnthreadedCall
+        assert _opened(channel) is UnthreadedCall
         # A channel around another has not the same inside.
-        assert opens(grpc.intercept_channel(channel, Passing())) is ThreadedCall
+        assert _opened(grpc.intercept_channel(channel, Passing())) is ThreadedCall
         monkeypatch.setattr(grpc, "__version__", "1.79.1")
-        assert opens(channel) is ThreadedCall
+        assert _opened(channel) is ThreadedCall
+
+
+@pytest.mark.skipif(not _IS_NATIVE, reason="of gRPC from 1.80 on, on Linux")
+@pytest.mark.parametrize("absent", ["SendCloseFromClientOperation", "SegregatedCall"])
+def test_grpc_that_lacks_what_a_call_needs_later_has_its_own_call(
+    absent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "grpc._cython.cygrpc"
+    inside = types.ModuleType(name)
+    vars(inside).update(vars(importlib.import_module(name)))
+    delattr(inside, absent)
+    monkeypatch.setitem(sys.modules, name, inside)
+    with _channel(_echo) as channel:
+        assert _opened(channel) is ThreadedCall
+
+
+# A signal arrives, whose handler raises, while the thread that receives waits in gRPC.
+_INTERRUPTED = """
+import os, signal, sys, threading, time
+from seedrl.wire.channel import connect
+from seedrl.wire.learner_connection import Outgoing
+from seedrl.wire.stream_call import UnthreadedCall
+
+def interrupt():
+    while sys._current_frames()[main].f_code.co_name != "_take_event":
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+main = threading.get_ident()
+signal.signal(signal.SIGUSR1, stop)
+with connect(sys.argv[1], max_message_bytes=2**20) as channel:
+    call = UnthreadedCall(channel, (), Outgoing(2**10))
+    threading.Thread(target=interrupt).start()
+    try:
+        next(call)
+    except KeyboardInterrupt:
+        call.close()
+        print("closed")
+"""
+
+
+@pytest.mark.skipif(not _IS_NATIVE, reason="of gRPC from 1.80 on, on Linux")
+def test_a_call_can_be_closed_after_a_signal_has_interrupted_it() -> None:
+    with _served(_echo) as address:
+        command = [sys.executable, "-c", _INTERRUPTED, address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr

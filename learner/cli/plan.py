@@ -45,6 +45,7 @@ class PlanOptions:
       environments: all of them, on all env servers.
       step_ms: what one environment's step takes, in milliseconds; those of a group take turns.
       step_cpu_ms: of that, what it computes; by default all of it.
+      equal_steps: each step takes exactly that long: those answered together come back together.
       envs_per_server: environments of each env server; by default as CONFIG deals its slots.
       accelerator: of each learner host, as of `seedrl launch`: cpu, or NAME or NAME:COUNT.
       learner_cores: that a learner host computes with if it has no accelerator.
@@ -67,6 +68,7 @@ class PlanOptions:
     environments: int
     step_ms: float
     step_cpu_ms: float | None = None
+    equal_steps: bool = False
     envs_per_server: int | None = None
     accelerator: str = "cpu"
     learner_cores: int = 8
@@ -125,14 +127,11 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
     costs, about_costs = _costs(options, programs, accelerator.name)
     demand = _demand(options, config, spec)
+    bytes_per_second = 1e9 / 8 * options.network_gbit
     sizing = size(
         costs,
         demand,
-        Machines(
-            devices=computing,
-            acting=devices,
-            network_bytes_per_second=1e9 / 8 * options.network_gbit,
-        ),
+        Machines(devices=computing, acting=devices, network_bytes_per_second=bytes_per_second),
         headroom=options.headroom,
         batch_sequences=config.learning.batch_sequences,
         learning_devices=devices,
@@ -141,6 +140,8 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     if num_devices != devices * sizing.hosts:
         num_devices = devices * sizing.hosts
         programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
+    cores = f"{computing} cores"
+    what = accelerator.in_words.removeprefix("on ") if accelerator.count else cores
     usable_bytes = catalog.usable_bytes(accelerator.name)
     about_run = _about_run(config, options.environments, sizing.hosts)
     return report.Plan(
@@ -149,9 +150,7 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
         costs=costs,
         sizing=sizing,
         programs=programs,
-        accelerator=accelerator.in_words.removeprefix("on ")
-        if accelerator.count
-        else f"{computing} cores",
+        accelerator=what,
         devices=devices,
         device_bytes=usable_bytes,
         price=_price(options, priced, computing, sizing),
@@ -239,6 +238,7 @@ def _demand(options: PlanOptions, config: Config, spec: "EnvSpec") -> "Demand":
         groups=groups,
         step_seconds=1e-3 * options.step_ms,
         step_cpu_seconds=1e-3 * step_cpu_ms,
+        equal_steps=options.equal_steps,
         batch_deadline_seconds=serving.batch_deadline_seconds,
         # A queue trains on each step once.
         steps_per_update=trained / getattr(config.replay, "ratio", 1.0),

@@ -41,4 +41,19 @@ def batching(
         messages = 1 + rate * window
     else:
         messages = rate * service_seconds + math.exp(-rate * (service_seconds - window))
+    return _of(messages, window)
+
+
+def batching_in_step(spacing_seconds: float, *, deadline_seconds: float, target: float) -> Batching:
+    """Steps that take exactly as long as each other: whose messages shared a batch end together.
+
+    Their messages arrive one after another, `spacing_seconds` s apart, for as long as the oldest
+    waits, which is D: 1 + D / s share a batch. See `batching` for the rest.
+    """
+    window = min(deadline_seconds, (target - 1) * spacing_seconds)
+    return _of(1 + window / spacing_seconds, window)
+
+
+def _of(messages: float, window: float) -> Batching:
+    """The oldest waits for `window` seconds, each other for half of that on average."""
     return Batching(messages, window * (1 + (messages - 1) / 2) / messages)

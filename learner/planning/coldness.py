@@ -6,7 +6,7 @@
 COOL_SECONDS = 0.004
 
 
-def cold_share(cycle_seconds: float, messages: int) -> float:
+def cold_share(cycle_seconds: float, messages: float) -> float:
     """Which share of messages finds that nobody has arrived for `COOL_SECONDS`, τ.
 
     N = `messages` arrive once in C = `cycle_seconds` each, at any time:

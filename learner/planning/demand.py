@@ -14,6 +14,7 @@ class Demand:
       groups: that an env server steps one after another, each while the others wait for actions.
       step_seconds: of one environment, by the clock; a group's environments take turns.
       step_cpu_seconds: of these, what it computes.
+      equal_steps: whether each step takes exactly that long, rather than about that.
       batch_deadline_seconds: see `ServingConfig`.
       steps_per_update: environment steps for each update; infinite if nothing is learned.
       message_bytes: of a group's step on the wire, with its answer.
@@ -27,6 +28,7 @@ class Demand:
     batch_deadline_seconds: float = 0.001
     steps_per_update: float = math.inf
     message_bytes: float = 0.0
+    equal_steps: bool = False
 
     @property
     def env_servers(self) -> int:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from learner.planning.batching import Batching, batching
+from learner.planning.batching import Batching, batching, batching_in_step
 from learner.planning.coldness import cold_share
 from learner.planning.costs import Costs
 from learner.planning.demand import Demand, Machines
@@ -108,7 +108,7 @@ def predict(costs: Costs, demand: Demand, machines: Machines) -> Prediction:
     rate = min(most, demand.messages / (step + answer))
     for _ in range(_MOST_ROUNDS):
         before = rate
-        batch = _batch(costs, demand, rate)
+        batch = _batch(costs, demand, machines, rate)
         message = _message(costs, demand, machines, batch, rate)
         stations = list(_stations(message, machines))
         alone = step + answer + batch.wait_seconds
@@ -122,7 +122,33 @@ def predict(costs: Costs, demand: Demand, machines: Machines) -> Prediction:
     return _prediction(costs, demand, machines, rate)
 
 
-def _batch(costs: Costs, demand: Demand, rate: float) -> Batching:
+def _batch(costs: Costs, demand: Demand, machines: Machines, rate: float) -> Batching:
+    free = _free_batch(costs, demand, rate)
+    if not demand.equal_steps:
+        return free
+    # The larger a batch, the less each message takes, and the closer they come together.
+    batch = free
+    for _ in range(_MOST_ROUNDS):
+        before = batch.messages
+        message = _message(costs, demand, machines, batch, rate)
+        cores = machines.shared_cores
+        spacing = message.all / cores if cores else message.interpreter
+        batch = batching_in_step(
+            max(spacing, 1e-12),
+            deadline_seconds=demand.batch_deadline_seconds,
+            target=_target(demand),
+        )
+        if abs(batch.messages - before) <= _TOLERANCE * before:
+            break
+    return max(free, batch)
+
+
+def _target(demand: Demand) -> int:
+    """Messages at which a batch is due at once: half of the environments, see `free_running`."""
+    return max(1, math.ceil(demand.messages / 2))
+
+
+def _free_batch(costs: Costs, demand: Demand, rate: float) -> Batching:
     """The larger a batch, the longer it takes, and the longer the next one grows meanwhile."""
     batch = Batching(1.0, 0.0)
     for _ in range(_MOST_ROUNDS):
@@ -131,8 +157,7 @@ def _batch(costs: Costs, demand: Demand, rate: float) -> Batching:
             rate,
             service_seconds=_act_seconds(costs, demand, before),
             deadline_seconds=demand.batch_deadline_seconds,
-            # Half of the environments: see `free_running`.
-            target=max(1, math.ceil(demand.messages / 2)),
+            target=_target(demand),
         )
         batch = batch._replace(messages=min(batch.messages, demand.messages))
         if abs(batch.messages - before) <= _TOLERANCE * before:
@@ -159,14 +184,17 @@ def _message(
     costs: Costs, demand: Demand, machines: Machines, batch: Batching, rate: float
 ) -> _Message:
     rows, cycle = demand.rows, demand.messages / rate
+    # Who comes with others, and is not the first of them, finds a learner that is awake.
+    together = batch.messages if demand.equal_steps else 1.0
+    cold = cold_share(cycle, demand.messages / together)
+    of_batch = costs.learner_batch + costs.learner_cold * cold
     # Who shares a machine keeps its cores awake.
-    beside = demand.messages if machines.shared_cores else demand.groups
-    of_batch = costs.learner_batch + costs.learner_cold * cold_share(cycle, demand.messages)
+    env_cold = cold / together if machines.shared_cores else cold_share(cycle, demand.groups)
     return _Message(
         interpreter=_of_message(costs, demand) + of_batch / batch.messages,
         devices=rows * (costs.act_row + costs.update / demand.steps_per_update),
         env_server=_overhead(costs, demand)
-        + costs.env_cold * cold_share(cycle, beside)
+        + costs.env_cold * env_cold
         + rows * demand.step_cpu_seconds,
     )
 
@@ -180,7 +208,7 @@ def _stations(message: _Message, machines: Machines) -> Iterator[Station]:
 
 
 def _prediction(costs: Costs, demand: Demand, machines: Machines, rate: float) -> Prediction:
-    batch = _batch(costs, demand, rate)
+    batch = _batch(costs, demand, machines, rate)
     message = _message(costs, demand, machines, batch, rate)
     step = demand.rows * demand.step_seconds
     on_processor = message.devices if machines.shared_cores else 0.0

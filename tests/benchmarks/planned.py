@@ -54,7 +54,6 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("sleep for 25 to 75 ms", 0.05, 0.0, True, (1, 2, 4, 8, 16, 32, 64, 128)),
-    # Those that are answered together come back together, which no prediction knows.
     Kind("sleep for 50 ms", 0.05, 0.0, False, (8, 32, 128)),
     Kind("compute for 2.5 to 7.5 ms", 0.0, 0.005, True, (1, 2, 4, 8)),
 )
@@ -148,6 +147,7 @@ def predicted(costs: Costs, kind: Kind, env_servers: int) -> Prediction:
         groups=1,
         step_seconds=kind.sleep_seconds + kind.busy_seconds,
         step_cpu_seconds=kind.busy_seconds,
+        equal_steps=not kind.varies,
     )
     return predict(costs, demand, Machines(shared_cores=num_cores()))
 

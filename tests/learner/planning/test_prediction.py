@@ -110,6 +110,31 @@ def test_who_has_slept_takes_longer_to_wake() -> None:
     assert often.cores == 0.0
 
 
+def test_environments_of_equal_steps_share_batches() -> None:
+    # 1 ms a message and two cores: one every half millisecond, so two more while the oldest waits.
+    # Alone with its interpreter a learner has one every 0.4 ms. And half of four are two.
+    each = costs(learner_message=4e-4, env_message=6e-4, answer=0.002)
+    together = Machines(shared_cores=2)
+    found = predict(each, fleet(environments=8, equal_steps=True), together)
+    assert found.messages_per_batch == pytest.approx(3.0)
+    assert predict(each, fleet(environments=8), together).messages_per_batch < 1.2
+    apart = predict(each, fleet(environments=8, equal_steps=True), APART)
+    assert apart.messages_per_batch == pytest.approx(3.5)
+    few = predict(each, fleet(environments=4, equal_steps=True), together)
+    assert few.messages_per_batch == pytest.approx(2.0)
+
+
+def test_the_first_of_those_who_come_together_wakes_what_sleeps() -> None:
+    # Four in two batches: either finds the machine asleep unless the other was there just before.
+    each = costs(learner_cold=1e-3, env_cold=1e-3)
+    four = fleet(environments=4, equal_steps=True)
+    found = predict(each, four, Machines(shared_cores=2))
+    rate = found.messages_per_second
+    share = (1 - 0.004 / (4 / rate)) ** 2
+    assert found.learner_cores == pytest.approx(rate * 1e-3 * share / 2, rel=1e-3)
+    assert found.env_server_cores == pytest.approx(rate * 1e-3 * share / 2, rel=1e-3)
+
+
 def test_devices_act_and_learn() -> None:
     # A row takes 10 µs, an update of 20 ms makes up for 500 steps, 40 µs each: 50 µs, of two.
     crowd = fleet(environments=4_000, step_seconds=0.05, steps_per_update=500.0)

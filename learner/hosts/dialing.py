@@ -39,9 +39,7 @@ def dial(
             time.sleep(TICK_SECONDS)
             continue
         messages = MessageSocket(connection, LONGEST_HELLO_BYTES)
-        if connection.getsockname() == connection.getpeername():
-            # Nobody listens, and the kernel has given it the very port that it dials: so it reaches
-            # itself, and keeps the first host from that port.
+        if _has_reached_itself(connection):
             messages.close()
             continue
         try:
@@ -55,6 +53,17 @@ def dial(
         else:
             messages.longest_bytes = LONGEST_BYTES
             return messages, welcome
+
+
+def _has_reached_itself(connection: socket.socket) -> bool:
+    """Nobody listens, and the kernel has given it the very port that it dials.
+
+    That keeps the first host from this port.
+    """
+    try:
+        return bool(connection.getsockname() == connection.getpeername())
+    except OSError:  # it is closed already, which reading will show
+        return False
 
 
 def _welcome(

@@ -17,7 +17,10 @@ class Hello(NamedTuple):
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        """Inverse of what JSON makes of its fields. Raises TypeError, ValueError, KeyError."""
+        """Inverse of what JSON makes of its fields.
+
+        Raises TypeError, ValueError, KeyError, and OverflowError for an infinite number.
+        """
         return cls(int(values["host_index"]), int(values["num_hosts"]), dict(values["run"]))
 
     def problem_of(self, other: Self) -> str:

@@ -158,7 +158,7 @@ class _Reception:
         try:
             said, theirs = message["hello"], Hello.from_json(message["hello"])
             guest.challenges = (guest.challenges[0], str(message["challenge"]))
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
             return False
         if not self._token.accepts(message.get("proof"), "other", guest.challenges, said):
             self._refuse_stranger(guest)
@@ -169,9 +169,13 @@ class _Reception:
             for each in self._met.values():
                 _refuse(each, f"host {index}: {problem}")
             raise ConfigError(f"host {index}: {problem}")
-        if (older := self._met.get(index)) is not None:
-            # It may have been started again, and its end not be known here.
+        if (other := self._met.get(index)) is not None:
+            # It may have been started again, and its end not be known here. Who has connected first
+            # is the older one, even if its hello is heard last.
+            older = min(guest, other, key=self._guests.index)
             _refuse(older, f"--host-index: another host has come as {index} since")
+            if older is guest:
+                return False
             del self._met[index]
             self._drop(older)
         guest.index, self._met[index] = index, guest

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _LENGTH = struct.Struct("!I")
-# What all shards' indices take at a save; a stranger may not ask for more memory than a hello does.
+# What the indices of a host's shards take at a save, by far; a stranger may not ask for more memory
+# than a hello does.
 LONGEST_BYTES = 1 << 28
 LONGEST_HELLO_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 16

@@ -5,7 +5,7 @@ import logging
 import selectors
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from learner.hosts.messages import MessageSocket
@@ -77,7 +77,7 @@ class Peers:
         self._changed = threading.Condition()  # guards what follows
         self._given: dict[str, dict[int, Any]] = {}
         self._gathered: dict[str, list[Any]] = {}
-        self._is_closed = self._has_lost = False
+        self._is_closed = self._is_ending = self._has_lost = False
         self._thread = threading.Thread(target=self._run, name="hosts", daemon=True)
         if self._links:
             self._thread.start()
@@ -94,25 +94,32 @@ class Peers:
         """
         if self.place.num_hosts == 1:
             return [value]
-        self._give(tag, value)
-        with self._changed:
-            while tag not in self._gathered:
-                if self.left or self._is_closed:
-                    raise ClosedError
-                self._changed.wait(_TICK_SECONDS)
-                look()
-            return self._gathered.pop(tag)
+        self._give(tag, value, told=range(1, self.place.num_hosts))
+        return self._awaited(tag, look)
+
+    def collect(self, tag: str, value: Any) -> list[Any]:
+        """As `gather`, for the first host alone: the others get nothing, and do not wait.
+
+        What is large goes to one host, then, and not to all.
+        """
+        if self.place.num_hosts == 1:
+            return [value]
+        self._give(tag, value, told=())
+        return self._awaited(tag) if self.place.is_first else []
 
     def leave(self, reason: str) -> None:
         """Says farewell: this host ends, and is not lost. Nothing can be gathered any more."""
-        for index in list(self._links):
-            self._send(index, {"left": self.place.host_index, "reason": reason})
-        self.close()
+        self._say_last({"left": self.place.host_index, "reason": reason})
 
     def fail(self, problem: str) -> None:
         """Says that this host ends of an error, which ends the others at once."""
+        self._say_last({"lost": self.place.host_index, "why": f"has failed: {problem}"})
+
+    def _say_last(self, message: Mapping[str, Any]) -> None:
+        # They end too, maybe before all have heard it: this host has an end of its own to report.
+        self._is_ending = True
         for index in list(self._links):
-            self._send(index, {"lost": self.place.host_index, "why": f"has failed: {problem}"})
+            self._send(index, message)
         self.close()
 
     def close(self) -> None:
@@ -147,14 +154,23 @@ class Peers:
 
         return run
 
-    def _give(self, tag: str, value: Any) -> None:
+    def _give(self, tag: str, value: Any, told: Sequence[int]) -> None:
         if self.place.is_first:
-            self._take(0, tag, value)
+            self._take(0, tag, value, told)
         else:
-            self._send(0, {"tag": tag, "value": value})
+            self._send(0, {"tag": tag, "value": value, "told": list(told)})
 
-    def _take(self, index: int, tag: str, value: Any) -> None:
-        """On the first host: what a host gives. The last one completes it for all."""
+    def _awaited(self, tag: str, look: Callable[[], object] = lambda: None) -> list[Any]:
+        with self._changed:
+            while tag not in self._gathered:
+                if self.left or self._is_closed:
+                    raise ClosedError
+                self._changed.wait(_TICK_SECONDS)
+                look()
+            return self._gathered.pop(tag)
+
+    def _take(self, index: int, tag: str, value: Any, told: Sequence[int]) -> None:
+        """On the first host: what a host gives. The last one completes it for it and for `told`."""
         with self._changed:
             given = self._given.setdefault(tag, {})
             given[index] = value
@@ -162,7 +178,7 @@ class Peers:
                 return
             del self._given[tag]
             values = [given[each] for each in range(self.place.num_hosts)]
-        for other in list(self._links):
+        for other in told:
             self._send(other, {"all": tag, "values": values})
         self._complete(tag, values)
 
@@ -174,6 +190,10 @@ class Peers:
     def _send(self, index: int, message: Any) -> None:
         try:
             self._links[index].send(message)
+        except ConnectionError:
+            # What it has said last, a farewell maybe, may be unread yet. The thread that listens
+            # reads that first, and then finds that it is gone.
+            pass
         except OSError as error:
             self._lose(index, _why(error))
         except TypeError as error:
@@ -213,6 +233,8 @@ class Peers:
                 self._lose(index, f"has said nothing for {seconds:.0f} s")
             try:
                 link.beat()
+            except ConnectionError:
+                pass  # see `_send`
             except OSError as error:
                 self._lose(index, _why(error))
 
@@ -231,7 +253,7 @@ class Peers:
 
     def _hear(self, index: int, message: Mapping[str, Any]) -> None:
         if "tag" in message:
-            self._take(index, str(message["tag"]), message["value"])
+            self._take(index, str(message["tag"]), message["value"], message["told"])
         elif "all" in message:
             self._complete(str(message["all"]), list(message["values"]))
         elif "lost" in message:
@@ -262,7 +284,8 @@ class Peers:
         self._end_of(index, why)
 
     def _end_of(self, index: int, why: str) -> None:
-        self._on_loss(f"host {index} of {self.place.num_hosts} is lost: it {why}")
+        if not self._is_ending:
+            self._on_loss(f"host {index} of {self.place.num_hosts} is lost: it {why}")
 
 
 def _why(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """One checkpoint that all hosts of a run save together: whole with every part, or not there."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,17 @@ from seedrl.exit_codes import ExitCode
 from seedrl.storage import checkpoints
 from seedrl.storage.parts import OtherWriters, Written, write_part
 
+_logger = logging.getLogger(__name__)
+
 
 class SharedSave:
     """Saves as `checkpoints.save` does, called on all hosts, each by a thread of its own.
 
     The first host writes what all have in common, once all have found that it is the same on all of
     them, bit for bit; each writes its own shards of the replay. The first publishes the checkpoint
-    when all have written. The steps of that: `folder`, `parts`, `done`, each of them gathered with
-    what has gone wrong so far; a problem ends the save on all hosts, at the same step.
+    when all have written. The steps of that: `folder` and `done`, gathered by all, and between them
+    `parts`, which the first one collects; each of them says what has gone wrong so far. Whatever
+    that is, each host takes all steps until it has heard of it, or others would wait for ever.
     """
 
     def __init__(self, peers: Peers):
@@ -67,15 +72,14 @@ class SharedSave:
         if not self._peers.place.is_first:
             return self._save_part(directory, step, meta, extra)
         self._next_step = "folder"
-        others = OtherWriters(self._begin, lambda: self._gather_parts(meta))
+        others = OtherWriters(self._begin, lambda: self._collect_parts(meta))
         meta = {**meta, "hosts": self._peers.place.num_hosts}
         try:
             path = checkpoints.save(
                 directory, step, arrays, meta, keep=keep, extra=extra, others=others
             )
-        except CheckpointError as error:
-            if self._next_step:
-                self._gather(self._next_step, str(error))
+        except Exception as error:
+            self._end_early(_in_words(error))
             raise
         self._gather("done", "")
         return path
@@ -83,15 +87,15 @@ class SharedSave:
     def _save_part(
         self, directory: Path, step: int, meta: Mapping[str, Any], extra: Mapping[str, np.ndarray]
     ) -> Path:
-        problem, folder, *_ = self._gather("folder", ["", ""])[0]
+        problem, folder = self._gather("folder", ["", ""])[0]
         _require_none([problem])
-        files: dict[str, Any] = {}
         try:
             files = write_part(directory / folder, extra, self._peers.place.host_index)
-        except CheckpointError as error:
-            problem = f"{self._peers.place.name}: {error}"
-        parts = self._gather("parts", [problem, files, meta.get("replay_indices")])
-        _require_none([part[0] for part in parts])
+            self._collect(["", files, meta.get("replay_indices")])
+        except Exception as error:
+            if not isinstance(error, CheckpointError):
+                _logger.exception("a part of a checkpoint could not be written")
+            self._collect([f"{self._peers.place.name}: {_in_words(error)}", {}, None])
         _require_none(self._gather("done", "")[:1])
         return directory / f"{step:012d}"
 
@@ -99,24 +103,45 @@ class SharedSave:
         self._gather("folder", ["", folder.name])
         self._next_step = "parts"
 
-    def _gather_parts(self, meta: Mapping[str, Any]) -> Written:
+    def _collect_parts(self, meta: Mapping[str, Any]) -> Written:
         indices = meta.get("replay_indices")
-        parts = self._gather("parts", ["", {}, indices])
-        self._next_step = ""
-        _require_none([part[0] for part in parts])
+        parts = self._collect(["", {}, indices])
         self._next_step = "done"
+        _require_none([part[0] for part in parts])
         files = {name: entry for part in parts for name, entry in part[1].items()}
         if indices is None:
             return Written(files, {})
         return Written(files, {"replay_indices": [index for part in parts for index in part[2]]})
 
+    def _end_early(self, problem: str) -> None:
+        """On the first host: takes the steps that are left of a save that has failed."""
+        if self._next_step == "folder":
+            self._gather("folder", [problem, ""])
+            return
+        if self._next_step == "parts":
+            self._collect([problem, {}, None])
+        self._gather("done", problem)
+
     def _gather(self, step: str, value: Any) -> list[Any]:
-        if step in ("folder", "parts") and isinstance(value, str):
-            value = [value, "", None]  # a problem, and nothing else
-        try:
+        with _leaving_is_a_problem():
             return self._peers.gather(f"save {self._num_saves} {step}", value)
-        except ClosedError as error:
-            raise CheckpointError("another host has left: nothing can be saved") from error
+
+    def _collect(self, part: Any) -> list[Any]:
+        with _leaving_is_a_problem():
+            return self._peers.collect(f"save {self._num_saves} parts", part)
+
+
+@contextlib.contextmanager
+def _leaving_is_a_problem() -> Iterator[None]:
+    try:
+        yield
+    except ClosedError as error:
+        raise CheckpointError("another host has left: nothing can be saved") from error
+
+
+def _in_words(error: Exception) -> str:
+    """What has gone wrong; never nothing, which would say that nothing has."""
+    return str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
 
 
 def _require_none(problems: Sequence[str]) -> None:

@@ -123,7 +123,7 @@ def _reported(run: _Run, origin: Origin, name: str, env_servers: int | None) -> 
     session_number = folder.record_command(run.stop.command)
     with open_reports(config, name, folder, checkpoint) as reports:
         best = None if checkpoint else _best(folder)
-        reports.resumed(checkpoint, best, replay=replay_text(checkpoint, geometry))
+        reports.resumed(checkpoint, best, replay=replay_text(checkpoint, geometry, config))
         slots = slot_table(config, geometry, session_number, env_servers)
         hub = serving_hub(config, geometry, slots, checkpoint, reports.events)
         summary = _train(run, geometry, hub, origin, reports)

@@ -1,5 +1,6 @@
 """The main thread's work during a run: reports, saves, and the decision that it is over."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -171,7 +172,7 @@ class Supervision:
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
         can_save = self._shared_end.can_save()
         if not can_save:
-            self._session.hosts.peers.close()  # nobody waits for us
+            self._shared_end.go_alone(self._failure())  # nobody waits for us then
         if not self._session.stop(STOP_SECONDS):
             raise RuntimeError(
                 f"a thread of the learner did not stop within {STOP_SECONDS:.0f} seconds"
@@ -193,6 +194,12 @@ class Supervision:
             else:
                 self._service.stop()
             self._saver.wait()
+
+    def _failure(self) -> BaseException | None:
+        """What this host ends of, if that is known: of a thread, or of this one."""
+        death = self._deaths.first
+        died = None if death is None else death.error
+        return self._session.failure or self._service.failure or died or sys.exception()
 
     def _is_over(self) -> bool:
         return self._shared_end.is_over(self._end_of_run(), self._why)

@@ -4,9 +4,12 @@ from collections.abc import Callable
 
 from learner.hosts.agenda import Hosts
 from learner.session.end_of_run import EndOfRun
+from seedrl.errors import UserError
+from seedrl.wire.printable import printable
 
 # What ends one host alone: the others find that it is lost.
 _OWN = (EndOfRun.MISTAKE, EndOfRun.FAILED)
+_LONGEST_PROBLEM = 1000
 
 
 class SharedEnd:
@@ -50,3 +53,17 @@ class SharedEnd:
     def can_save(self) -> bool:
         """Whether there is somebody to save with: all hosts, at the same update."""
         return self._hosts.is_alone or bool(self._hosts.agenda.end)
+
+    def go_alone(self, failure: BaseException | None) -> None:
+        """Says to the others why this host ends without them: they end, too.
+
+        `failure`: of this host, if that is known.
+        """
+        peers = self._hosts.peers
+        if peers.left:
+            peers.leave(self.reason)  # all have heard why
+            return
+        text = str(failure or "see its log")
+        if failure is not None and not isinstance(failure, UserError):
+            text = f"{type(failure).__name__}: {failure}"
+        peers.fail(printable(text, _LONGEST_PROBLEM))

@@ -18,29 +18,32 @@ from seedrl.types import Page
 Resumption = Literal["none", "restored", "redistributed", "filled again"]
 
 
-def resumption(checkpoint: Checkpoint, geometry: Geometry) -> Resumption:
+def resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:
     """What becomes of the replay of a checkpoint, if it has one.
 
     Shards stay as they are, whichever host has them. Of another number of hosts that is possible
-    where there are as many devices in all, each of which has one; else replay begins empty.
+    where there are as many devices in all, each of which has one; else replay begins empty. So does
+    a queue: each host has one of its own, whose size depends on their number.
     """
     if "replay_indices" not in checkpoint.meta:
         return "none"
     if saved_hosts(checkpoint) == geometry.place.num_hosts:
         return "restored"
-    num_shards = len(checkpoint.meta["replay_indices"])
-    return "redistributed" if num_shards == len(geometry.everywhere) else "filled again"
+    fits = len(checkpoint.meta["replay_indices"]) == len(geometry.everywhere)
+    return "redistributed" if fits and not _is_of_host(config) else "filled again"
 
 
-def replay_text(checkpoint: Checkpoint | None, geometry: Geometry) -> str:
+def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Config) -> str:
     """What becomes of the replay, for a person; empty if that is as it always is."""
     if checkpoint is None:
         return ""
     of, saved = geometry.place.num_hosts, saved_hosts(checkpoint)
     hosts = f"saved by {saved} host{'s' * (saved > 1)}, now of {of}"
-    match resumption(checkpoint, geometry):
+    match resumption(checkpoint, geometry, config):
         case "redistributed":
             return f"its replay is redistributed: {hosts}"
+        case "filled again" if _is_of_host(config):
+            return f"its queue is filled again, for each host has one of its own ({hosts})"
         case "filled again":
             shards = len(checkpoint.meta["replay_indices"])
             return (
@@ -48,6 +51,10 @@ def replay_text(checkpoint: Checkpoint | None, geometry: Geometry) -> str:
                 f"{len(geometry.everywhere)} devices"
             )
     return ""
+
+
+def _is_of_host(config: Config) -> bool:
+    return bool(getattr(config.replay, "is_of_host", False))
 
 
 def saved_hosts(checkpoint: Checkpoint) -> int:
@@ -88,7 +95,7 @@ def sharded_replay(
         accounts=experience.accounts,
         stale=experience.stale,
     )
-    if checkpoint is None or resumption(checkpoint, geometry) in ("none", "filled again"):
+    if checkpoint is None or resumption(checkpoint, geometry, config) in ("none", "filled again"):
         return shards
     try:
         own = _own(geometry)

@@ -1,7 +1,9 @@
 """How hosts find each other: over real ports, in threads."""
 
 import contextlib
+import select
 import socket
+import struct
 import threading
 from collections.abc import Callable
 
@@ -100,10 +102,20 @@ def connected(place: Place) -> socket.socket:
             threading.Event().wait(0.01)
 
 
+def packed(text: str) -> bytes:
+    """As a message."""
+    return len(text).to_bytes(4, "big") + text.encode()
+
+
 @pytest.mark.parametrize(
     "data",
     [
         b"",
+        packed('{"hello": {"host_index": Infinity, "num_hosts": 2, "run": {}}, "challenge": "a"}'),
+        packed(
+            '{"hello": {"host_index": 1, "num_hosts": 2, "run": {}}, "challenge": "a", '
+            '"proof": "\\ud800"}'
+        ),
         b"GET / HTTP/1.1\r\n\r\n",
         b"\0\0\0\x02{}",
         b"\xff" * 64,
@@ -228,6 +240,29 @@ def test_a_host_that_is_started_again_takes_the_place_that_it_had(is_gone: bool)
     assert found == [[1, 2], {"jax": "there:1"}]
 
 
+def test_of_two_hosts_the_one_that_has_connected_last_is_taken_whoever_says_hello_first() -> None:
+    three = places(3)
+
+    def twice() -> list[dict[str, str]]:
+        earlier, later = [MessageSocket(connected(three[0])) for _ in range(2)]
+        say_hello(later, Hello(1, 3, RUN))
+        is_heard(three[0])
+        say_hello(earlier, Hello(1, 3, RUN))
+        (refusal,) = received(earlier)
+        arrive(three[2], Hello(2, 3, RUN))
+        (answer,) = received(later)
+        for link in (earlier, later):
+            link.close()
+        return [refusal, answer["welcome"]]  # type: ignore[list-item]
+
+    found = at_once([lambda: welcome_all(three[0], Hello(0, 3, RUN)), twice])
+    assert found[0] == [1, 2]
+    assert found[1] == [
+        {"refused": "--host-index: another host has come as 1 since"},
+        {"jax": "there:1"},
+    ]
+
+
 def test_a_host_that_cannot_take_part_ends_those_that_wait_for_it() -> None:
     three = places(3)
     seen = threading.Event()
@@ -238,23 +273,22 @@ def test_a_host_that_cannot_take_part_ends_those_that_wait_for_it() -> None:
             receive_all(three[0], Hello(0, 3, RUN), waiting, TOKEN)
         return str(found.value)
 
-    def host(index: int, run: dict[str, str]) -> str:
-        if index == 2:
-            seen.wait(SECONDS)
+    def fits() -> str:
+        link = MessageSocket(connected(three[0]))
+        say_hello(link, Hello(1, 3, RUN))
+        is_heard(three[0])
+        seen.set()
+        (answer,) = received(link)
+        link.close()
+        return answer["refused"]
+
+    def differs() -> str:
+        assert seen.wait(SECONDS)
         with pytest.raises(ConfigError) as found:
-            dial(three[index], Hello(index, 3, run), PATIENT._replace(is_stopped=saw), TOKEN)
+            dial(three[2], Hello(2, 3, {**RUN, "seed": "1"}), PATIENT, TOKEN)
         return str(found.value)
 
-    ticks = []
-
-    def saw() -> bool:
-        ticks.append(0)
-        if len(ticks) > 2:  # the one that fits waits for the other: it has said hello
-            seen.set()
-        return False
-
-    differs = {**RUN, "seed": "1"}
-    texts = at_once([first, lambda: host(1, RUN), lambda: host(2, differs)])
+    texts = at_once([first, fits, differs])
     assert [text.startswith("host 2: seed: expected the same") for text in texts[:2]] == [True] * 2
     assert texts[2].startswith("seed: expected the same on all hosts")
 
@@ -272,12 +306,31 @@ def test_hosts_meet_over_ipv6() -> None:
     assert found == [[1], {"jax": "there:1"}]
 
 
-def test_a_host_that_has_reached_itself_dials_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def itself() -> socket.socket:
+    """A connection to its own port."""
+    connection = socket.socket()
+    connection.bind(("127.0.0.1", 0))
+    connection.connect(connection.getsockname())
+    return connection
+
+
+def reset() -> socket.socket:
+    """A connection that its other side has reset, after the reset has arrived."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+    assert select.select([connection], [], [], SECONDS)[0]
+    return connection
+
+
+@pytest.mark.parametrize("first", [itself, reset])
+def test_a_host_that_has_not_reached_the_first_one_dials_again(
+    monkeypatch: pytest.MonkeyPatch, first: Callable[[], socket.socket]
+) -> None:
     two = places(2)
-    itself = socket.socket()
-    itself.bind(("127.0.0.1", 0))
-    itself.connect(itself.getsockname())
-    connections = [itself]
+    connections = [first()]
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
         return connections.pop() if connections else socket.create_connection(address, timeout)

@@ -47,9 +47,20 @@ def test_a_large_message_arrives_whole() -> None:
     assert found == [[value, value]] * 2
 
 
+def test_what_is_collected_goes_to_the_first_host_alone() -> None:
+    with linked(3) as hosts:
+        found = at_once(
+            [lambda peers=peers: peers.collect("a", peers.place.host_index) for peers in hosts]
+        )
+        at_once([functools.partial(peers.gather, "b", 0) for peers in hosts])
+        assert [peers._gathered for peers in hosts] == [{}, {}, {}]
+    assert found == [[0, 1, 2], [], []]
+
+
 def test_alone_nothing_is_waited_for() -> None:
     peers = Peers()
     assert peers.gather("tag", 7) == [7]
+    assert peers.collect("tag", 7) == [7]
     peers.leave("the end")
 
 
@@ -117,6 +128,32 @@ def test_a_host_that_leaves_ends_what_is_gathered_and_is_not_lost() -> None:
             with pytest.raises(ClosedError):
                 peers.gather("tag", 0)
             assert peers.left == {2: "SIGTERM"}
+    assert losses == []
+
+
+def test_hosts_that_leave_at_once_are_not_lost() -> None:
+    losses: list[str] = []
+    with linked(3, losses) as hosts:
+        with hosts[0]._changed:  # the first one hears of neither until both are gone
+            for peers in hosts[1:]:
+                peers.leave("the run is over")
+        wait_until(lambda: losses or len(hosts[0].left) == 2, "that both have left")
+        assert hosts[0].left == {1: "the run is over", 2: "the run is over"}
+    assert losses == []
+
+
+def test_a_host_that_fails_reports_that_and_not_the_end_of_others_which_it_has_caused() -> None:
+    losses: list[str] = []
+    first, other = socket.socketpair()
+
+    class EndingAtOnce(MessageSocket):
+        def send(self, message: object) -> None:
+            super().send(message)
+            other.close()
+            wait_until(lambda: peers._has_lost, "that the end of the other is noticed")
+
+    peers = Peers(Place("there:1", 2, 0), {1: EndingAtOnce(first)}, on_loss=losses.append)
+    peers.fail("a mistake")
     assert losses == []
 
 

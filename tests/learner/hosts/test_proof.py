@@ -33,8 +33,12 @@ def test_a_proof_is_for_one_side_one_meeting_and_one_text() -> None:
     assert not TOKEN.accepts(proof, "other", ("a", "b"), {"what": ["a", 2]})
     assert not Token("another token").accepts(proof, "other", ("a", "b"), SAID)
     assert not Token().accepts(proof, "other", ("a", "b"), SAID)
-    for other in (None, 7, "", "é", proof[:-1]):
+    for other in (None, 7, "", "é", "\ud800", proof[:-1]):
         assert not TOKEN.accepts(other, "other", ("a", "b"), SAID)
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert not TOKEN.accepts(proof, "other", ("a", "b"), deep)
 
 
 @pytest.mark.parametrize("token", [Token("another token"), Token()])

@@ -68,18 +68,21 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
     np.testing.assert_array_equal(own, shard(1)["replay.mass"])
 
 
+@pytest.mark.parametrize("error", [CheckpointError("disk full"), ValueError("disk full")])
 def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_succeeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object) -> None:
-        raise CheckpointError("disk full")
+        raise error
 
     with linked(3) as peers:
         hosts = savers(peers)
         with monkeypatch.context() as patch:
             patch.setattr(shared_save, "write_part", fail)
             texts = saved(hosts, tmp_path)
-        assert all("host 1 of 3: disk full" in text for text in texts), texts
+        assert all(text.startswith("host 1 of 3: ") and "disk full" in text for text in texts), (
+            texts
+        )
         assert checkpoints.latest(tmp_path) is None
         assert not list(tmp_path.glob(".tmp-*"))
         saved(hosts, tmp_path, step=8)
@@ -103,6 +106,63 @@ def test_a_first_host_that_cannot_write_keeps_nobody_waiting(
     found = checkpoints.latest(tmp_path)
     assert found is not None
     assert found.step == 8
+
+
+@pytest.mark.parametrize("name", ["_require_space", "array_store.write_tree", "_publish"])
+def test_a_defect_on_the_first_host_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    def one(saver: SharedSave, index: int) -> str:
+        with pytest.raises((MemoryError, CheckpointError)) as found:
+            save(saver, tmp_path, index)
+        return f"{found.type.__name__} {found.value}"
+
+    with linked(2) as peers:
+        hosts = savers(peers)
+        with monkeypatch.context() as patch:
+            patch.setattr(f"seedrl.storage.checkpoints.{name}", fail)
+            texts = at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
+        assert texts == ["MemoryError ", "CheckpointError MemoryError: "]
+        assert all((each._given, each._gathered) == ({}, {}) for each in peers)
+        assert saved(hosts, tmp_path, step=8) == [tmp_path / f"{8:012d}"] * 2
+
+
+def test_a_page_index_that_nobody_can_send_fails_the_save_and_keeps_nobody_waiting(
+    tmp_path: Path,
+) -> None:
+    def one(saver: SharedSave, index: int) -> str:
+        meta = {"replay_indices": [{"of": object() if index else 0}]}
+        saver.require_equal(7, state())
+        with pytest.raises(CheckpointError) as found:
+            saver.save(tmp_path, 7, state()._asdict(), meta, keep=2, extra=shard(index))
+        return str(found.value)
+
+    with linked(2) as peers:
+        hosts = savers(peers)
+        texts = at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
+    assert len(set(texts)) == 1
+    assert texts[0].startswith("host 1 of 2: RuntimeError: expected a value that JSON holds")
+
+
+def test_page_indices_go_to_the_first_host_alone(tmp_path: Path) -> None:
+    large = list(range(1000))
+
+    def one(saver: SharedSave, index: int) -> Path:
+        saver.require_equal(7, state())
+        meta = {"replay_indices": [{"sampleable": large}]}
+        return saver.save(tmp_path, 7, state()._asdict(), meta, keep=2, extra=shard(index))
+
+    with linked(3) as peers:
+        for each in peers[1:]:
+            each._links[0].longest_bytes = 1000
+        hosts = savers(peers)
+        at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    assert found.meta["replay_indices"] == [{"sampleable": large}] * 3
 
 
 def test_parameters_that_differ_in_a_bit_end_every_host(

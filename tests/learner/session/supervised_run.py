@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from learner.hosts.agenda import alone
+from learner.hosts.agenda import Hosts, alone
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.supervision import Supervision
@@ -37,7 +37,9 @@ class SupervisedRun:
       at_step: what happens at the start of a step, by its number.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, hosts: Hosts | None = None) -> None:
+        """`hosts`: that share the run; None if there is no other."""
+        self.hosts = hosts or alone()
         self.calls: list[str] = []
         self.at_step: dict[int, Callable[[], None]] = {}
         self.stop = StopRequest()
@@ -123,7 +125,7 @@ class SupervisedRun:
                 run.evaluator,
             )
             begins_untrained = True
-            hosts = alone()
+            hosts = run.hosts
             is_compiling = property(lambda self: run.is_compiling)
 
             def __getattr__(self, name: str) -> Any:

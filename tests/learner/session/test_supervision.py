@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from learner.hosts.agenda import Agenda, Hosts
 from learner.session import supervision
 from learner.session.process import StopRequest
 from learner.session.supervision import first_fit, raise_death, wait_for
@@ -15,7 +16,9 @@ from learner.threads.deaths import Deaths
 from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.learner.hosts.linked import linked
 from tests.learner.session.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
+from tests.patience import wait_until
 
 
 def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() -> None:
@@ -143,6 +146,18 @@ def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
     with pytest.raises(RuntimeError, match="acting died"):
         run.supervision.end()
     assert run.calls[-4:] == ["stop threads", "report 1", "stop serving", "saved"]
+
+
+def test_a_thread_that_died_ends_the_other_hosts_which_say_of_what() -> None:
+    losses: list[str] = []
+    with linked(2, losses) as (first, _):
+        run = SupervisedRun(config_of(), Hosts(first, Agenda()))
+        run.at_step[1] = lambda: setattr(run, "failure", RuntimeError("acting died"))
+        run.supervision.run()
+        with pytest.raises(RuntimeError, match="acting died"):
+            run.supervision.end()
+        wait_until(lambda: losses, "that the other host hears of it")
+    assert losses == ["host 0 of 2 is lost: it has failed: RuntimeError: acting died"]
 
 
 def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:

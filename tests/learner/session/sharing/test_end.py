@@ -6,7 +6,9 @@ from learner.hosts.agenda import Agenda, Hosts, alone
 from learner.hosts.peers import Peers
 from learner.session.end_of_run import EndOfRun
 from learner.session.sharing.end import SharedEnd
+from seedrl.errors import ConfigError
 from tests.learner.hosts.linked import linked
+from tests.patience import wait_until
 
 
 def why(ended: EndOfRun) -> str:
@@ -56,3 +58,32 @@ def test_a_host_that_leaves_ends_the_others() -> None:
         assert end.outcome() is EndOfRun.STOPPED
         assert end.reason == "host 1 of 2 has ended: SIGTERM"
         assert not end.can_save()
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (ConfigError("agent.loss: expected a number"), "agent.loss: expected a number"),
+        (ValueError("of two\nlines"), "ValueError: of two lines"),
+        (None, "see its log"),
+    ],
+)
+def test_a_host_that_ends_alone_says_why(failure: Exception | None, said: str) -> None:
+    losses: list[str] = []
+    with linked(2, losses) as (first, _):
+        SharedEnd(hosts_of(first)).go_alone(failure)
+        wait_until(lambda: losses, "that the other host hears of it")
+    assert losses == [f"host 0 of 2 is lost: it has failed: {said}"]
+
+
+def test_who_ends_because_another_host_has_left_is_not_lost_either() -> None:
+    losses: list[str] = []
+    with linked(3, losses) as (first, other, third):
+        other.leave("SIGTERM")
+        wait_until(lambda: first.left and third.left, "that it has left")
+        end = SharedEnd(hosts_of(first))
+        end.outcome()
+        end.go_alone(None)
+        wait_until(lambda: losses or 0 in third.left, "that the first one has left")
+        assert third.left[0] == "host 1 of 3 has ended: SIGTERM"
+    assert losses == []

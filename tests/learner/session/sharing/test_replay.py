@@ -8,7 +8,11 @@ import pytest
 from learner.hosts.place import Place
 from learner.session.geometry import Geometry
 from learner.session.sharing.replay import _own, replay_text, resumption
+from seedrl import config_file
 from seedrl.storage.checkpoints import Checkpoint
+
+REPLAY, QUEUE = config_file.load("cartpole_r2d2"), config_file.load("cartpole_impala")
+SAVED = {1: "saved by 1 host, now of 2", 2: "saved by 2 hosts, now of 1"}
 
 
 def geometry(count: int, devices: int, index: int = 0) -> Geometry:
@@ -42,9 +46,23 @@ def test_shards_are_kept_where_each_has_a_device(
     hosts: int, shards: int | None, count: int, devices: int, expected: str
 ) -> None:
     found = checkpoint(hosts, shards)
-    assert resumption(found, geometry(count, devices)) == expected
-    text = replay_text(found, geometry(count, devices))
+    assert resumption(found, geometry(count, devices), REPLAY) == expected
+    text = replay_text(found, geometry(count, devices), REPLAY)
     assert (expected in text) == (expected in ("redistributed", "filled again"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count", "devices", "expected"),
+    [(2, 2, 1, "restored"), (2, 1, 2, "filled again"), (1, 2, 1, "filled again")],
+)
+def test_a_queue_is_filled_again_on_another_number_of_hosts(
+    hosts: int, count: int, devices: int, expected: str
+) -> None:
+    found = checkpoint(hosts, 2)
+    assert resumption(found, geometry(count, devices), QUEUE) == expected
+    text = replay_text(found, geometry(count, devices), QUEUE)
+    again = f"its queue is filled again, for each host has one of its own ({SAVED[hosts]})"
+    assert text == again * (expected == "filled again")
 
 
 def test_each_host_takes_its_own_shards() -> None:

@@ -1,5 +1,7 @@
 """Kubernetes JobSet: a claim for checkpoints, a network policy, and the set of both jobs."""
 
+from collections.abc import Sequence
+
 from learner.jobs import commands
 from learner.jobs.job import Job
 from learner.jobs.template import fill, shell_words, yaml_list, yaml_text
@@ -47,13 +49,20 @@ _SLICE = """\
 metadata:
   annotations:
     alpha.jobset.sigs.k8s.io/exclusive-topology: cloud.google.com/gke-nodepool"""
+# Not for a host of several: the others end with 0, too, and no pod would meet the new one.
+_REPLACED = """\
+# Asked to end, it ends with 0. The Job would take its work for done, and
+# start nobody in the place of a pod that was taken away.
+trap 'kill $!; wait $! && exit 143; exit $?' TERM
+{program} &
+wait $!"""
 # Attempts of each host of the learner.
 _ATTEMPTS = 6
 
 
 def render(job: Job) -> str:
     """The file for `kubectl apply`."""
-    learner, *learner_args = commands.learner(
+    learner = commands.learner(
         job,
         workdir="/checkpoints/run",
         bind=f"0.0.0.0:{commands.PORT}",
@@ -88,8 +97,7 @@ def render(job: Job) -> str:
             "container_security": _CONTAINER_SECURITY,
             "learner_node": _learner_node(job),
             "learner_image": commands.learner_image(job),
-            "learner_command": learner,
-            "learner_args": yaml_list(learner_args),
+            "learner_run": _run(learner) if has_others else _run_replaced(learner),
             "learner_place": _variables(_FIRST, _HOST_INDEX) if has_others else "",
             "learner_cpus": str(job.learner_cpus),
             "learner_memory": str(job.learner_memory_gib),
@@ -114,12 +122,28 @@ def _variables(*read: tuple[str, str]) -> str:
     return "\n".join(lines)
 
 
+def _run(words: Sequence[str]) -> str:
+    """The lines of a container that say what it runs."""
+    command, *args = words
+    return f"command: [{command}]\nargs:\n  " + yaml_list(args).replace("\n", "\n  ")
+
+
+def _run_replaced(words: Sequence[str], before: str = "") -> str:
+    """The same where a pod that is taken away is to be replaced; `before` is run first."""
+    script = before + _REPLACED.format(program=shell_words(words))
+    return "command: [sh, -c]\nargs:\n  - |\n    " + script.replace("\n", "\n    ")
+
+
 def _of_first(job: Job) -> str:
     """The env servers of the first host: a Job."""
-    learner = f"$(LEARNER_HOST):{commands.PORT}"
-    command, *args = commands.env_server(job, learner=learner, secrets="/secrets")
-    run = f"command: [{command}]\nargs:\n  " + yaml_list(args).replace("\n", "\n  ")
-    return _env_servers(job, name="envs", replicas=1, run=run, variables=_variables(_FIRST))
+    words = commands.env_server(job, learner=f"$LEARNER_HOST:{commands.PORT}", secrets="/secrets")
+    return _env_servers(
+        job,
+        name="envs",
+        replicas=1,
+        run=_run_replaced(words),
+        variables=_variables(_FIRST),
+    )
 
 
 def _of_others(job: Job) -> str:
@@ -130,12 +154,11 @@ def _of_others(job: Job) -> str:
         secrets="/secrets",
         environments=job.environments_of_others,
     )
-    script = f"host=$((JOB_INDEX + 1))\nexec {shell_words(words)}".replace("\n", "\n    ")
     return _env_servers(
         job,
         name="envs-of-others",
         replicas=job.hosts - 1,
-        run=f"command: [sh, -c]\nargs:\n  - |\n    {script}",
+        run=_run_replaced(words, before="host=$((JOB_INDEX + 1))\n"),
         variables=_variables(_SET, _JOB_INDEX),
     )
 

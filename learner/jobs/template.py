@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 _PLACE = re.compile(r"^([ #]*)\{\{(\w+)\}\}\n|\{\{(\w+)\}\}", re.MULTILINE)
-_INDENT = re.compile(r" *")
+_START = re.compile(r"[ #]*")
 # What YAML takes for text as it stands, and a shell for one word.
 _PLAIN_YAML = re.compile(r"(--)?[a-z][\w./=:@$()-]*", re.IGNORECASE)
 _WORDS_OF_YAML = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -18,8 +18,8 @@ def fill(name: str, values: Mapping[str, str]) -> str:
     """The template of that name with the values in its places.
 
     A place on a line of its own is taken by all lines of its value, each indented, or made a
-    comment, as the place was; by none if the value is empty. Elsewhere further lines are indented
-    as the first one is.
+    comment, as the place was; by none if the value is empty. Elsewhere further lines begin as the
+    first one does.
 
     Raises KeyError for a place without a value.
     """
@@ -29,8 +29,8 @@ def fill(name: str, values: Mapping[str, str]) -> str:
         before, block, inline = match.groups()
         if inline is not None:
             start = text.rfind("\n", 0, match.start()) + 1
-            indent = _INDENT.match(text, start)
-            return values[inline].replace("\n", f"\n{indent[0] if indent else ''}")
+            first = _START.match(text, start)
+            return values[inline].replace("\n", f"\n{first[0] if first else ''}")
         return "".join(f"{before}{line}".rstrip() + "\n" for line in values[block].splitlines())
 
     return _PLACE.sub(value, text)

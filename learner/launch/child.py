@@ -81,12 +81,15 @@ class Child:
         return self._code == -signal_number
 
     def last_line(self) -> str:
-        """The last line of its log that is not empty."""
+        """The last line of its log that is not empty; "" if there is none."""
         if self.command.log is None:
             return ""
-        with self.command.log.open("rb") as log:
-            log.seek(max(0, self.command.log.stat().st_size - _LOG_TAIL_BYTES))
-            lines = log.read().decode(errors="replace").split("\n")
+        try:
+            with self.command.log.open("rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:  # somebody has removed the log: no reason to end the run
+            return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _wait(self, on_exit: Callable[["Child", int], None]) -> None:

@@ -98,14 +98,20 @@ class HostFleet(NamedTuple):
 def of_hosts(fleet: Fleet, serving: ServingConfig, hosts: int) -> list[HostFleet]:
     """The env servers dealt to hosts, those of each with as many environments as its slots take.
 
-    Raises ConfigError if there is not one for each.
+    Raises ConfigError if there is not one for each, or no slot to train in.
     """
+    _check_least("hosts", hosts, 1)
     if hosts == 1:
         return [HostFleet(fleet)]
     if fleet.num_servers < hosts:
         raise ConfigError(
             f"--env-servers: expected at least one for each of the {hosts} hosts, got "
             f"{fleet.num_servers}"
+        )
+    if serving.training_slots < hosts:
+        raise ConfigError(
+            f"--hosts: expected at most {serving.training_slots}, one for each training slot, got "
+            f"{hosts}"
         )
     found, first = [], 0
     for index in range(hosts):

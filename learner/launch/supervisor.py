@@ -103,8 +103,8 @@ class Supervisor:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end_all()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end_all(0.0 if kind is None else _LEARNER_GRACE_SECONDS)
 
     def signal(self, number: int) -> None:
         """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
@@ -115,7 +115,7 @@ class Supervisor:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a signal has ended the run."""
+        """Whether a signal has asked for the end of the run."""
         return self._first_signal is not None
 
     def stop(self) -> None:
@@ -162,9 +162,12 @@ class Supervisor:
         first = self._first_signal
         if is_repeat(None if first is None else first.seconds, event.seconds):
             return None
-        if self._is_ending or self._learner is None:
+        if first is not None or self._learner is None:
             return ExitCode.KILLED
-        self._is_ending, self._deadline, self._first_signal = True, None, event
+        self._first_signal = event
+        if self._is_ending:  # because of its env servers: the learner is saving
+            return None
+        self._is_ending = True
         # Not SIGINT itself: while the learner imports, Python answers it with a traceback.
         self._give_reason(signal.Signals(event.number).name)
         self._learner.send(signal.SIGTERM)
@@ -172,7 +175,8 @@ class Supervisor:
 
     def _is_unbegun(self, learner: Child) -> bool:
         """Whether the learner has ended of our SIGTERM: it had not begun to listen for it."""
-        return self._first_signal is not None and learner.is_killed_by(signal.SIGTERM)
+        is_asked = self._first_signal is not None and self._outcome is None
+        return is_asked and learner.is_killed_by(signal.SIGTERM)
 
     def _say_killed(self, code: int) -> None:
         """It could not say so itself."""
@@ -249,10 +253,12 @@ class Supervisor:
         rest = None if self._is_ending else self._restarts.seconds_left()
         return None if rest is None else max(0.0, rest)
 
-    def _end_all(self) -> None:
-        # It has ended, or had its time in `wait`.
+    def _end_all(self, learner_seconds: float = 0.0) -> None:
+        # It has ended, or had its time in `wait`, unless that has raised.
         if self._learner is not None:
-            self._learner.end(0)
+            if learner_seconds and not self._is_ending:
+                self._learner.send(signal.SIGTERM)
+            self._learner.end(learner_seconds)
         for child in self._env_servers:
             child.send(signal.SIGTERM)
         deadline = time.monotonic() + _ENV_SERVER_GRACE_SECONDS

@@ -159,12 +159,12 @@ class Run:
         if is_repeat(None if first is None else first[1], seconds):
             return
         by = signal.Signals(number).name
-        if self._is_ending:
+        if first is not None:
             self._finish(ExitCode.KILLED)
-        elif self._learner.state != "idle":
-            self._end(by)
-        else:
+        elif self._learner.state == "idle":
             self._finish_without_learner(by, has_begun=bool(self._address))
+        elif not self._is_ending:  # else it saves already, because of its env servers
+            self._end(by)
 
     def _fail(self, outcome: int, line: str) -> None:
         """Ends the run because of its env servers."""

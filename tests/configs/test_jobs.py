@@ -141,8 +141,9 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
     ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
     # Nobody but the kubelet asks for health.
     assert [port["port"] for port in rule["ports"]] == [ports["serving"]]
-    assert f"--serving.bind=0.0.0.0:{ports['serving']}" in pod["containers"][0]["args"]
-    assert f"--logging.health-bind=0.0.0.0:{ports['health']}" in pod["containers"][0]["args"]
+    words = " ".join(pod["containers"][0]["args"]).split()
+    assert f"--serving.bind=0.0.0.0:{ports['serving']}" in words
+    assert f"--logging.health-bind=0.0.0.0:{ports['health']}" in words
     for probe in ("readinessProbe", "livenessProbe"):
         assert pod["containers"][0][probe]["httpGet"] == {"path": "/healthz", "port": "health"}
     claim = kind(files, "PersistentVolumeClaim")
@@ -342,9 +343,13 @@ DIRECTIVES = {
 
 
 def wrong_directives(script: str) -> list[str]:
-    """The `#SBATCH` lines that are misspelt, misplaced or mix the two ways to ask for memory."""
+    """The `#SBATCH` lines that are misspelt, misplaced or mix the two ways to ask for memory.
+
+    And what stands before the commands and is no comment: sbatch reads no directive after it.
+    """
     head, _, rest = script.partition("\nset -euo pipefail\n")
     wrong = [line for line in rest.splitlines() if line.startswith("#SBATCH")]
+    wrong += [line for line in head.splitlines() if line.strip() and not line.startswith("#")]
     for line in re.findall(r"^#\s*SBATCH.*$", head, re.MULTILINE):
         match = re.fullmatch(r"#SBATCH --([a-z-]+)(?:=(\S+))?", line)
         if line == "#SBATCH hetjob":
@@ -370,6 +375,7 @@ def test_slurm_directives_are_known(name: str) -> None:
         "# SBATCH --time=24:00:00",
         "#SBATCH --time=1day",
         "#SBATCH het-job",
+        "of what was meant for a comment",
     ],
 )
 def test_a_typing_error_in_a_slurm_directive_is_found(line: str) -> None:

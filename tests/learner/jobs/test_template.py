@@ -38,6 +38,13 @@ def test_values_take_their_places_and_keep_the_indentation(name: str) -> None:
     )
 
 
+def test_a_comment_stays_one_however_many_lines_it_gets(tmp_path: Path) -> None:
+    path = tmp_path / "template"
+    path.write_text("#!/bin/sh\n# Run: {{note}}\n  # Also: {{note}}\n")
+    filled = template.fill(str(path), {"note": "here,\nnot there."})
+    assert filled == "#!/bin/sh\n# Run: here,\n# not there.\n  # Also: here,\n  # not there.\n"
+
+
 def test_what_a_value_contains_is_no_place(name: str) -> None:
     values = dict.fromkeys(("one", "words", "nothing", "note", "command"), "{{other}}")
     assert template.fill(name, values).count("{{other}}") == 5

@@ -58,6 +58,8 @@ def test_the_last_line_is_the_last_that_says_something(tmp_path: Path) -> None:
     )
     assert child.last_line() == "no such environment"
     assert run(python("", tmp_path / "empty"))[0].last_line() == ""
+    (tmp_path / "l").unlink()
+    assert child.last_line() == ""
 
 
 def test_the_environment_is_the_given_one(tmp_path: Path) -> None:

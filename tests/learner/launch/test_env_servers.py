@@ -186,3 +186,12 @@ def test_a_host_without_an_env_server_is_refused() -> None:
     fitted, planned = env_servers.plan(config(), env_servers=1)
     with pytest.raises(ConfigError, match="--env-servers: expected at least one for each of the 2"):
         env_servers.of_hosts(planned, fitted.serving, 2)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"), [(0, "at least 1"), (-1, "at least 1"), (3, "at most 2")]
+)
+def test_hosts_that_would_have_nothing_to_train_are_refused(hosts: int, expected: str) -> None:
+    fitted, planned = env_servers.plan(config(training=2), env_servers=4)
+    with pytest.raises(ConfigError, match=f"--hosts: expected {expected}.*got {hosts}"):
+        env_servers.of_hosts(planned, fitted.serving, hosts)

@@ -16,6 +16,10 @@ from learner.launch.child import Command
 from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
 
 PAUSE = "signal.pause()"
+SAVING = (
+    "def end(*_): note('saved'); sys.exit(0)\n"
+    "signal.signal(signal.SIGTERM, end); tell(); signal.pause()"
+)
 
 
 class Stage:
@@ -262,16 +266,42 @@ def test_an_env_server_that_was_let_go_is_not_started_again(stage: Stage) -> Non
 
 
 def test_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
-    learner = (
-        "def end(*_): note('saved'); sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, end); tell(); signal.pause()"
-    )
-    with stage.supervisor(PAUSE, learner=learner) as supervisor:
+    with stage.supervisor(PAUSE, learner=SAVING) as supervisor:
         stage.events.read_text()
         supervisor.signal(signal.SIGINT)
         assert supervisor.wait() == 0
     assert stage.lines("saved") == ["x"]
     assert (stage.said, stage.reasons) == ([], ["SIGINT"])
+
+
+def test_the_first_signal_leaves_a_learner_alone_that_saves_because_of_its_env_servers(
+    stage: Stage,
+) -> None:
+    supervisor = Supervisor(
+        [stage.env_server("listen(); print('ends: no'); sys.exit(2)")],
+        learner=stage.learner(SAVING),
+        restarts=0,
+        give_reason=lambda reason: supervisor.signal(signal.SIGINT),
+        say=stage.said.append,
+    )
+    with supervisor:
+        assert supervisor.wait() == 2
+    assert stage.lines("saved") == ["x"]
+
+
+def test_a_learner_saves_where_supervision_itself_fails(stage: Stage) -> None:
+    logs = stage.folder / "logs"
+    logs.mkdir()
+    env_server = stage.env_server("listen(); os.rename('logs', 'gone'); sys.exit(3)")
+    supervisor = Supervisor(
+        [env_server._replace(log=logs / "0.log")],
+        learner=stage.learner(SAVING),
+        restarts=1,
+        say=stage.said.append,
+    )
+    with pytest.raises(FileNotFoundError), supervisor:
+        supervisor.wait()
+    assert stage.lines("saved") == ["x"]
 
 
 def test_a_second_signal_kills(stage: Stage) -> None:
@@ -284,12 +314,8 @@ def test_a_second_signal_kills(stage: Stage) -> None:
 
 
 def test_a_copy_of_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
-    learner = (
-        "def end(*_): note('saved'); sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, end); tell(); signal.pause()"
-    )
     # `timeout` signals its child, and then the group that the child is in.
-    with stage.supervisor(learner=learner, clock=iter([5.0, 5.9]).__next__) as supervisor:
+    with stage.supervisor(learner=SAVING, clock=iter([5.0, 5.9]).__next__) as supervisor:
         stage.events.read_text()
         supervisor.signal(signal.SIGTERM)
         supervisor.signal(signal.SIGTERM)

@@ -349,6 +349,20 @@ def test_a_learner_that_does_not_end_in_time_is_killed() -> None:
     assert script.said[-1] == "the learner did not end in time and is killed"
 
 
+def test_the_first_signal_leaves_a_learner_alone_that_saves_because_of_its_env_servers() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.reports(FIRST, 2, "1 2 env server 3: ends: refused")
+        yield None
+        yield script.run.signal(signal.SIGINT)
+        yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 2
+    assert len(script.made("stop")) == 1
+
+
 def test_of_a_cluster_that_is_lost_nobody_is_called() -> None:
     script = Script()
 

@@ -7,7 +7,8 @@ Each call of a Python function, in any thread of the learner but those that supe
 save, is an entry into its module, and, if it is a method or makes an instance, into its class. What
 the device computes has been traced before, and counts no more than by its call.
 
-What counts was entered in every pass: what happens by the clock or by chance is missing in some.
+What counts was entered in every pass: what happens by chance is missing in some. What happens by
+the clock is left out, for a slow machine would have it in every pass.
 
 The lists say how far one has to read to follow an observation.
 """
@@ -34,6 +35,9 @@ _PACKAGES = ("seedrl", "envs_server", "learner", "configs")
 _ROUND, _UPDATE = "LockStep.run_once", "Learning._learn"
 # Every slot completes a page in the rounds of a pass, and each round brings updates.
 _SETTLED_UPDATES, _ROUNDS_OF_PASS, _PASSES = 5, 40, 10
+# What these call, they call again and again by the clock: timers of the service, the look for
+# environments that have gone, which acting takes.
+_BY_CLOCK = ("Service._call_later.<locals>.noted", "Acting._poll")
 # Threads that supervise, report or save.
 _ASIDE = ("saver", "status")
 _ENVS = 8
@@ -68,7 +72,9 @@ class Watch:
         elif code.co_qualname == _ROUND and self._updates >= _SETTLED_UPDATES:
             self._rounds += 1
         number = (self._rounds - 1) // _ROUNDS_OF_PASS
-        if 0 <= number < _PASSES and not _is_aside(threading.current_thread()):
+        if not 0 <= number < _PASSES:
+            return
+        if not (_is_aside(threading.current_thread()) or _is_by_clock(frame)):
             self._enter(number, frame, code)
 
     def _enter(self, number: int, frame: FrameType, code: CodeType) -> None:
@@ -90,6 +96,15 @@ class Watch:
 def _is_aside(thread: threading.Thread) -> bool:
     """Whether a thread only supervises, reports or saves."""
     return thread is threading.main_thread() or thread.name in _ASIDE
+
+
+def _is_by_clock(frame: FrameType | None) -> bool:
+    """Whether a call is, or comes from, one that the clock makes."""
+    while frame is not None:
+        if frame.f_code.co_qualname in _BY_CLOCK:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_ours(module: str) -> bool:

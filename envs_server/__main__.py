@@ -5,90 +5,32 @@ this env server, or the environment cannot be built here; 4 the environment fail
 6 it was to film, and a film cannot be written.
 """
 
-import contextlib
-import logging
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from envs_server.options import PROG, read_options
-from seedrl.errors import ConfigError
 from seedrl.programs.command_line import print_version_if_asked
-from seedrl.programs.farewell import ENDED_VARIABLE
-from seedrl.programs.outcome import exit_code
+from seedrl.programs.outcome import exit_code, leave
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs an env server until its work is over, and exits the process with its code."""
     words = sys.argv[1:] if argv is None else argv
-    code = exit_code(lambda: _serve(words), prog=PROG)
-    logging.shutdown()
-    sys.stdout.flush()
-    # Not sys.exit: when the interpreter shuts down, gRPC's daemon threads stop wherever they are,
-    # maybe with the lock that the finaliser of the call then waits for, for ever (seen in one of
-    # 120 exits of a busy machine; Python 3.12, grpcio 1.85).
-    os._exit(code)
+    leave(exit_code(lambda: _serve(words), prog=PROG))
 
 
 def _serve(words: Sequence[str]) -> int:
     print_version_if_asked(words)
     options = read_options(words)
     # Import numpy and gRPC: only once the command line is known to be good.
-    from envs_server.connection import Offer
-    from envs_server.faults import self_restart
-    from envs_server.faults.crash_log import CrashLog, is_suspect, quarantine_after
-    from envs_server.faults.keeper import Keeper
-    from envs_server.reconnecting_client import ReconnectingClient
-    from envs_server.sent_log import SentLog
-    from envs_server.stop import Stop
-    from seedrl.wire.credentials import Certificates, read_token
-    from seedrl.wire.recording import Recording
+    if options.processes == 1:
+        from envs_server.processes.one import serve
 
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        format="%(asctime)s env server %(process)d: %(message)s",
-        stream=sys.stderr,
-    )
-    stop = Stop()
-    stop.install()
-    with _naming("--play"):
-        recording = None if options.play is None else Recording(options.play)
-    with _naming("--sent-log"):
-        sent_log = SentLog(options.sent_log)
-        crash_log = CrashLog(options.sent_log and Path(f"{options.sent_log}.crash"))
-    with _naming("--token-file"):
-        token = "" if options.token_file is None else read_token(options.token_file)
-    kind = (options.films, options.group_threads, options.niceness)
-    certificates = Certificates(options.certificate, options.private_key, options.authority)
-    client = ReconnectingClient(
-        options.learner,
-        Offer(options.num_envs, options.num_groups, options.allowed, recording, *kind),
-        stop,
-        options.max_message_bytes,
-        sent_log,
-        local_link=options.local_link,
-        token=token,
-        credentials=certificates.of_client(),
-    )
-    self_restart.say_lock_ups()
-    ended, own = os.environ.get(ENDED_VARIABLE, ""), self_restart.take_remembered()
-    keeper = Keeper(
-        quarantine_after(options.num_envs, crash_log, own, ended),
-        start_again=self_restart.starter(words),
-        allow_computing=self_restart.allow_computing,
-        max_memory_mib=options.max_memory_mib,
-        note=crash_log.note if is_suspect(ended) else None,
-    )
-    return client.run(keeper)
+        return serve(options, words)
+    from envs_server.processes.many import Many
 
-
-@contextlib.contextmanager
-def _naming(flag: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{flag}: {error}") from error
+    with Many(options, words) as many:
+        return many.wait()
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.launch.abandoned import holding, remove_abandoned
 from learner.launch.child import Command
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_modules import path_for_children
 from seedrl.errors import ConfigError
+from seedrl.programs.abandoned import holding, remove_abandoned
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

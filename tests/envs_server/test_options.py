@@ -16,6 +16,13 @@ def test_defaults_and_patterns() -> None:
     assert options.num_groups == 1  # no empty group
 
 
+def test_the_words_that_come_last_count() -> None:
+    """As in the command line by which one of several processes begins again."""
+    words = ["--learner", "h:1", "--num-envs", "1", "--processes", "4", "--sent-log", "/x"]
+    options = read_options([*words, "--processes", "1", "--sent-log", "/x.3"])
+    assert (options.processes, str(options.sent_log)) == (1, "/x.3")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -25,6 +32,11 @@ def test_defaults_and_patterns() -> None:
         # Without a port gRPC would take 443, and wait for ever.
         (["--learner", "127.0.0.1", "--num-envs", "2"], "expected host:port with a port of 1 to"),
         (["--learner", "h:0", "--num-envs", "2"], "got 'h:0'"),
+        (["--learner", "h:1", "--num-envs", "1", "--processes", "0"], "expected at least 1, got 0"),
+        (
+            ["--learner", "h:1", "--num-envs", "1", "--processes", "2", "--films", "f"],
+            "expected 1 with --play or --films, got 2",
+        ),
         (["--learner", "h:1", "--num-envs", "1", "--niceness", "20"], "expected 0 to 19, got 20"),
         (["--learner", "h:1", "--num-envs", "1", "--niceness", "-1"], "expected 0 to 19, got -1"),
     ],

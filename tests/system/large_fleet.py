@@ -4,11 +4,13 @@
     python -m tests.system.large_fleet --env-servers 128 --step-ms 50 --minutes 1 --kill 0 \
         --of-linear 0.9 --niceness 0
 
-starts them all at once, counts for `--minutes` how many streams end, then kills `--kill` of them,
-starts as many again, and says how long it takes until each of those has its first actions. Each has
-one environment, whose step sleeps, and stands back for the learner (`--niceness`). What it promises
-is in `verdict`; it ends with 1 if something of that was missed. With SEEDRL_GATE_SCALE=0.05 it does
-a twentieth of all that.
+starts them all at once, as processes of one parent (`--processes` of the env server), counts for
+`--minutes` how many streams end, then kills `--kill` of them, which their parent starts again, and
+says how long it takes until each of those has its first actions. Each has one environment, whose
+step sleeps, and stands back for the learner (`--niceness`). What it promises is in `verdict`; it
+ends with 1 if something of that was missed. With SEEDRL_GATE_SCALE=0.05 it does a twentieth of all
+that. Of less than a minute of life the parent lets who dies pause: `--minutes` below 1 measure that
+too.
 """
 
 import argparse
@@ -23,8 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ from tests.system.processes import ROOT
 from tests.system.timed_env_server import Stream, streams
 
 _CONFIG = "tests/system/large_fleet_config.py"
-# How often as many env servers as there are cores are started at once, to see what a start takes: a
+# How often as many env servers as there are cores are killed at once, to see what a start takes: a
 # core whose neighbour works as well may be much slower than one alone.
 _ROUNDS = 3
 # Of an env server that starts, and of one that is served: they have a ninth of a learner's weight,
@@ -50,61 +51,49 @@ _START_SECONDS = 600.0
 _SLACK, _SLACK_SECONDS, _HELLO_SECONDS = 1.3, 2.0, 2.0
 
 
-@dataclass
-class EnvServer:
-    """One of them: its process, and where it writes."""
-
-    folder: Path
-    number: int
-    address: str
-    niceness: int
-    starts: int = 0
-    process: "subprocess.Popen[bytes]" = field(init=False)
-
-    def start(self) -> None:
-        """Starts it, again after it was killed, with the same log of what it has sent."""
-        self.starts += 1
-        command = ["nice", "-n", str(min(self.niceness, _START_NICENESS))]
-        command += [sys.executable, "-m", "tests.system.timed_env_server", str(self._file)]
-        command += ["--learner", self.address, "--num-envs", "1", "--no-local-link"]
-        command += ["--niceness", str(self.niceness)]
-        command += ["--sent-log", str(self.folder / "logs" / f"{self.number}.sent")]
-        with (self.folder / f"{self.number}.log").open("ab") as log:
-            # So that they keep compiled modules, which each would otherwise compile again.
-            environment = {**env_server_environment(), "PYTHONDONTWRITEBYTECODE": ""}
-            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log)
-
-    @property
-    def _file(self) -> Path:
-        return self.folder / f"{self.number}_{self.starts}.json"
-
-    @property
-    def streams(self) -> list[Stream]:
-        """Of its present process."""
-        return streams(self._file)
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether the stream that it has now was answered."""
-        found = self.streams
-        return bool(found) and found[-1].answered is not None and found[-1].ended is None
-
-
 class Fleet(NamedTuple):
-    """All env servers, and the learner that they have."""
+    """A learner, and its env servers: processes of one parent.
+
+    Attributes:
+      workdir: of the learner.
+      parent: of the env servers, which starts again whom it loses.
+      folder: where they write what became of their streams.
+    """
 
     learner: "subprocess.Popen[bytes]"
     workdir: Path
-    env_servers: Sequence[EnvServer]
+    parent: "subprocess.Popen[bytes]"
+    folder: Path
 
-    def wait_for(self, env_servers: Sequence[EnvServer]) -> None:
-        """Waits until these are attached. Raises RuntimeError if they do not get so far."""
+    def attached(self) -> dict[int, list[Stream]]:
+        """Streams of those that are served now, by process."""
+        found = streams(self.folder)
+        return {pid: each for pid, each in found.items() if _is_served(each) and _lives(pid)}
+
+    def wait_for(self, number: int) -> list[int]:
+        """Waits until so many are served; returns which. Raises RuntimeError if they never are."""
         deadline = time.monotonic() + _START_SECONDS
-        left = list(env_servers)
-        while left := [each for each in left if not each.is_attached]:
+        while len(found := self.attached()) < number:
             if time.monotonic() > deadline or self.learner.poll() is not None:
-                raise RuntimeError(f"{len(left)} of {len(env_servers)} env servers never attached")
+                raise RuntimeError(f"{len(found)} of {number} env servers are served")
             time.sleep(_LOOK_SECONDS)
+        return sorted(found)
+
+    def kill(self, pids: Sequence[int]) -> None:
+        """All at once; returns when they are gone."""
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        while any(map(_lives, pids)):
+            time.sleep(0.01)
+
+
+def _is_served(found: Sequence[Stream]) -> bool:
+    """Whether the newest stream of a process was answered, and goes on."""
+    return bool(found) and found[-1].answered is not None and found[-1].ended is None
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 class Held(NamedTuple):
@@ -116,6 +105,7 @@ class Held(NamedTuple):
       messages: that arrived.
       learner_seconds: CPU time of the learner.
       all_seconds: of it and its env servers.
+      env_server_mib: memory that an env server has to itself, and its part of what it shares.
     """
 
     seconds: float
@@ -123,6 +113,7 @@ class Held(NamedTuple):
     messages: int
     learner_seconds: float
     all_seconds: float
+    env_server_mib: float
 
 
 def main() -> int:
@@ -167,25 +158,19 @@ def _measured(
     number: int, step_seconds: float, hold_seconds: float, kill: int, niceness: int
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="seedrl-fleet-") as name:
-        folder = Path(name)
-        (folder / "run" / "logs").mkdir(parents=True)
-        with _learner(folder / "run", number, step_seconds) as (learner, address):
-            env_servers = [
-                EnvServer(folder / "run", index, address, niceness) for index in range(number)
-            ]
-            fleet = Fleet(learner, folder / "run", env_servers)
-            try:
-                found = _life(fleet, hold_seconds, kill)
-                learner.send_signal(signal.SIGTERM)
-                found["exit_code"] = learner.wait(_START_SECONDS)
-            finally:
-                for each in env_servers:
-                    if each.starts:
-                        each.process.kill()
-                        each.process.wait()
+        workdir, folder = Path(name, "run"), Path(name, "env_servers")
+        workdir.mkdir()
+        folder.mkdir()
+        with (
+            _learner(workdir, number, step_seconds) as (learner, address),
+            _env_servers(folder, number, address, niceness) as parent,
+        ):
+            found = _life(Fleet(learner, workdir, parent, folder), number, hold_seconds, kill)
+            learner.send_signal(signal.SIGTERM)
+            found["exit_code"] = learner.wait(_START_SECONDS)
         linear = number / step_seconds
         rates = {"of_linear": round(found["messages_per_second"] / linear, 3)}
-        accounts = ledger(folder / "run")
+        accounts = ledger(workdir)
     return {
         "env_servers": number,
         "step_ms": 1e3 * step_seconds,
@@ -194,6 +179,25 @@ def _measured(
         "residue": accounts["residue"],
         "rows_sent": accounts["rows_sent"],
     }
+
+
+@contextlib.contextmanager
+def _env_servers(
+    folder: Path, number: int, address: str, niceness: int
+) -> Iterator["subprocess.Popen[bytes]"]:
+    command = ["nice", "-n", str(min(niceness, _START_NICENESS))]
+    command += [sys.executable, "-m", "tests.system.timed_env_server", str(folder)]
+    command += ["--learner", address, "--num-envs", "1", "--no-local-link"]
+    command += ["--processes", str(number), "--niceness", str(niceness)]
+    environment = env_server_environment()
+    with (
+        (folder / "log").open("ab") as log,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 @contextlib.contextmanager
@@ -221,23 +225,16 @@ def _address(status: Path) -> str:
     return str(json.loads(status.read_text())["address"]) if status.exists() else ""
 
 
-def _life(fleet: Fleet, hold_seconds: float, kill: int) -> dict[str, Any]:
-    alone, *others = fleet.env_servers
-    start_alone = _start_cpu(fleet, [alone])
-    first, rest = others[: _ROUNDS * num_cores()], others[_ROUNDS * num_cores() :]
-    rounds = (first[start::_ROUNDS] for start in range(_ROUNDS))
-    of_rounds = [_start_cpu(fleet, together) for together in rounds if together]
-    start_cpu = statistics.median(of_rounds or [start_alone])
+def _life(fleet: Fleet, number: int, hold_seconds: float, kill: int) -> dict[str, Any]:
     begun = time.monotonic()
-    for each in rest:
-        each.start()
-    fleet.wait_for(fleet.env_servers)
+    first = fleet.wait_for(number)
     attached = time.monotonic() - begun
+    starts = [_start_cpu(fleet, number) for _ in range(_ROUNDS if kill else 0)]
+    start_cpu = statistics.median(starts or [0.0])
     held = _hold(fleet, hold_seconds)
-    returned, phases = _return_of(fleet, kill) if kill else (0.0, {})
+    returned, phases = _return_of(fleet, number, kill) if kill else (0.0, {})
     after = _hold(fleet, min(hold_seconds, 30.0))
-    of_first = [each for each in fleet.env_servers if each.starts == 1]
-    again = [each for each in fleet.env_servers if each.starts > 1]
+    of_all = streams(fleet.folder)
     bound = _SLACK * kill * start_cpu / num_cores() + _SLACK_SECONDS
     return {
         "attached_seconds": round(attached, 1),
@@ -247,76 +244,76 @@ def _life(fleet: Fleet, hold_seconds: float, kill: int) -> dict[str, Any]:
         "messages_per_second": round(held.messages / held.seconds, 1),
         "learner_cpu_us_per_message": round(1e6 * held.learner_seconds / held.messages, 1),
         "all_cpu_us_per_message": round(1e6 * held.all_seconds / held.messages, 1),
+        "env_server_mib": round(held.env_server_mib, 1),
         "killed": kill,
-        "start_alone_cpu_seconds": round(start_alone, 3),
         "start_cpu_seconds": round(start_cpu, 3),
         "return_seconds": round(returned, 2),
         **phases,
         "return_bound_seconds": round(bound, 2),
         # While those came the learner compiled.
-        "slowest_first_assign_seconds": _slowest_assign(of_first),
-        "slowest_assign_seconds": _slowest_assign(again),
+        "slowest_first_assign_seconds": _slowest_assign(of_all[pid] for pid in first),
+        "slowest_assign_seconds": _slowest_assign(
+            of_all[pid] for pid in of_all.keys() - set(first)
+        ),
     }
 
 
-def _slowest_assign(env_servers: Sequence[EnvServer]) -> float:
+def _slowest_assign(of_env_servers: Iterable[list[Stream]]) -> float:
     """Seconds from Hello to Assign, at most; 0 of none."""
-    found = [each for env_server in env_servers for each in env_server.streams]
+    found = [stream for each in of_env_servers for stream in each]
     return round(max((s.assigned - s.hello for s in found if s.assigned), default=0.0), 3)
 
 
-def _start_cpu(fleet: Fleet, env_servers: Sequence[EnvServer]) -> float:
-    """CPU seconds of the start of each, until its first actions, if all start at once."""
-    for each in env_servers:
-        each.start()
-    fleet.wait_for(env_servers)
-    return statistics.mean(_cpu_seconds(each.process.pid) for each in env_servers)
+def _start_cpu(fleet: Fleet, number: int) -> float:
+    """CPU seconds of a start, its parent's part included, where one starts for each core."""
+    cores = num_cores()
+    before = sorted(fleet.attached())
+    parent = _cpu_seconds(fleet.parent.pid)
+    fleet.kill(random.Random(0).sample(before, cores))
+    started = [pid for pid in fleet.wait_for(number) if pid not in before]
+    parent = _cpu_seconds(fleet.parent.pid) - parent
+    return (sum(map(_cpu_seconds, started)) + parent) / len(started)
 
 
 def _hold(fleet: Fleet, seconds: float) -> Held:
-    pids = [each.process.pid for each in fleet.env_servers]
-    first = [len(each.streams) for each in fleet.env_servers]
+    first = fleet.attached()
     before = _new_status(fleet)
-    learner, others = _cpu_seconds(fleet.learner.pid), sum(map(_cpu_seconds, pids))
+    learner, others = _cpu_seconds(fleet.learner.pid), sum(map(_cpu_seconds, first))
     time.sleep(seconds)
     if fleet.learner.poll() is not None:
         raise RuntimeError("the learner has ended")
     after = _new_status(fleet)
     learner = _cpu_seconds(fleet.learner.pid) - learner
-    others = sum(map(_cpu_seconds, pids)) - others
-    lost = sum(
-        len(each.streams) - number + (not each.is_attached)
-        for each, number in zip(fleet.env_servers, first, strict=True)
-    )
+    others = sum(map(_cpu_seconds, first)) - others
+    last = fleet.attached()
+    lost = sum(len(last[pid]) - len(of_pid) if pid in last else 1 for pid, of_pid in first.items())
     # Each env server has one environment, whose episode never ends: a message is a step.
     messages = after["env_steps"] - before["env_steps"]
     took = after["time_seconds"] - before["time_seconds"]
-    return Held(took, lost, messages, learner, learner + others)
+    mib = statistics.mean(map(_own_mib, first))
+    return Held(took, lost, messages, learner, learner + others, mib)
 
 
-def _return_of(fleet: Fleet, number: int) -> tuple[float, dict[str, float]]:
-    """Kills `number` of them at once, and starts them again.
+def _return_of(fleet: Fleet, number: int, kill: int) -> tuple[float, dict[str, float]]:
+    """Kills so many of them at once, which their parent starts again.
 
     Returns seconds until the last has its first actions; and those to Hello, from there to Assign,
     and from there to the first actions, by the median.
     """
-    killed = random.Random(0).sample(list(fleet.env_servers), number)
+    before = sorted(fleet.attached())
     begun = time.monotonic()
-    for each in killed:
-        each.process.send_signal(signal.SIGKILL)
-    for each in killed:
-        each.process.wait()
-        each.start()
-    fleet.wait_for(killed)
-    streams = [each.streams[-1] for each in killed]
+    fleet.kill(random.Random(0).sample(before, kill))
+    again = [pid for pid in fleet.wait_for(number) if pid not in before]
+    found = fleet.attached()
+    of_again = [found[pid][-1] for pid in again]
     phases = {
-        "return_to_hello_seconds": [stream.hello - begun for stream in streams],
-        "hello_to_assign_seconds": [(s.assigned or math.inf) - s.hello for s in streams],
+        "return_to_hello_seconds": [stream.hello - begun for stream in of_again],
+        "hello_to_assign_seconds": [(s.assigned or math.inf) - s.hello for s in of_again],
         "assign_to_actions_seconds": [
-            (s.answered or math.inf) - (s.assigned or math.inf) for s in streams
+            (s.answered or math.inf) - (s.assigned or math.inf) for s in of_again
         ],
     }
-    returned = max(stream.answered or math.inf for stream in streams) - begun
+    returned = max(stream.answered or math.inf for stream in of_again) - begun
     return returned, {name: round(statistics.median(each), 2) for name, each in phases.items()}
 
 
@@ -338,6 +335,14 @@ def _cpu_seconds(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _own_mib(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return int(text.partition("\nPss:")[2].split()[0]) / 1024
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """An env server that writes down when each of its streams got how far.
 
-`python -m tests.system.timed_env_server FILE ARGUMENTS…`: FILE gets a line of JSON for each stream
-and what happened in it; ARGUMENTS are those of `python -m envs_server`, which it is otherwise.
+`python -m tests.system.timed_env_server FOLDER ARGUMENTS…`: a file there, with the number of the
+process as its name, gets a list for each stream and what happened in it; ARGUMENTS are those of
+`python -m envs_server`, which it is otherwise.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -35,9 +37,9 @@ class Stream(NamedTuple):
 
 
 class TimedConnection(LearnerConnection):
-    """Keeps the line of its stream in the file up to date."""
+    """Keeps the line of its stream in the file of the process up to date."""
 
-    file: Path
+    folder: Path
     earlier: ClassVar[list[Stream]] = []
 
     def put(self, message: ToLearner) -> None:
@@ -61,18 +63,21 @@ class TimedConnection(LearnerConnection):
 
     def _write(self, stream: Stream, *, again: bool = False) -> Stream:
         self.earlier[-1 if again else len(self.earlier) :] = [stream]
-        new = self.file.with_suffix(".new")
+        new = self.folder / f"{os.getpid()}.new"
         new.write_text(json.dumps(self.earlier))
-        new.replace(self.file)
+        new.replace(new.with_suffix(".json"))
         return stream
 
 
-def streams(file: Path) -> list[Stream]:
-    """What such an env server has written."""
-    return [Stream(*line) for line in json.loads(file.read_text())] if file.exists() else []
+def streams(folder: Path) -> dict[int, list[Stream]]:
+    """What such env servers have written, by process."""
+    files = folder.glob("*.json")
+    return {
+        int(file.stem): [Stream(*line) for line in json.loads(file.read_text())] for file in files
+    }
 
 
 if __name__ == "__main__":
-    TimedConnection.file = Path(sys.argv[1])
+    TimedConnection.folder = Path(sys.argv[1])
     reconnecting_client.LearnerConnection = TimedConnection  # type: ignore[misc]
     main(sys.argv[2:])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from learner.launch import env_servers
-from learner.launch.abandoned import holding, remove_abandoned
+from seedrl.programs.abandoned import holding, remove_abandoned
 
 HOLDING = """
 import os, signal, sys

@@ -1,0 +1,198 @@
+"""Env servers that one process forks: who is started again, and how all of them end."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from envs_server.__main__ import main
+from tests.patience import SECONDS, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
+
+# What each process does in the place of an env server; `starts` counts those of each number.
+_PROGRAM = """
+import os, sys, time
+from pathlib import Path
+import numpy as np
+from envs_server.__main__ import main
+from envs_server.processes import many
+
+folder = Path(sys.argv[1])
+{settings}
+
+def serve(options, words):
+    number = int(options.sent_log.name)
+    starts = folder / f"{{number}}"
+    with starts.open("a") as file:
+        file.write(os.environ.get("SEEDRL_ENV_SERVER_ENDED", "-") + " ")
+    start = len(starts.read_text().split())
+    {body}
+
+many.serve = serve
+main(["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"])
+"""
+
+
+def _run(
+    tmp_path: Path, *body: str, settings: str = "many._FIRST_PAUSE_SECONDS = 0.01"
+) -> "subprocess.CompletedProcess[str]":
+    program = _PROGRAM.format(settings=settings, body="\n    ".join(body))
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+
+
+def _starts(tmp_path: Path) -> list[str]:
+    """Of each number, what its processes have heard of the one before."""
+    return [(tmp_path / str(number)).read_text().strip() for number in range(3)]
+
+
+def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: Path) -> None:
+    ended = _run(
+        tmp_path,
+        "if number == 1 and start == 1: os.kill(os.getpid(), 11)",
+        "if number == 1 and start == 2: os._exit(70)",
+        "return 0",
+    )
+    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 139 70", "-"])
+    first, *lines = ended.stderr.splitlines()
+    assert first == "python -m envs_server: 3 env servers of 1 environment each"
+    assert [line.split(" ended with ")[1] for line in lines] == [
+        "139 and is started again in 0.01 s",
+        "70 and is started again in 0.02 s",
+    ]
+
+
+def test_who_lived_long_is_started_again_at_once(tmp_path: Path) -> None:
+    body = ("if start == 1 and number == 0: os._exit(4)", "return 0")
+    ended = _run(tmp_path, *body, settings="many._LONG_LIFE_SECONDS = 0.0")
+    assert "ended with 4 and is started again at once" in ended.stderr
+    assert _starts(tmp_path)[0] == "- 4"
+
+
+@pytest.mark.parametrize("code", [2, 6])
+def test_one_that_would_end_so_again_ends_all(tmp_path: Path, code: int) -> None:
+    ended = _run(tmp_path, f"if number == 1: return {code}", f"time.sleep({SECONDS})")
+    assert ended.returncode == code
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_who_pauses_when_training_is_over_does_not_come_back(tmp_path: Path) -> None:
+    ended = _run(
+        tmp_path,
+        "if number == 1 and start < 20: os._exit(4)",
+        "while len(Path(folder / '1').read_text().split()) < 8: time.sleep(0.01)",
+        "return 0",
+    )
+    assert ended.returncode == 0
+    # The pauses of the eighth and of those after it are seconds: the others have ended before.
+    assert 8 <= len(_starts(tmp_path)[1].split()) < 20
+
+
+def test_each_has_random_numbers_of_its_own(tmp_path: Path) -> None:
+    ended = _run(tmp_path, "print(np.random.random(), flush=True)", "return 0")
+    assert len(set(ended.stdout.split())) == 3
+
+
+def test_the_folder_of_their_logs_is_gone_afterwards(tmp_path: Path) -> None:
+    ended = _run(tmp_path, "print(options.sent_log, flush=True)", "return 0")
+    folders = {Path(line).parent for line in ended.stdout.split()}
+    assert len(folders) == 1 and not folders.pop().exists()
+
+
+def _spawn(address: str, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "2"]
+    return subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+
+
+class _Played:
+    """Scripts that serve for ever, and say whom."""
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+        self._lock = threading.Lock()
+        self.hellos: list[Any] = []
+        self.answered: set[int] = set()
+
+    def __call__(self, messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        first = next(messages)
+        with self._lock:
+            self.hellos.append(first.hello)
+        script = self._learner.play(self._learner.assign([1], [2]), 10**9)
+        for answer in script(_chain(first, messages), context):
+            self.answered.add(first.hello.pid)
+            yield answer
+
+    @property
+    def pids(self) -> set[int]:
+        """Of those that were served."""
+        return {hello.pid for hello in self.hellos}
+
+
+def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _threads(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("learner", ["stream", "link"], indirect=True)
+def test_all_serve_one_is_killed_and_returns_and_sigterm_ends_them(learner: Any) -> None:
+    played = _Played(learner)
+    learner.serve(*[played] * 4)
+    process = _spawn(learner.address, "--processes", "3")
+    wait_until(lambda: len(played.answered) == 3)
+    assert {_parent(pid) for pid in played.pids} == {process.pid}
+    assert _threads(process.pid) == 1  # what a fork needs
+    assert all(not hello.sent for hello in played.hellos)
+    killed = played.hellos[0].pid
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: len(played.answered) == 4)
+    assert played.hellos[-1].sent  # what the killed one had sent
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0 and "Traceback" not in stderr
+    assert f"env server {killed} ended with 137" in stderr
+    assert stderr.count("stopped") == 3
+    assert not any(Path(f"/proc/{pid}").exists() for pid in played.pids)
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_they_end_when_training_is_over(learner: Any) -> None:
+    learner.serve(*[learner.play(learner.assign([1]), 3)] * 3)
+    process = _spawn(learner.address, "--processes", "3")
+    _, stderr = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0 and stderr.count("finished: ") == 3
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_they_do_not_outlive_their_parent(learner: Any) -> None:
+    played = _Played(learner)
+    learner.serve(*[played] * 2)
+    process = _spawn(learner.address, "--processes", "2")
+    wait_until(lambda: len(played.answered) == 2)
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in played.pids))
+
+
+def test_one_process_has_no_parent_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr("envs_server.processes.one.serve", lambda *each: served.append(each) or 0)
+    monkeypatch.setattr("envs_server.__main__.leave", lambda code: None)
+    main(["--learner", "127.0.0.1:1", "--num-envs", "1"])
+    ((options, words),) = served
+    assert (options.processes, options.sent_log) == (1, None) and "--processes" not in words

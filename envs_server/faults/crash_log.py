@@ -30,6 +30,7 @@ _MOST_ENVIRONMENTS = 4096
 _LENGTH = struct.Struct("<Q")
 _TEXT = _MOST_ENVIRONMENTS + _LENGTH.size
 _SIZE = 2**16
+_LAST = _SIZE - 1  # whether the process has ended by its own decision
 
 
 class CrashLog:
@@ -57,7 +58,7 @@ class CrashLog:
         marks = self._memory[:_MOST_ENVIRONMENTS]
         self.at_work = tuple(position for position, mark in enumerate(marks) if mark)
         (length,) = _LENGTH.unpack_from(self._memory, _MOST_ENVIRONMENTS)
-        text = self._memory[_TEXT : _TEXT + min(length, _SIZE - _TEXT)]
+        text = self._memory[_TEXT : _TEXT + min(length, _LAST - _TEXT)]
         self.remembered = text.decode(errors="replace")
         self._memory[:] = bytes(_SIZE)
 
@@ -70,10 +71,24 @@ class CrashLog:
         """Keeps `text` for the next process, if there is room for it."""
         data = text.encode()
         _LENGTH.pack_into(self._memory, _MOST_ENVIRONMENTS, 0)
-        if len(data) <= _SIZE - _TEXT:
+        if len(data) <= _LAST - _TEXT:
             self._memory[_TEXT : _TEXT + len(data)] = data
             # Last: a text that has a length is whole.
             _LENGTH.pack_into(self._memory, _MOST_ENVIRONMENTS, len(data))
+
+    def say_farewell(self) -> None:
+        """The process ends by its own decision: what has started it may look, see `said_farewell`."""
+        self._memory[_LAST] = True
+
+
+def said_farewell(path: Path) -> bool:
+    """Whether the process whose log that is has ended by its own decision, not an environment's."""
+    try:
+        with path.open("rb") as file:
+            file.seek(_LAST)
+            return file.read(1) == b"\1"
+    except OSError:
+        return False
 
 
 def quarantine_after(num_envs: int, log: CrashLog, own: str, ended: str) -> Quarantine:

@@ -19,8 +19,9 @@ from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
+from envs_server.faults.crash_log import said_farewell
 from envs_server.options import PROG, Options
-from envs_server.processes.one import serve
+from envs_server.processes.one import crash_log_of, serve
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.abandoned import holding
 from seedrl.programs.ending_signals import ending_signals
@@ -145,8 +146,11 @@ class Many:
 
     def _has_ended(self, start: _Start, process: int, code: int) -> None:
         code = code if code >= 0 else _FIRST_SIGNAL - code
-        self._is_over |= code == ExitCode.OK
-        if self._is_ending or code == ExitCode.OK:
+        # An environment, too, may end its process with 0.
+        if code == ExitCode.OK and said_farewell(crash_log_of(self._log(start.number))):
+            self._is_over = True
+            return
+        if self._is_ending:
             return
         if code in _IN_VAIN:
             self._end(code)

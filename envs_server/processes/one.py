@@ -21,6 +21,11 @@ from seedrl.wire.credentials import Certificates, read_token
 from seedrl.wire.recording import Recording
 
 
+def crash_log_of(sent_log: Path) -> Path:
+    """The file of the crash log that goes with a log of sent steps."""
+    return Path(f"{sent_log}.crash")
+
+
 def serve(options: Options, words: Sequence[str]) -> int:
     """Steps environments until the learner or a signal ends that; returns the exit code.
 
@@ -38,7 +43,7 @@ def serve(options: Options, words: Sequence[str]) -> int:
         recording = None if options.play is None else Recording(options.play)
     with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
-        crash_log = CrashLog(options.sent_log and Path(f"{options.sent_log}.crash"))
+        crash_log = CrashLog(options.sent_log and crash_log_of(options.sent_log))
     with _naming("--token-file"):
         token = "" if options.token_file is None else read_token(options.token_file)
     kind = (options.films, options.group_threads, options.niceness)
@@ -62,7 +67,9 @@ def serve(options: Options, words: Sequence[str]) -> int:
         max_memory_mib=options.max_memory_mib,
         note=crash_log.note if is_suspect(ended) else None,
     )
-    return client.run(keeper)
+    code = client.run(keeper)
+    crash_log.say_farewell()
+    return code
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envs_server.faults.crash_log import CrashLog, quarantine_after
+from envs_server.faults.crash_log import CrashLog, quarantine_after, said_farewell
 
 _CRASHED = str(128 + signal.SIGSEGV)
 _KILLED = str(128 + signal.SIGKILL)
@@ -118,3 +118,14 @@ def test_of_several_that_were_at_work_none_is_blamed(
         log.note(6, True)
     text = "the process before ended by SIGSEGV, in one of the environments 1, 6"
     assert caplog.messages == [text] * 2
+
+
+def test_a_farewell_is_of_the_last_process_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    assert not said_farewell(path)
+    log = CrashLog(path)
+    assert not said_farewell(path)
+    log.remember("x" * 2**16)  # too long, and so nothing
+    log.say_farewell()
+    assert said_farewell(path)
+    assert CrashLog(path).remembered == "" and not said_farewell(path)

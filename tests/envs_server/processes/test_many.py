@@ -23,6 +23,7 @@ import os, sys, time
 from pathlib import Path
 import numpy as np
 from envs_server.__main__ import main
+from envs_server.faults.crash_log import CrashLog
 from envs_server.processes import many
 
 folder = Path(sys.argv[1])
@@ -34,6 +35,7 @@ def serve(options, words):
     with starts.open("a") as file:
         file.write(os.environ.get("SEEDRL_ENV_SERVER_ENDED", "-") + " ")
     start = len(starts.read_text().split())
+    CrashLog(many.crash_log_of(options.sent_log)).say_farewell()  # but for `os._exit(0)`, below
     {body}
 
 many.serve = serve
@@ -68,6 +70,12 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
         "139 and is started again in 0.01 s",
         "70 and is started again in 0.02 s",
     ]
+
+
+def test_an_environment_that_ends_its_process_with_0_has_heard_nothing(tmp_path: Path) -> None:
+    killed = ("many.crash_log_of(options.sent_log).unlink()", "os._exit(0)")
+    ended = _run(tmp_path, f"if number == 1 and start == 1: {'; '.join(killed)}", "return 0")
+    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 0", "-"])
 
 
 def test_who_lived_long_is_started_again_at_once(tmp_path: Path) -> None:

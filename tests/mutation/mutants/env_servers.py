@@ -6,6 +6,7 @@ _ADAPTER = "envs_server/adapter.py"
 _GROUP = "envs_server/group.py"
 _LEASE = "envs_server/connection.py"
 _CRASH_LOG = "envs_server/faults/crash_log.py"
+_MANY = "envs_server/processes/many.py"
 _WATCHDOG = "envs_server/faults/watchdog.py"
 
 MUTANTS = (
@@ -32,6 +33,22 @@ MUTANTS = (
         "            pass\n",
         "The kernel learns of a limit at the next look, which what keeps the lock does not allow.",
         "a hang that keeps the interpreter's lock is ended (matrix, E3)",
+    ),
+    Mutant(
+        "environments_zero_ends_its_env_server",
+        _MANY,
+        "if code == ExitCode.OK and said_farewell(",
+        "if code == ExitCode.OK or said_farewell(",
+        "An environment that ends its process with 0 is taken for the end of training.",
+        "an environment that ends its process costs its env server a start (matrix, E2)",
+    ),
+    Mutant(
+        "forked_with_the_same_random_numbers",
+        _MANY,
+        "            np.random.seed()",
+        "            np.random.seed(0)",
+        "Environments of all processes draw the same random numbers.",
+        "environments are independent (DESIGN 4)",
     ),
     Mutant(
         "truncation_sent_as_termination",

@@ -77,7 +77,7 @@ class CrashLog:
             _LENGTH.pack_into(self._memory, _MOST_ENVIRONMENTS, len(data))
 
     def say_farewell(self) -> None:
-        """The process ends by its own decision: what has started it may look, see `said_farewell`."""
+        """The process ends by its own decision; see `said_farewell`."""
         self._memory[_LAST] = True
 
 

@@ -12,13 +12,13 @@ from typing import Literal
 
 from learner.cli.arguments import parse
 from learner.hosts.place import place_of
-from learner.launch.abandoned import remove_abandoned
 from learner.reporting.output import tolerating_lost_output
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.abandoned import remove_abandoned
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 

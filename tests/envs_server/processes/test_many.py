@@ -29,6 +29,12 @@ from envs_server.processes import many
 folder = Path(sys.argv[1])
 {settings}
 
+def wait_for(number, starts):
+    # Until it was started so often: who pauses when others have heard the end stays away.
+    file = folder / f"{{number}}"
+    while not file.exists() or len(file.read_text().split()) < starts:
+        time.sleep(0.005)
+
 def serve(options, words):
     number = int(options.sent_log.name)
     starts = folder / f"{{number}}"
@@ -61,6 +67,7 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
         tmp_path,
         "if number == 1 and start == 1: os.kill(os.getpid(), 11)",
         "if number == 1 and start == 2: os._exit(70)",
+        "wait_for(1, 3)",
         "return 0",
     )
     assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 139 70", "-"])
@@ -74,12 +81,13 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
 
 def test_an_environment_that_ends_its_process_with_0_has_heard_nothing(tmp_path: Path) -> None:
     killed = ("many.crash_log_of(options.sent_log).unlink()", "os._exit(0)")
-    ended = _run(tmp_path, f"if number == 1 and start == 1: {'; '.join(killed)}", "return 0")
+    ends = f"if number == 1 and start == 1: {'; '.join(killed)}"
+    ended = _run(tmp_path, ends, "wait_for(1, 2)", "return 0")
     assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 0", "-"])
 
 
 def test_who_lived_long_is_started_again_at_once(tmp_path: Path) -> None:
-    body = ("if start == 1 and number == 0: os._exit(4)", "return 0")
+    body = ("if start == 1 and number == 0: os._exit(4)", "wait_for(0, 2)", "return 0")
     ended = _run(tmp_path, *body, settings="many._LONG_LIFE_SECONDS = 0.0")
     assert "ended with 4 and is started again at once" in ended.stderr
     assert _starts(tmp_path)[0] == "- 4"
@@ -96,7 +104,7 @@ def test_who_pauses_when_training_is_over_does_not_come_back(tmp_path: Path) -> 
     ended = _run(
         tmp_path,
         "if number == 1 and start < 20: os._exit(4)",
-        "while len(Path(folder / '1').read_text().split()) < 8: time.sleep(0.01)",
+        "wait_for(1, 8)",
         "return 0",
     )
     assert ended.returncode == 0
@@ -133,7 +141,9 @@ class _Played:
         first = next(messages)
         with self._lock:
             self.hellos.append(first.hello)
-        script = self._learner.play(self._learner.assign([1], [2]), 10**9)
+        assign = self._learner.assign([1], [2])
+        assign.assign.lease = first.hello.pid
+        script = self._learner.play(assign, 10**9)
         for answer in script(_chain(first, messages), context):
             self.answered.add(first.hello.pid)
             yield answer
@@ -169,7 +179,7 @@ def test_all_serve_one_is_killed_and_returns_and_sigterm_ends_them(learner: Any)
     killed = played.hellos[0].pid
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: len(played.answered) == 4)
-    assert played.hellos[-1].sent  # what the killed one had sent
+    assert {sent.lease for sent in played.hellos[-1].sent} == {killed}
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0 and "Traceback" not in stderr

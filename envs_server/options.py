@@ -59,7 +59,7 @@ class Options:
     """File that counts the steps sent, for the learner's ledger. It outlives a killed env server if
     the next one is started with the same file; by default the counts die with the process. Beside
     it, as FILE.crash, is what tells the next one of `seedrl train` which environment ended it. With
-    --processes these are FILE.0, FILE.1 and so on."""
+    --processes each has its own: of a.sent these are a_0.sent, a_1.sent and so on."""
 
     play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A recording to play in place of environments, to a learner in lock step. Actions other

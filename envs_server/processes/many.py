@@ -203,8 +203,8 @@ class Many:
             leave(code)
 
     def _log(self, number: int) -> Path:
-        given = self._options.sent_log
-        return self._folder / str(number) if given is None else Path(f"{given}.{number}")
+        file = self._options.sent_log or self._folder / "env_server.sent"
+        return file.with_name(f"{file.stem}_{number}{file.suffix}")
 
     def _say(self, line: str) -> None:
         print(f"{PROG}: {line}", file=sys.stderr, flush=True)

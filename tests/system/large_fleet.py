@@ -159,11 +159,11 @@ def _measured(
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="seedrl-fleet-") as name:
         workdir, folder = Path(name, "run"), Path(name, "env_servers")
-        workdir.mkdir()
+        (workdir / "logs").mkdir(parents=True)
         folder.mkdir()
         with (
             _learner(workdir, number, step_seconds) as (learner, address),
-            _env_servers(folder, number, address, niceness) as parent,
+            _env_servers(Path(name), number, address, niceness) as parent,
         ):
             found = _life(Fleet(learner, workdir, parent, folder), number, hold_seconds, kill)
             learner.send_signal(signal.SIGTERM)
@@ -186,9 +186,10 @@ def _env_servers(
     folder: Path, number: int, address: str, niceness: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
     command = ["nice", "-n", str(min(niceness, _START_NICENESS))]
-    command += [sys.executable, "-m", "tests.system.timed_env_server", str(folder)]
+    command += [sys.executable, "-m", "tests.system.timed_env_server", str(folder / "env_servers")]
     command += ["--learner", address, "--num-envs", "1", "--no-local-link"]
     command += ["--processes", str(number), "--niceness", str(niceness)]
+    command += ["--sent-log", str(folder / "run" / "logs" / "env_server.sent")]
     environment = env_server_environment()
     with (
         (folder / "log").open("ab") as log,

@@ -36,7 +36,7 @@ def wait_for(number, starts):
         time.sleep(0.005)
 
 def serve(options, words):
-    number = int(options.sent_log.name)
+    number = int(options.sent_log.stem.removeprefix("env_server_"))
     starts = folder / f"{{number}}"
     with starts.open("a") as file:
         file.write(os.environ.get("SEEDRL_ENV_SERVER_ENDED", "-") + " ")

@@ -15,6 +15,8 @@ from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import GroupPlan, Recipe
 from envs_server.vector import VectorEnvironment
+from seedrl.wire.local_link import require_room
+from seedrl.wire.seedrl_pb2 import Assign
 
 BackEnd = Callable[[Recipe, int], VectorEnvironment]
 Stepped: TypeAlias = EnvGroup | PlayedGroup
@@ -136,21 +138,23 @@ def _environments(
     return build_filmed(plan.recipe, plan.back_end, films)
 
 
-def check_together(groups: Sequence[Stepped], max_message_bytes: int) -> None:
+def check_together(groups: Sequence[Stepped], assign: Assign) -> None:
     """Raises BuildError for groups of several specs, or with steps that the learner does not take.
 
-    `max_message_bytes` is what it takes, 0 for anything.
+    Raises UnusableLinkError if the link that the learner took has no room for its actions.
     """
     for group in groups:
         if difference := groups[0].spec.difference(group.spec):
             raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
     longest = max(group.longest_message_bytes for group in groups)
-    if max_message_bytes and longest > max_message_bytes:
+    if 0 < assign.max_message_bytes < longest:
         raise BuildError(
-            f"expected steps of at most {max_message_bytes} bytes, as the learner takes, they "
-            f"would be of {longest}; offer fewer environments, or raise "
+            f"expected steps of at most {assign.max_message_bytes} bytes, as the learner takes, "
+            f"they would be of {longest}; offer fewer environments, or raise "
             "serving.max_message_bytes"
         )
+    if assign.linked:
+        require_room([group.action_layout.num_bytes for group in groups])
 
 
 @contextmanager

@@ -122,7 +122,8 @@ class Lease:
         Returns Finished if the learner says so, None if the stream just ended. Raises WireError if
         the learner breaks the contract, BuildError (after a Refusal was put) if the environment
         cannot be built or, if none has ever worked, not be reset, EnvironmentFailedError if one
-        fails, FilmError if films cannot be written or go on, and what `messages` raises.
+        fails, FilmError if films cannot be written or go on, UnusableLinkError if the actions do
+        not fit into the link, and what `messages` raises.
         """
         self.open()
         try:
@@ -183,8 +184,7 @@ class Lease:
     def _send(self, group: int, step: FramedStep | None) -> None:
         if step is None:
             return  # The end of a recording.
-        # Counted first: what a killed process has sent was counted, and no more than this one step
-        # may have been counted without being sent.
+        # Counted first: a killed process has counted all that it sent, and at most one step more.
         self._sent_log.sent(group)
         self._outbox.put(step)
 
@@ -236,7 +236,7 @@ class Lease:
         try:
             check_assign(assign, len(self._quarantine.live))
             self._watched(None, _BUILDING_SECONDS, functools.partial(self._build, assign))
-            check_together(self._groups, assign.max_message_bytes)
+            check_together(self._groups, assign)
             # Before Ready: what cannot even be reset is refused like what cannot be built.
             first = self._first_steps(assign)
         except BuildError as error:

@@ -19,7 +19,8 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.farewell import FINISHED
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import WireError
-from seedrl.wire.learner_connection import LearnerConnection, LinkMissingError, Promise
+from seedrl.wire.learner_connection import LearnerConnection, Promise
+from seedrl.wire.local_link import UnusableLinkError
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 
 _log = logging.getLogger("envs_server")
@@ -166,7 +167,7 @@ class ReconnectingClient:
                 advice = "`seedrl check-env` says more of the environment"
                 return End(ExitCode.USAGE, f"{error}; {advice}")
             return self._after_failure(error)
-        except LinkMissingError as error:
+        except UnusableLinkError as error:
             self._local_link = False
             return _Return(f"{error}; from now on over gRPC")
         if finished is None:

@@ -20,7 +20,7 @@ from seedrl.wire.framing import (
     join_steps,
     receive_from_learner,
 )
-from seedrl.wire.local_link import Link, listen
+from seedrl.wire.local_link import Link, UnusableLinkError, listen
 from seedrl.wire.seedrl_pb2 import Alive, FromEnvServer, FromLearner
 from seedrl.wire.stream_call import open_call
 from seedrl.wire.version import MINOR_OF_ALIVE
@@ -108,10 +108,6 @@ class Outgoing:
         return join_steps(steps)
 
 
-class LinkMissingError(Exception):
-    """The learner has said that it took the link, but cannot be seen there."""
-
-
 class LearnerConnection:
     """Offers a learner of this host a link in Hello, and uses it from an Assign on that takes it.
 
@@ -197,7 +193,7 @@ class LearnerConnection:
     def messages(self) -> Iterator[ToEnvServer | WireError]:
         """What the learner sends, until it ends the stream.
 
-        Raises grpc.RpcError if it ends with a status other than OK, or is lost; LinkMissingError.
+        Raises grpc.RpcError if it ends with a status other than OK, or is lost; UnusableLinkError.
         """
         self._receiver = threading.get_ident()
         for message in self._call:
@@ -258,7 +254,7 @@ class LearnerConnection:
             longest = longest_received(self._max_message_bytes)
             accepted = self._listener.accept(_LINK_SECONDS, longest)
         if accepted is None:
-            raise LinkMissingError("it did not use the link that it took")
+            raise UnusableLinkError("it did not use the link that it took")
         self._link = self._resources.enter_context(contextlib.closing(accepted))
         # The end of the stream is that of the link; why, the stream says.
         self._call.read_ahead(self._link.end)

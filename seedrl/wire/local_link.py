@@ -33,6 +33,12 @@ _READ_AHEAD_BYTES = 2**16
 _SECRET_SECONDS = 1.0
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
 _KERNEL_BUFFER_BYTES = 2**20
+# It counts up to twice this, and up to twice the bytes, for a message (Linux 6.18).
+_KERNEL_MESSAGE_BYTES = 512
+
+
+class UnusableLinkError(Exception):
+    """The learner has taken a link that does not carry its messages; the text says why."""
 
 
 class Link:
@@ -193,6 +199,23 @@ class Listener:
     def close(self) -> None:
         """Forgets the name."""
         self._socket.close()
+
+
+def require_room(messages: Sequence[int]) -> None:
+    """Raises UnusableLinkError if a link has no room for messages of these bytes, all unread.
+
+    A learner waits for nobody: where its actions for all groups of an env server do not fit, the
+    link would end with the first steps, again and again. A new socket says what all are given.
+    """
+    with socket.socket(socket.AF_UNIX) as example:
+        example.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
+        # The kernel gives twice what is asked for, because it counts more than the bytes.
+        room = example.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
+    if sum(messages) + _KERNEL_MESSAGE_BYTES * len(messages) > room:
+        raise UnusableLinkError(
+            f"its actions, of {sum(messages)} bytes for {len(messages)} group(s), are more than a "
+            f"socket of the kernel holds: {room} bytes (sysctl net.core.wmem_max)"
+        )
 
 
 def listen() -> Listener | None:

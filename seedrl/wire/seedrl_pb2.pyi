@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 ede6d33ca50e505396fdbb1b3468cc091e033ff0a718caec219cc14dead5a3c4
+# seedrl/wire/seedrl.proto sha256 d1c20bdc111724c1f9b73ead0f7c1c8ac8dcf3247fbc04ef516357218d7043c6
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -26,7 +26,6 @@ from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
 from envs_server.vector import VectorEnvironment
 from seedrl.exit_codes import ExitCode
-from seedrl.wire import learner_connection
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Environment
@@ -349,32 +348,6 @@ def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
     assert attached.wait(SECONDS)
     run.stop.request()
     assert run.wait() is ExitCode.OK
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_a_link_that_the_learner_does_not_come_to_is_not_offered_again(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learner_connection, "_LINK_SECONDS", 0.05)
-    offered = []
-
-    def claim(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        offered.append(next(messages).hello.link)
-        assign = learner.assign([7])
-        assign.assign.linked = True
-        yield assign
-        with contextlib.suppress(grpc.RpcError):
-            list(messages)
-
-    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        hello = next(messages)
-        offered.append(hello.hello.link)
-        yield from learner.play(learner.assign([8]), 2)(itertools.chain([hello], messages), context)
-
-    learner.serve(claim, play)
-    assert learner.run(1, 1).wait() is ExitCode.OK
-    assert offered[0].startswith("seedrl-") and offered[1:] == [""]
-    assert [step.sequence for step in learner.seen] == [0, 1]
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

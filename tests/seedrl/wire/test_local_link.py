@@ -11,8 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from seedrl.wire import local_link
 from seedrl.wire.framing import WireError
-from seedrl.wire.local_link import Buffer, Link, connect_link, listen
+from seedrl.wire.local_link import (
+    Buffer,
+    Link,
+    UnusableLinkError,
+    connect_link,
+    listen,
+    require_room,
+)
 from tests.patience import SECONDS
 
 _LIMIT = 2**22
@@ -146,6 +154,20 @@ def test_a_peer_that_does_not_read_delays_nobody(ends: tuple[Link, Link]) -> Non
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert len(list(ours.receive())) < 99
+
+
+@pytest.mark.parametrize("size", [1, 190, 200, 800, 3_000, 2**14, 2**15 + 1, 2**17 - 512])
+def test_what_there_is_room_for_is_taken_in_while_nobody_reads(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_link, "_KERNEL_BUFFER_BYTES", 2**17)  # less than any system has
+    number = 2**17 // (size + 512)
+    require_room([size] * number)
+    with pytest.raises(UnusableLinkError, match=rf"of \d+ bytes for {number + 1} group.*: 131072 "):
+        require_room([size] * (number + 1))
+    ours, theirs = socket.socketpair()
+    with contextlib.closing(Link(ours, _LIMIT)) as link, theirs:
+        assert all(link.send_at_once(bytes(size)) for _ in range(number))
 
 
 def test_only_a_link_that_somebody_listens_at_can_be_reached() -> None:

@@ -22,7 +22,8 @@ from tests.patience import SECONDS
 
 _HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
 _ASSIGN = FromLearner(assign=Assign(lease=7))
-_IS_NATIVE = sys.platform == "linux" and grpc.__version__ >= "1.80"
+_VERSION = tuple(map(int, grpc.__version__.split(".")[:2]))
+_IS_NATIVE = sys.platform == "linux" and _VERSION >= (1, 80)
 _KINDS = pytest.mark.parametrize("kind", [UnthreadedCall, ThreadedCall])
 
 Serve = Callable[[Iterator[Any], grpc.ServicerContext], Iterator[Any]]

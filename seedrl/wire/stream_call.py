@@ -156,15 +156,16 @@ class UnthreadedCall:
         return item
 
     def _next(self) -> Received:
-        self.push()
         with self._lock:
             self._begin(self._receive, self._grpc.ReceiveMessageOperation(_NO_FLAGS))
+        # Here nothing waits for what is sent: it may take as long as a learner takes to read it.
+        self._send_next()
         with self._taking_events:
             # Of an ended stream nothing is due any more.
             while self._received is None and self._due:
                 self._take_event()
             data, self._received = self._received, None
-        self.push()  # who found that events are taken left the rest to this thread
+        self._send_next()  # who found that events are taken left the rest to this thread
         if data is not None:
             return receive_from_learner(data)
         if self._status.code() is grpc.StatusCode.OK:
@@ -175,6 +176,8 @@ class UnthreadedCall:
         """See `StreamCall.push`."""
         while self._send_next() and self._taking_events.acquire(blocking=False):
             try:
+                if self._received is not None:
+                    return  # the thread that receives waits for this lock, and sends the rest
                 if self._send in self._due:
                     self._take_event()
             finally:

@@ -18,7 +18,7 @@ from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.learner_connection import Outgoing
 from seedrl.wire.seedrl_pb2 import Assign, FromEnvServer, FromLearner, Hello
 from seedrl.wire.stream_call import StreamCall, ThreadedCall, UnthreadedCall, open_call
-from tests.patience import SECONDS
+from tests.patience import SECONDS, wait_until
 
 _HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
 _ASSIGN = FromLearner(assign=Assign(lease=7))
@@ -104,6 +104,34 @@ def test_what_another_thread_sends_leaves_while_the_one_that_receives_is_busy() 
         assert has_arrived.wait(SECONDS)
         thread.join()
         assert list(call) == [_ASSIGN]
+
+
+@pytest.mark.parametrize("is_pushed_elsewhere", [False, True])
+def test_what_has_arrived_does_not_wait_for_what_is_to_be_sent(is_pushed_elsewhere: bool) -> None:
+    # The first is longer than what may be on its way unread, and the second stands behind it.
+    lengths, may_read = [2**20 - 2**10, 1], threading.Event()
+
+    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        yield _ASSIGN
+        assert may_read.wait(SECONDS), "the learner's message was not received"
+        assert [len(next(messages)) for _ in lengths] == lengths
+        yield _ASSIGN
+
+    with _channel(serve) as channel, _call(UnthreadedCall, channel) as (call, outgoing):
+        for length in lengths:
+            outgoing.put(StepPayload(bytes(length)))
+        thread = threading.Thread(target=call.push)
+        if is_pushed_elsewhere:
+            thread.start()
+            events: Any = call._taking_events  # type: ignore[attr-defined]
+            wait_until(events.locked)
+        assert next(call) == _ASSIGN
+        may_read.set()
+        assert next(call) == _ASSIGN
+        if is_pushed_elsewhere:
+            thread.join(SECONDS)
+        assert not thread.is_alive()
+        assert list(call) == []
 
 
 @_KINDS

@@ -73,9 +73,10 @@ class _Write(NamedTuple):
     future: asyncio.Future[object]
 
     def finish(self) -> None:
-        """Runs the rest of it, once the future is done."""
+        """Runs the rest of it, once the future is done. Raises RuntimeError if it waits again."""
         with contextlib.suppress(StopIteration):
             self.coroutine.send(None)
+            raise RuntimeError("expected a write that waits for one future, got one for two")
 
 
 class DirectOutbox(LoopOutbox[Item]):
@@ -135,9 +136,11 @@ class DirectOutbox(LoopOutbox[Item]):
         while True:
             self._has_items.clear()  # first, as in a `LoopOutbox`
             with self._lock:
-                self._is_awaited = not self._items
                 if self._items:
+                    self._is_awaited = False
                     return self._items.popleft()
+                # By the same look: what is queued after it, for which nobody takes the lock, wakes.
+                self._is_awaited = True
             await self._has_items.wait()
 
     def _begins(self, item: Item) -> bool:

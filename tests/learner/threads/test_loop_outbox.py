@@ -1,6 +1,7 @@
 """What threads put for an event loop arrives there, all of it and in order."""
 
 import asyncio
+import collections
 import threading
 
 import pytest
@@ -216,5 +217,51 @@ def test_who_is_cancelled_leaves_no_write_under_way() -> None:
         with pytest.raises(asyncio.CancelledError):
             await sending
         assert writer.waiting[-1].cancelled()
+
+    asyncio.run(run())
+
+
+def test_what_is_queued_while_the_loop_looks_leaves_nobody_thinking_that_it_waits() -> None:
+    class QueuedWhileLooking(collections.deque[str]):
+        """Another thread queues something right after the first look, which found nothing."""
+
+        has_looked = False
+
+        def __bool__(self) -> bool:
+            found = len(self) > 0
+            if not self.has_looked:
+                self.has_looked = True
+                writer.outbox.put("end")
+            return found
+
+    async def run() -> None:
+        nonlocal writer
+        writer = Writer(asyncio.get_running_loop())
+        writer.outbox._items = QueuedWhileLooking()
+        assert await asyncio.wait_for(writer.outbox.get(), SECONDS) == "end"
+        writer.outbox.put("a")  # while whoever got that writes it
+        assert writer.begun == []
+
+    writer: Writer
+    asyncio.run(run())
+
+
+def test_a_write_that_waits_for_more_than_one_future_is_an_error() -> None:
+    async def run() -> None:
+        first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
+
+        async def write(item: str) -> None:
+            await first
+            await second
+
+        loop = asyncio.get_running_loop()
+        outbox = DirectOutbox[str](LoopWaker(loop), write, lambda item: item != "end")
+        getting = asyncio.create_task(outbox.get())
+        await asyncio.sleep(0)  # it waits
+        outbox.put("a")
+        first.set_result(None)
+        outbox.put("end")
+        with pytest.raises(RuntimeError, match="a write that waits for one future, got one for tw"):
+            await asyncio.wait_for(getting, SECONDS)
 
     asyncio.run(run())

@@ -11,6 +11,7 @@ import tyro
 from seedrl.programs.command_line import read
 from seedrl.programs.niceness import MOST
 from seedrl.wire.address import address_fault, is_local
+from seedrl.wire.version import MOST_GROUPS
 
 PROG = "python -m envs_server"
 
@@ -43,7 +44,7 @@ class Options:
 
     groups: int = 2
     """Groups that are interleaved: one steps while the others wait for actions. No more than
-    there are environments."""
+    there are environments; at most 1000."""
 
     group_threads: bool = False
     """Build and step each group in a thread of its own, so that a slow environment holds back its
@@ -114,6 +115,8 @@ class Options:
                 f"got --num-envs {self.num_envs} --groups {self.groups}"
             )
         self._check_processes()
+        if self.groups > MOST_GROUPS:
+            raise ValueError(f"--groups: expected at most {MOST_GROUPS}, got {self.groups}")
         if not 0 <= self.niceness <= MOST:
             raise ValueError(f"--niceness: expected 0 to {MOST}, got {self.niceness}")
         if (self.certificate is None) != (self.private_key is None):

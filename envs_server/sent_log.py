@@ -13,7 +13,7 @@ import numpy as np
 from seedrl.wire.seedrl_pb2 import Sent
 
 _MAGIC = int.from_bytes(b"seedrl 1", "little")
-_MOST_GROUPS = 1023
+_MOST_GROUPS = 1023  # MOST_GROUPS, and those that a learner adds to them
 _FIELDS = ("lease", "group", "num_envs", "steps", "answered")
 _LEASE, _GROUP, _NUM_ENVS, _STEPS, _ANSWERED = range(len(_FIELDS))
 

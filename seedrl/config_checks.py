@@ -13,7 +13,12 @@ from seedrl.config import Config, Regime, ServingConfig
 from seedrl.contracts.calls import call
 from seedrl.errors import ConfigError
 from seedrl.wire.address import address_fault, is_local
-from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
+from seedrl.wire.version import (
+    LEAST_MESSAGE_BYTES,
+    LONGEST_METRIC_BYTES,
+    MOST_GROUPS,
+    MOST_METRICS,
+)
 
 # Lowest and highest value of a field, both allowed.
 _RANGES: dict[str, tuple[float, float]] = {
@@ -38,7 +43,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "checkpoint.keep": (2, math.inf),
     "launch.env_servers": (0, math.inf),
     "launch.envs_per_server": (0, math.inf),
-    "launch.groups": (1, math.inf),
+    "launch.groups": (1, MOST_GROUPS),
     "launch.restarts": (0, math.inf),
     "seed": (0, 2**31 - 1),
 }

@@ -16,6 +16,7 @@ from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_modules import path_for_children
 from seedrl.errors import ConfigError
 from seedrl.programs.abandoned import holding, remove_abandoned
+from seedrl.wire.version import MOST_GROUPS
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -65,10 +66,10 @@ def plan(
     num_servers = launch.env_servers if env_servers is None else env_servers
     num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
     num_groups = launch.groups if groups is None else groups
-    _check_least("env-servers", num_servers, 1)
-    _check_least("envs-per-server", num_envs, 0)
-    _check_least("groups", num_groups, 1)
-    _check_least("launch.max-memory-mib", launch.max_memory_mib, 0)
+    _check_range("env-servers", num_servers, 1)
+    _check_range("envs-per-server", num_envs, 0)
+    _check_range("groups", num_groups, 1, MOST_GROUPS)
+    _check_range("launch.max-memory-mib", launch.max_memory_mib, 0)
     if num_envs and (env_servers is not None or envs_per_server is not None):
         training = num_servers * num_envs - serving.evaluation_slots
         if training < 1:
@@ -100,7 +101,7 @@ def of_hosts(fleet: Fleet, serving: ServingConfig, hosts: int) -> list[HostFleet
 
     Raises ConfigError if there is not one for each, or no slot to train in.
     """
-    _check_least("hosts", hosts, 1)
+    _check_range("hosts", hosts, 1)
     if hosts == 1:
         return [HostFleet(fleet)]
     if fleet.num_servers < hosts:
@@ -127,9 +128,11 @@ def of_hosts(fleet: Fleet, serving: ServingConfig, hosts: int) -> list[HostFleet
     return found
 
 
-def _check_least(flag: str, number: int, least: int) -> None:
+def _check_range(flag: str, number: int, least: int, most: float = math.inf) -> None:
     if number < least:
         raise ConfigError(f"--{flag}: expected at least {least}, got {number}")
+    if number > most:
+        raise ConfigError(f"--{flag}: expected at most {most}, got {number}")
 
 
 def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:

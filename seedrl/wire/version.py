@@ -15,3 +15,7 @@ LEAST_MESSAGE_BYTES = 2**16
 # Numbers that the last step of an episode may carry, and how long their names may be.
 MOST_METRICS = 64
 LONGEST_METRIC_BYTES = 128
+
+# Groups that an env server may ask for. A learner may add one for each inference device, and one
+# for evaluation; the steps of 1,023 are counted.
+MOST_GROUPS = 1000

@@ -37,6 +37,10 @@ def test_the_words_that_come_last_count() -> None:
             ["--learner", "h:1", "--num-envs", "1", "--processes", "2", "--films", "f"],
             "expected 1 with --play or --films, got 2",
         ),
+        (
+            ["--learner", "h:1", "--num-envs", "1", "--groups", "1001"],
+            "--groups: expected at most 1000",
+        ),
         (["--learner", "h:1", "--num-envs", "1", "--niceness", "20"], "expected 0 to 19, got 20"),
         (["--learner", "h:1", "--num-envs", "1", "--niceness", "-1"], "expected 0 to 19, got -1"),
     ],

@@ -93,6 +93,7 @@ def test_the_least_config_that_one_would_write_passes() -> None:
         ("launch.env_servers", -1),
         ("launch.envs_per_server", -1),
         ("launch.groups", 0),
+        ("launch.groups", 1001),
         ("launch.restarts", -1),
         ("seed", -1),
         ("replay.ratio", float("nan")),
@@ -114,6 +115,7 @@ def test_the_limits_themselves_are_allowed() -> None:
         ("replay.capacity_steps", 320),
         ("replay.priority_exponent", 0.0),
         ("checkpoint.keep", 2),
+        ("launch.groups", 1000),
     ):
         check(changed(path, value))
 

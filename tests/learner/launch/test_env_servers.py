@@ -72,6 +72,7 @@ def test_no_group_is_empty() -> None:
         ({"env_servers": 0}, "--env-servers: expected at least 1, got 0"),
         ({"envs_per_server": -1}, "--envs-per-server: expected at least 0, got -1"),
         ({"groups": 0}, "--groups: expected at least 1, got 0"),
+        ({"groups": 1001}, "--groups: expected at most 1000, got 1001"),
         ({"envs_per_server": 10}, "leaves no environment for training beside 20"),
     ],
 )

@@ -155,7 +155,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "learning",
         "",
-        "of the agent's configuration, if it has one, or what an agent emits as such",
+        "of the agent's configuration; where that decays, or an agent emits it, what updates took",
     ),
     Metric(
         "exploration_mean",

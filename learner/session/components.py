@@ -145,8 +145,11 @@ def _gauge_constants(given: _Given) -> None:
     """Numbers of the agent that no update changes, for whoever compares runs."""
     exploration = given.agent.exploration(given.config.serving.training_slots)
     given.metrics.gauge("exploration_mean", float(np.mean(exploration)))
-    learning_rate = getattr(given.config.agent, "learning_rate", None)
-    if isinstance(learning_rate, float):
+    agent = given.config.agent
+    learning_rate = getattr(agent, "learning_rate", None)
+    # Of one that decays each update says what it took.
+    decays = bool(getattr(agent, "learning_rate_decay_updates", 0))
+    if isinstance(learning_rate, float) and not decays:
         given.metrics.gauge("learning_rate", learning_rate)
 
 

@@ -28,6 +28,12 @@ def no_target(params: Tree) -> Tree:
     return ()
 
 
+def no_metrics(optimizer: Tree) -> Mapping[str, Array]:
+    """Of an optimizer of which nothing is shown."""
+    del optimizer
+    return {}
+
+
 def keep_target(params: Tree, target: Tree, updates: Array) -> Tree:
     """A target that never changes; also that of an agent without one."""
     del params, updates
@@ -43,12 +49,14 @@ class GradientUpdate(NamedTuple):
       optimizer: turns gradients, which are means over all devices, into updates.
       init_target: `params -> target`. Must copy.
       update_target: `(params, target, updates) -> target`; `updates` counts this one, from 1.
+      optimizer_metrics: `state of the optimizer -> numbers by name`, before it takes its step.
     """
 
     loss: Callable[[Tree, Tree, Sequence, Array, Array], tuple[Array, LossOutput]]
     optimizer: optax.GradientTransformation
     init_target: Callable[[Tree], Tree] = no_target
     update_target: Callable[[Tree, Tree, Array], Tree] = keep_target
+    optimizer_metrics: Callable[[Tree], Mapping[str, Array]] = no_metrics
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -67,7 +75,7 @@ class GradientUpdate(NamedTuple):
         key: Array,
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
-        """See `Agent.update`. Metrics are those of the loss, `loss` and `gradient_norm`."""
+        """See `Agent.update`. Metrics: those of loss and optimizer, `loss` and `gradient_norm`."""
         loss_and_output = functools.partial(_checked, self.loss)
         (loss, output), gradients = jax.value_and_grad(loss_and_output, has_aux=True)(
             state.params, state.target, sequence, weights, key
@@ -78,7 +86,8 @@ class GradientUpdate(NamedTuple):
         deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, deltas)
         target = self.update_target(params, state.target, state.updates + 1)
-        metrics = {**output.metrics, "loss": loss, "gradient_norm": gradient_norm}
+        shown = self.optimizer_metrics(state.optimizer)
+        metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
         return (
             state._replace(params=params, target=target, optimizer=optimizer),
             UpdateOutput(metrics, guarded=(loss, gradient_norm), priorities=output.priorities),

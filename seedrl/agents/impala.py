@@ -103,6 +103,7 @@ class ImpalaConfig:
         from seedrl.agents.agent import Agent
         from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
+        from seedrl.agents.learning_rate import rate_metrics, rate_of
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.agents.normalization.normalized import (
             seen_by_agent,
@@ -117,6 +118,7 @@ class ImpalaConfig:
         update = GradientUpdate(
             loss=functools.partial(functions.loss, functions.objective_of(self), network),
             optimizer=functions.optimizer_of(self),
+            optimizer_metrics=functools.partial(rate_metrics, rate_of(self)),
         )
         agent = Agent(
             window=self.window,

@@ -9,6 +9,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.learning_rate import rate_of
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
 from seedrl.networks.network import Network, PolicyAndValue
 from seedrl.rl import categorical
@@ -156,9 +157,6 @@ def objective_of(config: Any) -> Objective:
 
 def optimizer_of(config: Any) -> optax.GradientTransformation:
     """Adam on clipped gradients, as an `ImpalaConfig` has it."""
-    rate: optax.ScalarOrSchedule = config.learning_rate
-    if config.learning_rate_decay_updates:
-        rate = optax.linear_schedule(rate, 0.0, config.learning_rate_decay_updates)
     clip = optax.clip_by_global_norm(config.max_gradient_norm)
-    adam = optax.adam(rate, b1=config.adam_b1, b2=config.adam_b2, eps=config.adam_epsilon)
-    return optax.chain(clip, adam)
+    b1, b2, epsilon = config.adam_b1, config.adam_b2, config.adam_epsilon
+    return optax.chain(clip, optax.adam(rate_of(config), b1=b1, b2=b2, eps=epsilon))

@@ -90,6 +90,7 @@ class R2D2Config:
         from seedrl.agents.agent import Agent
         from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
+        from seedrl.agents.learning_rate import rate_metrics, rate_of
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.networks.contract import build_q_network
         from seedrl.rl.exploration import epsilons
@@ -109,12 +110,8 @@ class R2D2Config:
         )
         update = GradientUpdate(
             loss=functools.partial(functions.loss, objective, network),
-            optimizer=functions.optimizer(
-                learning_rate=self.learning_rate,
-                decay_updates=self.learning_rate_decay_updates,
-                adam_epsilon=self.adam_epsilon,
-                max_gradient_norm=self.max_gradient_norm,
-            ),
+            optimizer=functions.optimizer_of(self),
+            optimizer_metrics=functools.partial(rate_metrics, rate_of(self)),
             init_target=copied,
             update_target=functools.partial(periodic_copy, self.target_update_interval),
         )

@@ -1,6 +1,6 @@
 """R2D2 as pure functions (Kapturowski et al. 2019); `R2D2Config.build` makes an agent of them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -9,6 +9,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.learning_rate import rate_of
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, unrolled_after_burn_in
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.network import Network
@@ -38,15 +39,10 @@ class Objective(NamedTuple):
     priority_mix: float
 
 
-def optimizer(
-    *, learning_rate: float, decay_updates: int, adam_epsilon: float, max_gradient_norm: float
-) -> optax.GradientTransformation:
-    """Adam on clipped gradients; see `seedrl.agents.r2d2.R2D2Config` for the arguments."""
-    rate: optax.ScalarOrSchedule = learning_rate
-    if decay_updates:
-        rate = optax.linear_schedule(learning_rate, 0.0, decay_updates)
-    clip = optax.clip_by_global_norm(max_gradient_norm)
-    return optax.chain(clip, optax.adam(rate, eps=adam_epsilon))
+def optimizer_of(config: Any) -> optax.GradientTransformation:
+    """Adam on clipped gradients, as an `R2D2Config` has it."""
+    clip = optax.clip_by_global_norm(config.max_gradient_norm)
+    return optax.chain(clip, optax.adam(rate_of(config), eps=config.adam_epsilon))
 
 
 def act(

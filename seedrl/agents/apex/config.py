@@ -92,6 +92,7 @@ class ApexConfig:
         from seedrl.agents.apex import functions
         from seedrl.agents.discrete_actions import num_actions_of
         from seedrl.agents.gradient_update import GradientUpdate
+        from seedrl.agents.learning_rate import rate_metrics, rate_of
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.agents.r2d2_functions import act
         from seedrl.networks.contract import build_q_network
@@ -104,6 +105,7 @@ class ApexConfig:
         update = GradientUpdate(
             loss=functools.partial(functions.loss, objective, network),
             optimizer=functions.optimizer_of(self),
+            optimizer_metrics=functools.partial(rate_metrics, rate_of(self)),
             init_target=copied,
             update_target=functools.partial(periodic_copy, self.target_update_interval),
         )

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.learning_rate import rate_of
 from seedrl.agents.network_inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2_functions import metrics_of
 from seedrl.agents.window import WindowSpec
@@ -58,9 +59,7 @@ def objective_of(config: Any) -> Objective:
 
 def optimizer_of(config: Any) -> optax.GradientTransformation:
     """Centred RMSProp or Adam on clipped gradients, as an `ApexConfig` has it."""
-    rate: optax.ScalarOrSchedule = config.learning_rate
-    if config.learning_rate_decay_updates:
-        rate = optax.linear_schedule(rate, 0.0, config.learning_rate_decay_updates)
+    rate = rate_of(config)
     if config.optimizer == "adam":
         optimizer = optax.adam(rate, eps=config.optimizer_epsilon)
     else:

@@ -105,6 +105,7 @@ class PpoConfig:
 
         from seedrl.agents.agent import Agent, Passes
         from seedrl.agents.gradient_update import GradientUpdate
+        from seedrl.agents.learning_rate import rate_metrics
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.agents.normalization.normalized import (
             seen_by_agent,
@@ -119,6 +120,7 @@ class PpoConfig:
         update = GradientUpdate(
             loss=functools.partial(functions.loss, functions.objective_of(self), policy, network),
             optimizer=functions.optimizer_of(self),
+            optimizer_metrics=functools.partial(rate_metrics, functions.learning_rate(self)),
         )
         agent = Agent(
             window=self.window,

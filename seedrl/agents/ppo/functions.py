@@ -10,6 +10,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.learning_rate import rate_of
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
 from seedrl.agents.ppo.policies import Policy
 from seedrl.networks.network import Network
@@ -191,12 +192,12 @@ def objective_of(config: Any) -> Objective:
     return Objective._make(getattr(config, name) for name in Objective._fields)
 
 
+def learning_rate(config: Any) -> optax.ScalarOrSchedule:
+    """That of a `PpoConfig`, at each step of the optimizer."""
+    return rate_of(config, steps_per_update=config.epochs * config.minibatches)
+
+
 def optimizer_of(config: Any) -> optax.GradientTransformation:
     """Adam on clipped gradients, as a `PpoConfig` has it."""
-    rate: optax.ScalarOrSchedule = config.learning_rate
-    if config.learning_rate_decay_updates:
-        # The optimizer counts minibatches.
-        steps = config.learning_rate_decay_updates * config.epochs * config.minibatches
-        rate = optax.linear_schedule(rate, 0.0, steps)
     clip = optax.clip_by_global_norm(config.max_gradient_norm)
-    return optax.chain(clip, optax.adam(rate, eps=config.adam_epsilon))
+    return optax.chain(clip, optax.adam(learning_rate(config), eps=config.adam_epsilon))

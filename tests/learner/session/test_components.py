@@ -21,7 +21,7 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
 from learner.serving.slot_deal import lanes_of
-from learner.session.components import _exploration, _learner_state
+from learner.session.components import _exploration, _gauge_constants, _learner_state
 from learner.session.geometry import plan_geometry, scale
 from learner.session.sharing.replay import sharded_replay
 from seedrl.agents.agent import ActOutput
@@ -201,3 +201,21 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
         said.append(action.tolist())
     # The first device acts for the training slots 0 and 2, and evaluates; the other one for slot 1.
     assert said == [[500, 100, 7, 7], [300]]
+
+
+@pytest.mark.parametrize(("decay_updates", "shown"), [(0, {"learning_rate": 0.5}), (9, {})])
+def test_a_learning_rate_that_decays_is_no_constant(
+    decay_updates: int, shown: dict[str, float]
+) -> None:
+    agent = dataclasses.replace(
+        CONFIG.agent, learning_rate=0.5, learning_rate_decay_updates=decay_updates
+    )
+    gauges: dict[str, float] = {}
+    given: Any = SimpleNamespace(
+        config=dataclasses.replace(CONFIG, agent=agent),
+        agent=agent.build(SPEC),
+        metrics=SimpleNamespace(gauge=gauges.__setitem__),
+    )
+    _gauge_constants(given)
+    assert gauges.pop("exploration_mean") > 0
+    assert gauges == shown

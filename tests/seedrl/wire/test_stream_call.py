@@ -120,7 +120,7 @@ def test_what_has_arrived_does_not_wait_for_what_is_to_be_sent(is_pushed_elsewhe
     with _channel(serve) as channel, _call(UnthreadedCall, channel) as (call, outgoing):
         for length in lengths:
             outgoing.put(StepPayload(bytes(length)))
-        thread = threading.Thread(target=call.push)
+        thread = threading.Thread(target=call.push, daemon=True)
         if is_pushed_elsewhere:
             thread.start()
             events: Any = call._taking_events  # type: ignore[attr-defined]

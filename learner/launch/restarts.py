@@ -46,10 +46,14 @@ class Restarts:
         now = self._clock()
         names = [name for name, due in self._due.items() if due <= now]
         for name in names:
-            del self._due[name]
-            # One restart is all that it has until it lives for a minute.
-            self._used[name] = deque([now] * self._per_minute)
+            self.begun(name)
         return names
+
+    def begun(self, name: str) -> None:
+        """Ends a rest, however long it still was: the env server is started."""
+        if self._due.pop(name, None) is not None:
+            # One restart is all that it has until it lives for a minute.
+            self._used[name] = deque([self._clock()] * self._per_minute)
 
     def seconds_left(self) -> float | None:
         """Until the next rest is over; None if nobody rests."""

@@ -13,23 +13,15 @@ from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.on_ray.actors import Actors, Member
 from learner.on_ray.cluster import Cluster, Place
 from learner.on_ray.hosted import CONFIG, GRACE_SECONDS, Report, Started
+from learner.on_ray.learner_restarts import FINAL, LearnerRestarts
 from learner.on_ray.nodes import Demand, for_env_server
 from learner.on_ray.order import Order, Secrets
 from seedrl.errors import HostLostError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 
-# Of a learner within an hour: what dies for a reason of its own dies again.
-_LEARNER_RESTARTS, _HOUR_SECONDS = 6, 3600.0
-# Another start of the learner would not change these.
-_FINAL: tuple[int, ...] = (
-    *(ExitCode.OK, ExitCode.TARGET_MISSED, ExitCode.USAGE, ExitCode.NOT_FINITE),
-    ExitCode.UNREADABLE_CHECKPOINT,
-)
 _LOST = 128 + signal.SIGKILL
 _TURN_SECONDS, _WAITING_SECONDS = 0.5, 15.0
-# A learner whose actor is lost may still be saving: until then the folder is its own.
-_TAKEN_SECONDS = 10.0
 _LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
 
 
@@ -66,7 +58,7 @@ class Run:
         numbers = range(order.work.job.env_servers)
         self._env_servers = {name: Member(name) for name in map("env server {}".format, numbers)}
         self._restarts = Restarts(list(self._env_servers), order.restarts, clock)
-        self._learner_deaths: list[float] = []
+        self._learner_restarts = LearnerRestarts(clock)
         self._signals: collections.deque[tuple[int, float]] = collections.deque()
         self._first_signal: tuple[int, float] | None = None
         self._secrets = Secrets({}, {})
@@ -99,8 +91,7 @@ class Run:
                 self._obey(*self._signals.popleft())
             self._actors.turn(_TURN_SECONDS)
             for name in self._restarts.take_due():
-                if (member := self._env_servers[name]).state == "idle":
-                    self._begin(member)  # not if it was begun with a new learner meanwhile
+                self._begin(self._env_servers[name])
         return self._code
 
     def _begin(self, member: Member) -> None:
@@ -140,6 +131,7 @@ class Run:
     def _start(self, member: Member, *words: object) -> None:
         member.number += 1
         member.state = "starting"
+        self._restarts.begun(member.name)  # a new learner may end its rest
         is_learner = member is self._learner
         method = "start_learner" if is_learner else "start_env_server"
         then = self._learner_started if is_learner else self._env_server_started
@@ -232,27 +224,26 @@ class Run:
             self._env_server_ended(member, report, report.code)
 
     def _learner_ended(self, code: int) -> None:
-        is_taken = code == ExitCode.ADDRESS_IN_USE
+        # Taken before there was a learner: somebody else's.
+        is_taken = code == ExitCode.ADDRESS_IN_USE and self._learner.number == 1
         if self._outcome is not None:
             self._finish(self._outcome)
         elif self._first_signal is not None and code == 128 + signal.SIGTERM:
             by = signal.Signals(self._first_signal[0]).name
             self._finish_without_learner(by, has_begun=self._learner.number > 1)
-        # Taken before there was a learner: somebody else's.
-        elif self._is_ending or code in _FINAL or (is_taken and self._learner.number == 1):
+        elif self._is_ending or code in FINAL or is_taken:
             self._finish(code)
         else:
-            self._learner_died(code, f"ended with {code}", _TAKEN_SECONDS if is_taken else 0.0)
+            self._learner_died(code, f"ended with {code}")
 
-    def _learner_died(self, code: int, how: str, pause: float = 0.0) -> None:
-        now, before = self._clock(), self._learner_deaths
-        self._learner_deaths = [*[at for at in before if now - at < _HOUR_SECONDS], now]
-        if len(self._learner_deaths) <= _LEARNER_RESTARTS:
+    def _learner_died(self, code: int, how: str) -> None:
+        verdict = self._learner_restarts.ended(code)
+        if not verdict.refusal:
             self._say(f"the learner {how}; it resumes from {self._order.work.workdir}")
-            self._actors.later(pause, lambda: self._begin(self._learner))
+            self._actors.later(verdict.pause_seconds, lambda: self._begin(self._learner))
         else:
-            often = f"the learner {how}, after {_LEARNER_RESTARTS} restarts within an hour"
-            self._finish(code, f"seedrl: error: {self._resumes(often)}")
+            what = f"the learner {how}, {verdict.refusal}"
+            self._finish(code, f"seedrl: error: {self._resumes(what)}")
 
     def _env_server_ended(self, member: Member, report: Report, code: int) -> None:
         ended = last_words(code, report.last_line)
@@ -275,11 +266,17 @@ class Run:
 
     def _lost(self, member: Member, why: str) -> None:
         """An actor is gone, or its node."""
-        where = "" if member.place is None else f" on {member.place.address}"
-        member.place, how = None, f"is lost{where}: {why}"
+        place, member.place = member.place, None
+        how = f"is lost{'' if place is None else f' on {place.address}'}: {why}"
         if member is not self._learner:
-            if not self._is_ending:
+            if self._is_ending:
+                return
+            nodes = {node.id for node in self._actors.nodes()}
+            if place is None or place.node in nodes:
                 self._env_server_died(member, how)
+            else:  # that a node goes is no fault of an env server: it has no part in its budget
+                self._say(f"{member.name} {how}; it is started again")
+                self._begin(member)
         elif self._is_ending:
             code = ExitCode.KILLED if self._outcome is None else self._outcome
             self._finish(code, self._resumes(f"the learner {how}"))

@@ -40,3 +40,16 @@ def test_when_all_rest_nobody_is_left() -> None:
     clock = Clock()
     restarts = Restarts(["a", "b"], 0, clock)
     assert [restarts.died(name) for name in "ab"] == ["rests", "all rest"]
+
+
+def test_who_is_begun_during_its_rest_does_not_rest_when_all_others_do() -> None:
+    clock = Clock()
+    restarts = Restarts(["a", "b"], 1, clock)
+    assert [restarts.died("a") for _ in range(2)] == ["again", "rests"]
+    restarts.begun("a")
+    restarts.begun("b")  # which did not rest
+    assert restarts.take_due() == [] and restarts.seconds_left() is None
+    assert [restarts.died("b") for _ in range(2)] == ["again", "rests"]
+    # It is as if its rest had been over.
+    clock.now = 59.0
+    assert restarts.died("a") == "all rest"

@@ -8,7 +8,7 @@ import pytest
 from learner.on_ray.cluster import LostError, UnansweredError
 from learner.on_ray.hosted import Report, Started
 from seedrl.errors import HostLostError
-from tests.learner.on_ray.scripted_cluster import RESUMES, Script
+from tests.learner.on_ray.scripted_cluster import NODES, RESUMES, Script
 
 LEARNER, FIRST, SECOND = 0, 1, 2
 
@@ -79,6 +79,25 @@ def test_an_env_server_that_rests_is_begun_with_a_new_learner_and_not_once_more(
     assert len(script.made("start_env_server", FIRST)) == 4
 
 
+def test_one_that_a_new_learner_has_begun_rests_no_more_when_all_others_do() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        for _ in range(3):
+            yield script.reports(FIRST, 137, "the last")
+        yield script.loses(LEARNER)
+        while len(script.made("start_env_server", FIRST)) < 4:
+            yield None
+        for starts in range(2, 5):
+            while len(script.made("follow", SECOND)) < starts:
+                yield None
+            yield script.reports(SECOND, 137, "the last")
+        yield script.reports(3, 0)
+
+    assert script.play(steps) == 0
+    assert "env server 1" in script.said[-1] and "the run goes on without it" in script.said[-1]
+
+
 def test_env_servers_of_a_lost_node_are_placed_elsewhere() -> None:
     script = Script()
 
@@ -92,6 +111,41 @@ def test_env_servers_of_a_lost_node_are_placed_elsewhere() -> None:
     assert script.where[3] == "c" and FIRST in script.removed
     assert script.made("start_env_server", 3)[0].words[4] == "10.0.0.1:0"
     assert "env server 0 is lost on 10.0.0.2: its node died; it is started again" in script.said
+
+
+def test_nodes_that_are_lost_are_no_deaths_of_who_was_on_them() -> None:
+    script = Script(env_servers=1)
+
+    def steps() -> Iterator[object]:
+        learners, first, second = NODES
+        alive = [[learners, second], [learners, first]] * 2
+        for actor, nodes in enumerate(alive, start=FIRST):
+            while not script.made("follow", actor):
+                yield None
+            script.nodes_alive = nodes
+            yield script.loses(actor)
+        while not script.made("follow", 5):
+            yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    assert len(script.made("start_env_server")) == 5
+    assert all(line.endswith("it is started again") for line in script.said[1:])
+
+
+def test_an_actor_that_is_lost_on_a_node_that_lives_counts_as_a_death() -> None:
+    script = Script(env_servers=1)
+
+    def steps() -> Iterator[object]:
+        for actor in (1, 2, 3):
+            while not script.made("follow", actor):
+                yield None
+            yield script.loses(actor)
+        yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 4
+    assert script.said[-1] == ("seedrl: error: env server 0 is lost on 10.0.0.2: its node died")
 
 
 def test_a_learner_that_dies_is_started_again_and_env_servers_find_it_where_it_was() -> None:
@@ -217,6 +271,42 @@ def test_a_folder_that_a_lost_learner_still_holds_is_waited_for() -> None:
         yield script.reports(3, 0)
 
     assert script.play(steps) == 0
+
+
+def test_a_folder_that_is_taken_is_waited_for_longer_than_a_learner_may_die() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.loses(LEARNER)
+        for starts in range(1, 10):
+            while len(script.made("follow", 3)) < starts:
+                yield None
+            yield script.reports(3, 98)
+        while len(script.made("follow", 3)) < 10:
+            yield None
+        yield script.reports(3, 0)
+
+    assert script.play(steps) == 0
+
+
+def test_a_folder_that_is_never_free_ends_the_run() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        yield script.loses(LEARNER)
+        while not script.made("follow", 3):
+            yield None
+        yield script.reports(3, 98)
+        script.seconds += 1000
+        while len(script.made("follow", 3)) < 2:
+            yield None
+        yield script.reports(3, 98)
+
+    assert script.play(steps) == 98
+    assert script.said[-1] == (
+        "seedrl: error: the learner ended with 98, for 15 minutes: another one holds the run's "
+        f"folder; this resumes from its newest checkpoint: {RESUMES}"
+    )
 
 
 def test_a_learner_that_dies_too_often_ends_the_run() -> None:

@@ -59,8 +59,9 @@ class Options:
     sent_log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """File that counts the steps sent, for the learner's ledger. It outlives a killed env server if
     the next one is started with the same file; by default the counts die with the process. Beside
-    it, as FILE.crash, is what tells the next one of `seedrl train` which environment ended it. With
-    --processes each has its own: of a.sent these are a_0.sent, a_1.sent and so on."""
+    it, as FILE.crash, is what tells the next one which environment ended it, where --processes,
+    `seedrl train` or `seedrl launch --on ray` starts that. With --processes each has its own: of
+    a.sent these are a_0.sent, a_1.sent and so on."""
 
     play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A recording to play in place of environments, to a learner in lock step. Actions other

@@ -23,6 +23,7 @@ class Member:
       place: where it is; None while it is being placed.
       number: counts its starts.
       state: of the process.
+      ended: with what an env server has died, which the next one is told; None if it has not.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Member:
     place: Place | None = None
     number: int = 0
     state: Literal["idle", "starting", "running"] = "idle"
+    ended: int | None = None
 
 
 Then = Callable[[Member, Any], None]

@@ -18,6 +18,7 @@ from learner.launch import env_servers
 from learner.launch.child import Child, Command
 from learner.on_ray.order import Work
 from seedrl.errors import ConfigError
+from seedrl.programs.farewell import ENDED_VARIABLE
 from seedrl.storage.run_files import LOGS
 
 CONFIG = "config.json"
@@ -28,6 +29,12 @@ _MARK = "launch_on_ray"
 # The longest that `follow` waits for something to report, and how often it looks for more output.
 _FOLLOW_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
+_SENT_LOG = "env_server.sent"
+# What commands start, and the signal that it gets when its actor dies.
+_PROGRAMS = {
+    "seedrl-learner": ("learner", signal.SIGUSR1),
+    "seedrl-env-server": ("envs_server", signal.SIGKILL),
+}
 
 
 class Started(NamedTuple):
@@ -62,8 +69,9 @@ class Report(NamedTuple):
 class HostedProcess:
     """Owns one process at a time, and a private folder for its secrets.
 
-    Called by several threads of its actor at once: `follow` waits while others are called. The
-    kernel ends the process when this one dies, a learner by the signal on which it saves.
+    Called by several threads of its actor at once: `follow` waits while others are called, and a
+    call whose answer was lost is made again while the first one is still at work. The kernel ends
+    the process when this one dies, a learner by the signal on which it saves.
     """
 
     def __init__(self) -> None:
@@ -72,7 +80,9 @@ class HostedProcess:
         self._folder = self._stack.enter_context(env_servers.private_folder())
         # The kernel ties a process to the thread that has started it: this one stays.
         self._starter = ThreadPoolExecutor(1)
+        self._lock = threading.Lock()  # who starts, ends or stops a process does so alone
         self._running: _Running | None = None
+        self._started = Started("", False)
         self._port = 0
 
     def start_learner(
@@ -84,90 +94,100 @@ class HostedProcess:
 
         Raises ConfigError if the run's folder cannot be written here.
         """
-        self._end_process(_SAVING_SECONDS)
-        self._write(files)
-        mark = work.workdir / LOGS / _MARK
-        was_there = _reads(mark, work.mark)
-        try:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.write_text(work.mark)
-        except OSError as error:
-            raise ConfigError(
-                f"--workdir: expected a folder that {host} can write, got {work.workdir} "
-                f"({error.strerror}); choose another one"
-            ) from error
-        self._port = _free_port(host, self._port)
-        address = f"{host}:{self._port}"
-        words = commands.learner(
-            replace(work.job, config=str(self._folder / CONFIG)),
-            workdir=str(work.workdir),
-            bind=address,
-            secrets=str(self._folder),
-        )
-        words += [*options, f"--stop-reason={self._stop_reason}"]
-        log = work.workdir / LOGS / "learner.log"
-        self._start(number, work, "learner", words, log, signal.SIGUSR1)
-        return Started(address, was_there)
+        with self._lock:
+            if self._has_begun(number):
+                return self._started
+            self._end_process(_SAVING_SECONDS)
+            self._write(files)
+            mark = work.workdir / LOGS / _MARK
+            was_there = _reads(mark, work.mark)
+            try:
+                mark.parent.mkdir(parents=True, exist_ok=True)
+                mark.write_text(work.mark)
+            except OSError as error:
+                raise ConfigError(
+                    f"--workdir: expected a folder that {host} can write, got {work.workdir} "
+                    f"({error.strerror}); choose another one"
+                ) from error
+            self._port = _free_port(host, self._port)
+            address = f"{host}:{self._port}"
+            words = commands.learner(
+                replace(work.job, config=str(self._folder / CONFIG)),
+                workdir=str(work.workdir),
+                bind=address,
+                secrets=str(self._folder),
+            )
+            words += [*options, f"--stop-reason={self._stop_reason}"]
+            log = work.workdir / LOGS / "learner.log"
+            command = _command(work, "learner", words, env_servers.child_environment(), log)
+            return self._start(number, command, Started(address, was_there))
 
     def start_env_server(
-        self, number: int, work: Work, files: Mapping[str, str], name: str, learner: str
+        self,
+        number: int,
+        work: Work,
+        files: Mapping[str, str],
+        name: str,
+        learner: str,
+        ended: int | None = None,
     ) -> Started:
-        """Starts an env server of the learner at that address, in place of the one before."""
-        self._write(files)
-        self._end_process(GRACE_SECONDS)
-        sees_folder = _reads(work.workdir / LOGS / _MARK, work.mark)
-        logs = work.workdir / LOGS if sees_folder else self._folder
-        words = commands.env_server(work.job, learner=learner, secrets=str(self._folder))
-        log = logs / f"{name.replace(' ', '_')}.log"
-        self._start(number, work, name, words, log, signal.SIGKILL)
-        return Started("", sees_folder)
+        """Starts an env server of the learner at that address, in place of the one before.
+
+        `ended`: the exit code of that one, if it has died and the next one is to know.
+        """
+        with self._lock:
+            if self._has_begun(number):
+                return self._started
+            self._write(files)
+            self._end_process(GRACE_SECONDS)
+            sees_folder = _reads(work.workdir / LOGS / _MARK, work.mark)
+            logs = work.workdir / LOGS if sees_folder else self._folder
+            words = commands.env_server(work.job, learner=learner, secrets=str(self._folder))
+            # Here, and not beside its log: a folder that nodes share may be no place to map a file.
+            words.append(f"--sent-log={self._folder / _SENT_LOG}")
+            own = dict(env_servers.env_server_environment())
+            if ended is not None:
+                own[ENDED_VARIABLE] = str(ended)
+            log = logs / f"{name.replace(' ', '_')}.log"
+            command = _command(work, name, words, own, log)
+            return self._start(number, command, Started("", sees_folder))
 
     def follow(self, number: int) -> Report:
         """Waits, some seconds at most, for output of a learner or the end of that start."""
         running, deadline = self._running, time.monotonic() + _FOLLOW_SECONDS
         assert running is not None
+        if number != running.number:  # asked again, and too late: that start is over
+            return Report(number, "", None)
         while True:
             report = running.report()
             is_over = report.code is not None or time.monotonic() >= deadline
-            if report.text or is_over or number != running.number:
+            if report.text or is_over:
                 return report
             running.ended.wait(_LOOK_SECONDS)
 
     def stop(self, reason: str) -> None:
         """Asks the process to end, and says why."""
-        if self._running is not None:
-            with contextlib.suppress(OSError):  # a full disk: the learner names the signal
-                self._stop_reason.write_text(reason)
-            self._running.child.send(signal.SIGTERM)
+        with self._lock:
+            if self._running is not None:
+                with contextlib.suppress(OSError):  # a full disk: the learner names the signal
+                    self._stop_reason.write_text(reason)
+                self._running.child.send(signal.SIGTERM)
 
     def end(self, seconds: float) -> None:
         """Ends the process, by force after that time; nothing can be started any more."""
-        self._end_process(seconds)
-        self._starter.shutdown()
-        self._stack.close()
+        with self._lock:
+            self._end_process(seconds)
+            self._starter.shutdown()
+            self._stack.close()
 
-    def _start(
-        self,
-        number: int,
-        work: Work,
-        name: str,
-        words: list[str],
-        log: Path,
-        ending: signal.Signals,
-    ) -> None:
-        program = {"seedrl-learner": "learner", "seedrl-env-server": "envs_server"}[words[0]]
-        own = env_servers.child_environment()
-        if name != "learner":
-            own = env_servers.env_server_environment()
-        path = os.pathsep.join([*work.import_folders, own["PYTHONPATH"]])
-        command = Command(
-            name=name,
-            arguments=(sys.executable, "-P", "-m", program, *words[1:]),
-            environment={**own, "PYTHONPATH": path},
-            log=log,
-            ending=ending,
-        )
+    def _has_begun(self, number: int) -> bool:
+        """Whether that start, or a later one, was made: the call for it came twice, or too late."""
+        return self._running is not None and number <= self._running.number
+
+    def _start(self, number: int, command: Command, started: Started) -> Started:
         self._running = self._starter.submit(_Running, number, command).result()
+        self._started = started
+        return started
 
     def _end_process(self, seconds: float) -> None:
         if self._running is not None:
@@ -191,6 +211,7 @@ class _Running:
     def __init__(self, number: int, command: Command) -> None:
         self.number, self._log = number, command.log
         self.ended = threading.Event()
+        self._lock = threading.Lock()  # of `_read_bytes`: it may be followed twice at once
         self._code: int | None = None
         self._is_learner = command.name == "learner"
         assert self._log is not None
@@ -207,16 +228,28 @@ class _Running:
 
     def _text(self, *, is_all: bool) -> str:
         assert self._log is not None
-        with self._log.open("rb") as log:
+        with self._lock, self._log.open("rb") as log:
             log.seek(self._read_bytes)
             new = log.read()
-        whole = new if is_all else new[: new.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
+            whole = new if is_all else new[: new.rfind(b"\n") + 1]
+            self._read_bytes += len(whole)
         return whole.decode(errors="replace")
 
     def _has_ended(self, child: Child, code: int) -> None:
         self._code = code
         self.ended.set()
+
+
+def _command(work: Work, name: str, words: list[str], own: Mapping[str, str], log: Path) -> Command:
+    program, ending = _PROGRAMS[words[0]]
+    path = os.pathsep.join([*work.import_folders, own["PYTHONPATH"]])
+    return Command(
+        name=name,
+        arguments=(sys.executable, "-P", "-m", program, *words[1:]),
+        environment={**own, "PYTHONPATH": path},
+        log=log,
+        ending=ending,
+    )
 
 
 def _reads(path: Path, text: str) -> bool:

@@ -106,7 +106,8 @@ class Run:
             files = {CONFIG: order.config, **self._secrets.learner}
             self._start(member, files, member.place.address, order.options)
         elif member.place is not None and self._learner.state == "running":
-            self._start(member, self._secrets.env_server, member.name, self._address)
+            ended, member.ended = member.ended, None
+            self._start(member, self._secrets.env_server, member.name, self._address, ended)
 
     def _place(self, member: Member, demand: Demand) -> None:
         node = None
@@ -251,11 +252,13 @@ class Run:
             self._fail(code, f"{member.name} {ended.verb}: {ended.reason}")
         elif ended.kind == "died" and member.place is not None:
             log = f"its log, {member.place.address}:{report.log}, ends: {ended.reason}"
-            self._env_server_died(member, f"ended with {code}; {log}")
+            self._env_server_died(member, f"ended with {code}; {log}", code)
 
-    def _env_server_died(self, member: Member, how: str) -> None:
+    def _env_server_died(self, member: Member, how: str, code: int | None = None) -> None:
         what = f"{member.name} {how}"
-        match self._restarts.died(member.name):
+        verdict = self._restarts.died(member.name)
+        member.ended = code if verdict == "again" else None  # not heard of after a rest
+        match verdict:
             case "again":
                 self._say(f"{what}; it is started again")
                 self._begin(member)
@@ -266,7 +269,7 @@ class Run:
 
     def _lost(self, member: Member, why: str) -> None:
         """An actor is gone, or its node."""
-        place, member.place = member.place, None
+        place, member.place, member.ended = member.place, None, None
         how = f"is lost{'' if place is None else f' on {place.address}'}: {why}"
         if member is not self._learner:
             if self._is_ending:

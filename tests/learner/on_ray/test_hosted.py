@@ -3,16 +3,19 @@
 import os
 import signal
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from learner.jobs.accelerators import parse
 from learner.jobs.job import Job, Needs
-from learner.on_ray.hosted import HostedProcess, Report
+from learner.on_ray.hosted import HostedProcess, Report, Started
 from learner.on_ray.order import Work
 from seedrl.errors import ConfigError
+from seedrl.programs.farewell import ENDED_VARIABLE
 from seedrl.storage.run_files import LOGS
 from tests import patience
 
@@ -82,6 +85,61 @@ def test_an_env_server_is_started_in_place_of_another_and_its_secrets_stay_in_a_
     assert report.log == str(work.workdir / LOGS / "env_server_0.log")
     hosted.end(patience.SECONDS)
     assert not token.parent.exists()
+
+
+def test_an_env_server_knows_what_the_one_before_has_sent_and_how_it_ended(
+    hosted: HostedProcess, work: Work
+) -> None:
+    logs = []
+    for number, ended in enumerate((None, 139, None), start=1):
+        hosted.start_env_server(number, work, SECRETS, "env server 0", ADDRESS, ended)
+        process = Path(f"/proc/{_pid(hosted)}")
+        told = f"{ENDED_VARIABLE}={ended}\0"
+        assert (told in process.joinpath("environ").read_text()) == (ended is not None)
+        words = process.joinpath("cmdline").read_text()
+        logs.append(Path(words.split("--sent-log=")[1].partition("\0")[0]))
+    assert len(set(logs)) == 1
+    # Only their own user reads what they have sent.
+    assert stat.S_IMODE(logs[0].parent.stat().st_mode) == 0o700
+
+
+def test_starts_that_are_called_at_once_are_made_one_after_the_other(
+    hosted: HostedProcess, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, release = threading.Semaphore(0), threading.Event()
+    end_process = HostedProcess._end_process
+
+    def slowly(process: HostedProcess, seconds: float) -> None:
+        inside.release()
+        assert release.wait(patience.SECONDS)
+        end_process(process, seconds)
+
+    monkeypatch.setattr(HostedProcess, "_end_process", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        calls = [
+            threads.submit(hosted.start_env_server, number, work, SECRETS, "env server 0", ADDRESS)
+            for number in (1, 2)
+        ]
+        assert inside.acquire(timeout=patience.SECONDS)
+        is_alone = not inside.acquire(timeout=0.2)  # time enough for the other one to come in
+        release.set()
+        assert {call.result() for call in calls} == {Started("", False)}
+    assert is_alone
+    assert hosted._running is not None and hosted._running.number == 2
+
+
+def test_a_start_that_is_called_again_or_too_late_is_not_made_again(
+    hosted: HostedProcess, work: Work
+) -> None:
+    pids = []
+    for number in (2, 2, 1):
+        hosted.start_env_server(number, work, SECRETS, "env server 0", ADDRESS)
+        pids.append(_pid(hosted))
+    assert len(set(pids)) == 1
+    # Who still follows the one before hears nothing of this one.
+    os.kill(pids[0], signal.SIGKILL)
+    assert end_of(hosted, 2).code == 137
+    assert hosted.follow(1) == Report(1, "", None)
 
 
 def test_a_learner_serves_where_it_did_before_and_its_words_are_reported(

@@ -27,8 +27,8 @@ def test_a_run_is_spread_over_the_nodes_and_ends_with_its_learners_code() -> Non
     (learner,) = script.made("start_learner")
     assert learner.words[2] == {"config.json": "{}", "learner.key": "10.0.0.1"}
     assert [call.words[2:] for call in script.made("start_env_server")] == [
-        ({"env_server.key": "e"}, "env server 0", "10.0.0.1:0"),
-        ({"env_server.key": "e"}, "env server 1", "10.0.0.1:0"),
+        ({"env_server.key": "e"}, "env server 0", "10.0.0.1:0", None),
+        ({"env_server.key": "e"}, "env server 1", "10.0.0.1:0", None),
     ]
     assert [(call.actor, *call.words) for call in script.made("end")] == [
         (LEARNER, 0.0),
@@ -59,6 +59,45 @@ def test_an_env_server_that_dies_is_started_again_where_it_was_within_its_budget
         f"{again}; the run goes on without it, and it is tried again",
     ]
     assert len(script.where) == 3
+
+
+def test_an_env_server_hears_how_the_one_before_died_but_not_after_a_rest() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        for code in (139, 1, 137):
+            yield script.reports(FIRST, code, "the last")
+        script.seconds += 61
+        yield None
+        yield None
+        # Asked to begin anew: it has not died.
+        yield script.loses(LEARNER)
+        while len(script.made("start_env_server", FIRST)) < 5:
+            yield None
+        yield script.reports(3, 0)
+
+    assert script.play(steps) == 0
+    starts = script.made("start_env_server", FIRST)
+    assert [call.words[5] for call in starts] == [None, 139, 1, None, None]
+
+
+def test_an_env_server_that_waits_for_a_learner_hears_how_the_one_before_died() -> None:
+    script = Script()
+
+    def steps() -> Iterator[object]:
+        script.held.add("start_learner")
+        yield script.reports(LEARNER, 75)
+        yield script.reports(FIRST, 139, "the last")
+        while len(script.made("start_learner")) < 2:
+            yield None
+        again = script.made("start_learner")[1]
+        yield script.answers.update({again: Started("10.0.0.1:0", True)})
+        while len(script.made("start_env_server", FIRST)) < 2:
+            yield None
+        yield script.reports(LEARNER, 0)
+
+    assert script.play(steps) == 0
+    assert script.made("start_env_server", FIRST)[1].words[5] == 139
 
 
 def test_an_env_server_that_rests_is_begun_with_a_new_learner_and_not_once_more() -> None:

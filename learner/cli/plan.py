@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ from seedrl.programs import extras
 
 if TYPE_CHECKING:  # imports jax
     from learner.planning.costs import Costs
-    from learner.planning.demand import Demand
+    from learner.planning.demand import Demand, Machines
     from learner.planning.plan import Sizing
     from learner.planning.programs import Programs
     from learner.planning.report import Plan, Price
@@ -113,9 +113,9 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     """The plan. Raises ConfigError for what cannot be planned."""
     from learner.jobs import accelerators
     from learner.planning import catalog, report
-    from learner.planning.demand import Machines
     from learner.planning.plan import size
     from learner.planning.programs import programs_of
+    from learner.planning.remarks import remarks
 
     accelerator = accelerators.parse(options.accelerator)
     devices = accelerator.count or 1
@@ -127,23 +127,24 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
     costs, about_costs = _costs(options, programs, accelerator.name)
     demand = _demand(options, config, spec)
-    bytes_per_second = 1e9 / 8 * options.network_gbit
     sizing = size(
         costs,
         demand,
-        Machines(devices=computing, acting=devices, network_bytes_per_second=bytes_per_second),
+        _machines(options, config, computing, devices),
         headroom=options.headroom,
         batch_sequences=config.learning.batch_sequences,
         learning_devices=devices,
         hosts=options.hosts,
+        regime=config.learning.regime,
     )
     if num_devices != devices * sizing.hosts:
         num_devices = devices * sizing.hosts
         programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
-    cores = f"{computing} cores"
-    what = accelerator.in_words.removeprefix("on ") if accelerator.count else cores
+    what = accelerator.in_words.removeprefix("on ") if accelerator.count else f"{computing} cores"
     usable_bytes = catalog.usable_bytes(accelerator.name)
-    about_run = _about_run(config, options.environments, sizing.hosts)
+    about_run = remarks(
+        config, programs, demand, sizing, usable_bytes=usable_bytes, accelerator=options.accelerator
+    )
     return report.Plan(
         config=options.config,
         demand=demand,
@@ -154,8 +155,18 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
         devices=devices,
         device_bytes=usable_bytes,
         price=_price(options, priced, computing, sizing),
-        notes=(*about_costs, *_about_memory(programs, usable_bytes), *about_run),
+        notes=(*about_costs, *about_run),
     )
+
+
+def _machines(options: PlanOptions, config: Config, computing: int, devices: int) -> "Machines":
+    """One host, which computes with that many devices or cores."""
+    from learner.planning.demand import Machines
+
+    # In the other regimes one thread acts and learns, on one device for all slots.
+    acting = devices if config.learning.regime == "asynchronous" else 1
+    bytes_per_second = 1e9 / 8 * options.network_gbit
+    return Machines(devices=computing, acting=acting, network_bytes_per_second=bytes_per_second)
 
 
 def _price(options: PlanOptions, name: str, count: int, sizing: "Sizing") -> "Price":
@@ -244,33 +255,6 @@ def _demand(options: PlanOptions, config: Config, spec: "EnvSpec") -> "Demand":
         steps_per_update=trained / getattr(config.replay, "ratio", 1.0),
         message_bytes=message_bytes(spec, math.ceil(envs_per_server / groups)),
     )
-
-
-def _about_memory(programs: "Programs", usable_bytes: float) -> Iterator[str]:
-    yield "memory: without what an update takes while it runs, which only compiling it shows"
-    if 0 < usable_bytes < programs.device_bytes:
-        yield (
-            "memory: each device would need more than it has; a lower replay.capacity_steps, or "
-            "more devices (--accelerator NAME:N, --hosts N), would help"
-        )
-
-
-def _about_run(config: Config, environments: int, hosts: int) -> tuple[str, ...]:
-    """What stands between CONFIG and a run of that size: a line each."""
-    from seedrl.config_checks import check
-
-    serving = dataclasses.replace(config.serving, training_slots=environments, bind="")
-    notes = []
-    try:
-        check(dataclasses.replace(config, serving=serving))
-    except ConfigError as error:
-        notes.append(f"CONFIG would have to change: {error}")
-    if hosts > 1:
-        notes.append(
-            f"several learner hosts: `seedrl launch --hosts {hosts}` writes their job files "
-            "(docs/scaling.md); --hosts 1 is one"
-        )
-    return tuple(notes)
 
 
 def _check(options: PlanOptions) -> None:

@@ -31,6 +31,13 @@ _RELIEF: Mapping[str, str] = {
     STEPPING: "only more environments, or faster ones, make more steps",
     ANSWERS: "more groups, or more environments in an env server, would have it step meanwhile",
 }
+# The same where one thread acts and learns (learning.regime): one host has it, and one device acts.
+_RELIEF_OF_ONE_HOST: Mapping[str, str] = {
+    **_RELIEF,
+    INTERPRETER: "more environments in each message (--envs-per-server) would relieve it",
+    ACTING: "more environments in each message (--envs-per-server) would relieve it",
+    NETWORK: "a faster network (--network-gbit) would relieve it",
+}
 _MEANING: Mapping[str, str] = {
     INTERPRETER: "the interpreter of each learner process",
     ACTING: "the thread that acts, of each device",
@@ -47,10 +54,12 @@ class Sizing(NamedTuple):
     Attributes:
       hosts: of the learner.
       prediction: of each host with its part of the env servers.
+      regime: of learning; any but `asynchronous` is for one host.
     """
 
     hosts: int
     prediction: Prediction
+    regime: str = "asynchronous"
 
     @property
     def steps_per_second(self) -> float:
@@ -89,6 +98,7 @@ def size(
     batch_sequences: int,
     learning_devices: int,
     hosts: int = 0,
+    regime: str = "asynchronous",
 ) -> Sizing:
     """The fewest hosts that use no resource of the learner's for more than `headroom` of the time.
 
@@ -98,18 +108,31 @@ def size(
     Args:
       learning_devices: of each host, that share the batch.
       hosts: that many instead, whatever they carry; 0 finds them.
+      regime: of learning; any but `asynchronous` is for one host.
 
-    Raises ConfigError if no number of hosts is enough.
+    Raises ConfigError if no number of hosts is enough, or the regime does not allow that many.
     """
+    is_alone = regime != "asynchronous"
+    if is_alone and hosts > 1:
+        raise ConfigError(
+            f"--hosts: learning.regime {regime} is for one host; expected 1, or 0, got {hosts}"
+        )
     if hosts:
-        return Sizing(hosts, _of_one_host(costs, demand, machines, hosts))
+        return Sizing(hosts, _of_one_host(costs, demand, machines, hosts), regime)
     most = min(demand.env_servers, max(1, batch_sequences // learning_devices))
+    most = 1 if is_alone else most
     for number in range(1, most + 1):
         if batch_sequences % (number * learning_devices):
             continue
         prediction = _of_one_host(costs, demand, machines, number)
         if _learner_load(prediction) <= headroom:
-            return Sizing(number, prediction)
+            return Sizing(number, prediction, regime)
+    if is_alone:
+        raise ConfigError(
+            f"--environments: one host does not carry {demand.environments:,} at {headroom:g} of "
+            f"its resources, and learning.regime {regime} is for one host; --hosts 1 shows what it "
+            "does and what binds"
+        )
     raise ConfigError(
         f"--environments: no learner of 1 to {most} hosts, whose {learning_devices} "
         f"devices each must divide learning.batch_sequences ({batch_sequences}), carries "
@@ -131,4 +154,5 @@ def in_words(sizing: Sizing) -> str:
     binding = sizing.binding
     load = sizing.prediction.loads.get(binding)
     share = "" if load is None else f", in use {100 * load:.0f} % of the time"
-    return f"What binds is {_MEANING[binding]}{share}; {_RELIEF[binding]}."
+    relief = _RELIEF if sizing.regime == "asynchronous" else _RELIEF_OF_ONE_HOST
+    return f"What binds is {_MEANING[binding]}{share}; {relief[binding]}."

@@ -86,6 +86,16 @@ def test_a_replay_that_no_device_can_number_is_one_line_and_more_devices_can(
     assert main([*argv, "--hosts", "2"]) == 0
 
 
+def test_ppo_has_one_host_however_many_would_be_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = ["--environments", "100000", "--step-ms", "3", "--accelerator", "h200"]
+    assert main(["plan", "pendulum_ppo", *fleet]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "learning.regime synchronous is for one host; --hosts 1 shows what it does" in error
+    assert main(["plan", "pendulum_ppo", *fleet, "--hosts", "1"]) == 0
+    assert "more learner hosts" not in capsys.readouterr().out
+
+
 def test_memory_that_no_device_has_is_remarked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

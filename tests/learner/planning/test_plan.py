@@ -45,6 +45,36 @@ def test_no_number_of_hosts_may_be_enough() -> None:
     assert found.prediction.loads[INTERPRETER] > 0.9
 
 
+def test_a_regime_for_one_host_is_given_one_or_refused() -> None:
+    def found(demand: Demand, hosts: int = 0) -> Sizing:
+        return size(
+            BUSY,
+            demand,
+            ONE,
+            headroom=0.8,
+            batch_sequences=64,
+            learning_devices=1,
+            hosts=hosts,
+            regime="lock_step",
+        )
+
+    with pytest.raises(
+        ConfigError, match="--environments: .* learning.regime lock_step is for one"
+    ):
+        found(DEMAND)
+    with pytest.raises(
+        ConfigError, match="--hosts: learning.regime lock_step is .* 1, or 0, got 2"
+    ):
+        found(DEMAND, hosts=2)
+    assert found(dataclasses.replace(DEMAND, environments=50)).hosts == 1
+    # What would need several hosts, or several devices that act, is no help.
+    full = found(DEMAND, hosts=1)
+    assert full.binding == INTERPRETER
+    assert "hosts" not in in_words(full) and "--envs-per-server" in in_words(full)
+    acting = predict(dataclasses.replace(BUSY, act=2e-3, act_message=2e-3), DEMAND, ONE)
+    assert "more devices" not in in_words(Sizing(1, acting, "synchronous"))
+
+
 @pytest.mark.parametrize(
     ("costs", "binding", "relief"),
     [

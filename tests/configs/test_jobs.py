@@ -299,6 +299,9 @@ def test_sky_fits_its_schema_and_its_names_refer_to_something(name: str) -> None
     validate_sky(files)
     header, *tasks = files
     assert [task["name"] for task in tasks] == ["learner", "envs"]
+    # The script of env servers starts them again itself.
+    recovery = [task["resources"].get("job_recovery") for task in tasks]
+    assert recovery == [{"max_restarts_on_errors": 6}, None]
     assert header["primary_tasks"] == ["learner"]
     assert f"seedrl certificates ~/{header['name']}-certificates " in text_of(name)
     hosts = tasks[0].get("num_nodes", 1)
@@ -315,6 +318,14 @@ def test_sky_fits_its_schema_and_its_names_refer_to_something(name: str) -> None
             assert source == place.replace("~/secrets", folder)
         for script in (task["setup"], task["run"]):
             subprocess.run(["bash", "-n", "-c", script], check=True, timeout=60)
+
+
+def test_a_typing_error_in_what_sky_starts_again_is_found() -> None:
+    files = documents("sky.yaml")
+    recovery = files[1]["resources"]["job_recovery"]
+    recovery["max_restarts_on_error"] = recovery.pop("max_restarts_on_errors")
+    with pytest.raises(jsonschema.ValidationError):
+        validate_sky(files)
 
 
 @pytest.mark.parametrize("field", ["resources", "num_nodes", "file_mounts"])

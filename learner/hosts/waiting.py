@@ -1,7 +1,9 @@
 """How a host waits for others: for how long, who ends that, and who hears of it."""
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from seedrl.errors import HostLostError
@@ -52,6 +54,18 @@ class Clock:
         if now >= self._next_line:
             self._next_line = now + 6 * _REPORT_SECONDS
             self._waiting.report(text)
+
+
+@contextlib.contextmanager
+def reported(text: str, report: Callable[[str], object]) -> Iterator[None]:
+    """Reports `text` once if what is inside, which nothing can end, takes long."""
+    timer = threading.Timer(_REPORT_SECONDS, report, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def named(hosts: Sequence[int]) -> str:

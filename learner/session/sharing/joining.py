@@ -75,7 +75,7 @@ def joined(
         return
     peers = Peers(place, links)
     try:
-        jax_processes.join(place, address)
+        jax_processes.join(place, address, waiting.report)
         yield Hosts(peers, Agenda())
     except ClosedError as error:
         peers.close()

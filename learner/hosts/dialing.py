@@ -30,9 +30,9 @@ def dial(
     Raises ConfigError if either refuses the other, HostLostError if the first is not there in time,
     StoppedError.
     """
-    clock = Clock(waiting)
+    clock, answered = Clock(waiting), ""
     while True:
-        clock.tick(f"waits for host 0 at {place.coordinator}", [0])
+        clock.tick(f"waits for host 0 at {place.coordinator}{answered}", [0])
         try:
             connection = socket.create_connection(place.address, timeout=_CONNECT_SECONDS)
         except OSError:
@@ -47,8 +47,10 @@ def dial(
         except (ConfigError, HostLostError, StoppedError):
             messages.close()
             raise
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError, ValueError) as error:
             messages.close()  # the first host was not ready, or begins again
+            if isinstance(error, ValueError):
+                answered = f"; what answers there is no host: {printable(str(error))}"
             time.sleep(TICK_SECONDS)
         else:
             messages.longest_bytes = LONGEST_BYTES

@@ -16,11 +16,14 @@ from learner.hosts.place import Place
 from learner.hosts.proof import Token, challenge
 from learner.hosts.waiting import TICK_SECONDS, Clock, Waiting, named
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
+from seedrl.wire.printable import printable
 
 # Connections that have not said hello: beyond that, and one for each host, or after that time, the
 # oldest is closed.
 _MOST_STRANGERS = 64
 _HELLO_SECONDS = 10.0
+# Refusals that the user hears of, one of a kind for each address: any stranger could fill the log.
+_MOST_REPORTED = 16
 
 
 def receive_all(
@@ -73,7 +76,7 @@ class _Reception:
 
     def __init__(self, place: Place, hello: Hello, token: Token, report: Callable[[str], None]):
         self._place, self._hello, self._token, self._report = place, hello, token, report
-        self._has_reported = False  # that somebody has no token
+        self._reported: set[tuple[str, str]] = set()  # refusals: of which address, of what kind
         self._listener = _listener(place)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
@@ -146,7 +149,10 @@ class _Reception:
         """Whether the guest may stay: a host that has said hello says nothing more until then."""
         try:
             messages = list(guest.link.receive())
-        except (EOFError, OSError, ValueError):
+        except (EOFError, OSError):
+            return False
+        except ValueError as error:
+            self._report_refusal(guest, "no message", f"it sends no message of a host: {error}")
             return False
         return all(guest.index is None and self._admit(guest, message) for message in messages)
 
@@ -159,6 +165,7 @@ class _Reception:
             said, theirs = message["hello"], Hello.from_json(message["hello"])
             guest.challenges = (guest.challenges[0], str(message["challenge"]))
         except (TypeError, ValueError, KeyError, OverflowError):
+            self._report_refusal(guest, "no hello", "expected a host's hello, got another message")
             return False
         if not self._token.accepts(message.get("proof"), "other", guest.challenges, said):
             self._refuse_stranger(guest)
@@ -187,9 +194,12 @@ class _Reception:
             "--token-file: expected the token of host 0, got another one or none; start all hosts "
             "with the same file",
         )
-        if not self._has_reported:  # once: any stranger could fill the log
-            self._has_reported = True
-            self._report(f"refuses a host at {guest.name}: it does not have this run's token")
+        self._report_refusal(guest, "token", "it does not have this run's token")
+
+    def _report_refusal(self, guest: _Guest, kind: str, why: str) -> None:
+        if (guest.name, kind) not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add((guest.name, kind))
+            self._report(f"refuses a host at {guest.name}: {printable(why)}")
 
     def _drop(self, guest: _Guest) -> None:
         self._selector.unregister(guest.link)

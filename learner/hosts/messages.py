@@ -65,7 +65,7 @@ class MessageSocket:
         while len(self._received) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._received)
             if length > self.longest_bytes:
-                raise ValueError(f"expected at most {self.longest_bytes} bytes, got {length}")
+                raise ValueError(f"expected at most {self.longest_bytes:,} bytes, got {length:,}")
             end = _LENGTH.size + length
             if len(self._received) < end:
                 return

@@ -1,6 +1,7 @@
 """How this host joins the others of its run, and what they begin with."""
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -41,6 +42,8 @@ _OWN_SERVING = ("bind", "token_file", "certificate", "private_key", "authority",
 # How long a file of the first host may take until another one sees it.
 _SEEN_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
+# What a host says of itself has an end, see `LONGEST_HELLO_BYTES`: so many characters of each text.
+_LONGEST_TEXT = 2000
 
 
 @contextlib.contextmanager
@@ -224,8 +227,16 @@ def _common(config: Config) -> dict[str, str]:
             continue
         if section == "serving":
             fields = {name: value for name, value in fields.items() if name not in _OWN_SERVING}
-        common[section] = json.dumps(fields, sort_keys=True)
+        common[section] = _short(json.dumps(fields, sort_keys=True))
     return common
+
+
+def _short(text: str) -> str:
+    """`text`, or what differs if it does, where it is long."""
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text[:_LONGEST_TEXT]}… (SHA-256 of all of it: {digest})"
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,8 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -135,6 +137,69 @@ def test_strangers_are_not_taken_for_hosts(data: bytes) -> None:
     assert found == [[1], {"jax": "there:1"}]
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (
+            (70_000).to_bytes(4, "big"),
+            "it sends no message of a host: expected at most 65,536 bytes, got 70,000",
+        ),
+        (packed("[]"), "it sends no message of a host: expected an object, got list"),
+        (packed('{"hello": 7}'), "expected a host's hello, got another message"),
+    ],
+)
+def test_what_is_no_hello_is_named_once_with_where_it_is_from(data: bytes, why: str) -> None:
+    two, lines = places(2), list[str]()
+
+    def stranger_twice() -> list[int]:
+        for _ in range(2):
+            with connected(two[0]) as it:
+                it.sendall(data)
+                while it.recv(2**16):
+                    pass
+        arrive(two[1], Hello(1, 2, RUN))
+        return []
+
+    waiting = PATIENT._replace(report=lines.append)
+    at_once([lambda: welcome_all(two[0], Hello(0, 2, RUN), waiting), stranger_twice])
+    assert lines == [f"refuses a host at 127.0.0.1: {why}"]
+
+
+def test_the_log_is_not_filled_by_strangers_of_many_addresses() -> None:
+    (place, _), lines = places(2), list[str]()
+    with meeting._Reception(place, Hello(0, 2, RUN), TOKEN, lines.append) as reception:
+        for number in range(100):
+            guest: Any = SimpleNamespace(name=f"10.0.0.{number}")
+            reception._report_refusal(guest, "token", "it does not have this run's token")
+    assert len(lines) == 16
+
+
+def test_what_answers_and_is_no_host_is_named_to_whom_waits_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("learner.hosts.waiting._REPORT_SECONDS", 0.0)
+    two, lines = places(2), list[str]()
+
+    def answer() -> None:
+        with socket.create_server(two[1].address) as listener, listener.accept()[0] as connection:
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            while connection.recv(2**16):
+                pass
+
+    def dials() -> None:
+        def is_stopped() -> bool:
+            return any("no host" in line for line in lines)
+
+        with pytest.raises(StoppedError):
+            dial(two[1], Hello(1, 2, RUN), Waiting(is_stopped, lines.append, SECONDS), TOKEN)
+
+    at_once([answer, dials])
+    assert lines[-1] == (
+        f"waits for host 0 at {two[1].coordinator}; what answers there is no host: "
+        "expected at most 65,536 bytes, got 1,213,486,160"
+    )
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_signal_ends_the_wait(index: int) -> None:
     waiting = Waiting(lambda: True, lambda line: None, SECONDS)
@@ -223,7 +288,7 @@ def test_a_host_that_is_started_again_takes_the_place_that_it_had(is_gone: bool)
         if is_gone:
             earlier.close()
             gone = "waits for host 1 again: it was there, and is gone"
-            wait_until(lambda: lines == [gone], "that its end is noticed")
+            wait_until(lambda: gone in lines, "that its end is noticed")
 
         def last() -> dict[str, str]:
             if not is_gone:  # a second one of that index has come, which it is told

@@ -1,6 +1,7 @@
 """How hosts find that they share a run, and what they have each their own way."""
 
 import dataclasses
+import json
 import socket
 import threading
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from learner.hosts.agenda import Agenda, Hosts
+from learner.hosts.hello import Hello
+from learner.hosts.messages import LONGEST_HELLO_BYTES
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
 from learner.serving.hub import Hub
@@ -148,3 +151,16 @@ def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None
 
     assert refused().startswith("--coordinator: whoever reaches a:1 could take a host's place; set")
     assert refused(token_file=str(token)).startswith("expected a token of 16 to 1024 visible")
+
+
+def test_what_hosts_compare_is_short_however_long_a_configuration_is() -> None:
+    def compared(end: str) -> dict[str, str]:
+        config = config_file.load("cartpole_r2d2")
+        arguments = f'{{"text": "{"x" * 100_000}{end}"}}'
+        environment = dataclasses.replace(config.environment, arguments=arguments)
+        return joining._common(dataclasses.replace(config, environment=environment))
+
+    first, other = compared("a"), compared("b")
+    assert compared("a") == first
+    assert {name for name in first if first[name] != other[name]} == {"environment"}
+    assert len(json.dumps(Hello(1, 2, first))) < LONGEST_HELLO_BYTES // 2

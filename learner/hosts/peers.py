@@ -13,6 +13,7 @@ from learner.hosts.place import ALONE, Place
 from learner.threads.hung_exit import exit_now
 from learner.threads.worker import ClosedError
 from seedrl.exit_codes import ExitCode
+from seedrl.wire.printable import printable
 
 _logger = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ _logger = logging.getLogger(__name__)
 SILENT_BEATS = 20
 _TICK_SECONDS = 0.1
 _BLAME_SECONDS = 3.0
+_LONGEST_PROBLEM = 1000
 
 
 def exit_lost(line: str) -> NoReturn:
@@ -112,8 +114,9 @@ class Peers:
         self._say_last({"left": self.place.host_index, "reason": reason})
 
     def fail(self, problem: str) -> None:
-        """Says that this host ends of an error, which ends the others at once."""
-        self._say_last({"lost": self.place.host_index, "why": f"has failed: {problem}"})
+        """Says that this host ends of an error, which ends the others at once, in one line."""
+        why = f"has failed: {printable(problem, _LONGEST_PROBLEM)}"
+        self._say_last({"lost": self.place.host_index, "why": why})
 
     def _say_last(self, message: Mapping[str, Any]) -> None:
         # They end too, maybe before all have heard it: this host has an end of its own to report.

@@ -19,7 +19,7 @@ from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.process import StopRequest
 from learner.session.session import Session
-from learner.threads.deaths import Death
+from learner.threads.deaths import Death, Deaths
 from seedrl.config import Config, LearningConfig
 from seedrl.config_json import from_json
 from seedrl.errors import UserError
@@ -76,6 +76,14 @@ def end_of_run(
     if session.acting.training_steps >= learning.total_steps:
         return EndOfRun.ALL_STEPS
     return None
+
+
+def raise_death(service: Service, deaths: Deaths) -> None:
+    """Raises what a thread of the service has died of, or one that nobody watches."""
+    if (failure := service.failure) is not None:
+        raise RuntimeError(f"a thread of the service died: {failure}") from failure
+    if (death := deaths.first) is not None:
+        raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
 
 
 def confirmed_earlier(

@@ -24,7 +24,7 @@ from learner.serving.access.private_socket import with_address
 from learner.serving.hub import Hub
 from learner.serving.server import Service
 from learner.session.components import Origin
-from learner.session.end_of_run import EndOfRun, confirmed_earlier, why
+from learner.session.end_of_run import EndOfRun, confirmed_earlier, raise_death, why
 from learner.session.geometry import Geometry, described, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
@@ -39,7 +39,7 @@ from learner.session.sharing.joining import (
 )
 from learner.session.sharing.replay import replay_text
 from learner.session.sharing.serving import serving_hub, slot_table
-from learner.session.supervision import STOP_SECONDS, Supervision, first_fit, raise_death, wait_for
+from learner.session.supervision import STOP_SECONDS, Supervision, first_fit, wait_for
 from learner.threads.deaths import Deaths
 from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
@@ -157,8 +157,7 @@ def _train(
             recorder = stack.enter_context(opened)
             return Session(config, geometry, hub, spec, metrics, origin, recorder, hosts)
 
-        common = CommonSpec(hub, hosts, stop)
-        if session := first_fit(hub, common.wait, build, stop, look):
+        if session := first_fit(CommonSpec(hub, hosts, stop), build, stop, look):
             reports.begins_with(origin.initial)
             live.session, events.count_steps = session, lambda: session.acting.training_steps
         # A checkpoint's may have no env server yet: that is reported before anything is compiled.

@@ -8,14 +8,14 @@ from typing import TypeVar
 from learner.learning.snapshot import Snapshot
 from learner.reporting.status import EvaluationStatus
 from learner.saving.saver import Saver
-from learner.serving.hub import Hub
 from learner.serving.server import Service
 from learner.session.announcements import Announcements
-from learner.session.end_of_run import EndOfRun, end_of_run, why
+from learner.session.end_of_run import EndOfRun, end_of_run, raise_death, why
 from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
 from learner.session.sharing.end import SharedEnd
+from learner.session.sharing.joining import CommonSpec
 from learner.session.sharing.part import depend_on_no_service
 from learner.threads.deaths import Deaths
 from learner.threads.hung_exit import exit_hung
@@ -43,17 +43,8 @@ def wait_for(
     return None
 
 
-def raise_death(service: Service, deaths: Deaths) -> None:
-    """Raises what a thread of the service has died of, or one that nobody watches."""
-    if (failure := service.failure) is not None:
-        raise RuntimeError(f"a thread of the service died: {failure}") from failure
-    if (death := deaths.first) is not None:
-        raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
-
-
 def first_fit(
-    hub: Hub,
-    wait: Callable[[float], EnvSpec | None],
+    specs: CommonSpec,
     build: Callable[[EnvSpec], Found],
     stop: StopRequest,
     look: Callable[[], object],
@@ -61,16 +52,17 @@ def first_fit(
     """What is built for the first environment that the run can use; None if `stop` is set before.
 
     What an env server has built shall not end the run: whoever has built what does not fit is told
-    so, as is the user, and the next one decides. `wait`: see `Hub.wait_for_spec`.
+    so, as is the user, and the next one decides. Of several hosts it ends this one, and therefore
+    all. Raises ConfigError then, and if a checkpoint names the spec.
     """
-    while (spec := wait_for(wait, stop, look)) is not None:
+    while (spec := wait_for(specs.wait, stop, look)) is not None:
         try:
             built = build(spec)
         except ConfigError as error:
-            if not hub.settle_spec(str(error)):
+            if not specs.settle(str(error)):
                 raise
             continue
-        hub.settle_spec()
+        specs.settle()
         return built
     return None
 

@@ -5,11 +5,9 @@ from collections.abc import Callable
 from learner.hosts.agenda import Hosts
 from learner.session.end_of_run import EndOfRun
 from seedrl.errors import UserError
-from seedrl.wire.printable import printable
 
 # What ends one host alone: the others find that it is lost.
 _OWN = (EndOfRun.MISTAKE, EndOfRun.FAILED)
-_LONGEST_PROBLEM = 1000
 
 
 class SharedEnd:
@@ -66,4 +64,4 @@ class SharedEnd:
         text = str(failure or "see its log")
         if failure is not None and not isinstance(failure, UserError):
             text = f"{type(failure).__name__}: {failure}"
-        peers.fail(printable(text, _LONGEST_PROBLEM))
+        peers.fail(text)

@@ -149,7 +149,7 @@ def common_word(tag: str, word: bool, hosts: Hosts) -> bool:
 class CommonSpec:
     """What environments look like, for all hosts: also for one that no env server has joined.
 
-    Used by the main thread.
+    Used by the main thread: it waits for a spec, and then settles whether the run uses it.
     """
 
     def __init__(self, hub: Hub, hosts: Hosts, stop: StopRequest):
@@ -185,6 +185,14 @@ class CommonSpec:
                 "another version of it installed there?"
             )
         return own
+
+    def settle(self, reason: str = "") -> bool:
+        """See `Hub.settle_spec`; whether to wait for another one, which several hosts never do.
+
+        The others may use it, and would wait for this host without an end.
+        """
+        is_open = self._hub.settle_spec(reason)
+        return is_open and self._hosts.is_alone
 
 
 def _token(config: Config, place: Place) -> Token:

@@ -115,7 +115,7 @@ def test_what_is_no_message_is_a_loss_and_no_more() -> None:
 def test_a_host_that_fails_says_why_to_all() -> None:
     losses: list[str] = []
     with linked(3, losses) as hosts:
-        hosts[1].fail("disk full")
+        hosts[1].fail("disk\nfull")
         wait_until(lambda: len(losses) >= 2, "two losses")
     assert set(losses) == {"host 1 of 3 is lost: it has failed: disk full"}
 

@@ -174,7 +174,7 @@ def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
         "Session": lambda *arguments: session,
         "Supervision": lambda *arguments, **named: Ends(),
         "_served": lambda *arguments: contextlib.nullcontext(service),
-        "first_fit": lambda hub, wait, build, stop, look: build(None),
+        "first_fit": lambda specs, build, stop, look: build(None),
         "wait_for": lambda condition, stop, look: True,
         "open_reports": lambda *arguments: contextlib.nullcontext(reports),
     }.items():

@@ -10,8 +10,9 @@ import pytest
 
 from learner.hosts.agenda import Agenda, Hosts
 from learner.session import supervision
+from learner.session.end_of_run import raise_death
 from learner.session.process import StopRequest
-from learner.session.supervision import first_fit, raise_death, wait_for
+from learner.session.supervision import first_fit, wait_for
 from learner.threads.deaths import Deaths
 from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
@@ -276,9 +277,9 @@ def test_an_environment_that_does_not_fit_ends_a_run_only_if_a_checkpoint_names_
     is_checkpoints: bool,
 ) -> None:
     small, right = (EnvSpec(ArraySpec((size,), "float32"), DiscreteSpec(2)) for size in (3, 4))
-    hub, stop = mock.Mock(), StopRequest()
-    hub.wait_for_spec.side_effect = [small, None, right]
-    hub.settle_spec.return_value = not is_checkpoints
+    specs, stop = mock.Mock(), StopRequest()
+    specs.wait.side_effect = [small, None, right]
+    specs.settle.return_value = not is_checkpoints
 
     def build(spec: EnvSpec) -> Any:
         if spec == small:
@@ -287,8 +288,8 @@ def test_an_environment_that_does_not_fit_ends_a_run_only_if_a_checkpoint_names_
 
     if is_checkpoints:
         with pytest.raises(ConfigError, match="too small"):
-            first_fit(hub, hub.wait_for_spec, build, stop, lambda: None)
+            first_fit(specs, build, stop, lambda: None)
     else:
-        assert first_fit(hub, hub.wait_for_spec, build, stop, lambda: None) == right
-    assert hub.settle_spec.call_args_list[0] == mock.call("agent: too small")
-    assert (mock.call() in hub.settle_spec.call_args_list) != is_checkpoints
+        assert first_fit(specs, build, stop, lambda: None) == right
+    assert specs.settle.call_args_list[0] == mock.call("agent: too small")
+    assert (mock.call() in specs.settle.call_args_list) != is_checkpoints

@@ -6,10 +6,11 @@ import socket
 import threading
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
-from learner.hosts.agenda import Agenda, Hosts
+from learner.hosts.agenda import Agenda, Hosts, alone
 from learner.hosts.hello import Hello
 from learner.hosts.messages import LONGEST_HELLO_BYTES
 from learner.hosts.peers import Peers
@@ -18,6 +19,7 @@ from learner.serving.hub import Hub
 from learner.session.process import StopRequest
 from learner.session.sharing import joining
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
+from learner.session.supervision import first_fit
 from seedrl import config_file
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -109,6 +111,33 @@ def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec |
         found = at_once([lambda each=each, hub=hub: spec(each, hub) for each, hub in pairs])
     refused = "environment: expected the same on all hosts"
     assert found == [CARTPOLE, CARTPOLE if then is None else refused]
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_an_environment_that_one_of_several_hosts_cannot_use_ends_that_one(is_alone: bool) -> None:
+    hub, stop = mock.Mock(), StopRequest()
+    hub.wait_for_spec.side_effect = lambda timeout, given=None: given or CARTPOLE
+    hub.settle_spec.side_effect = bool
+
+    def fit(hosts: Hosts) -> str:
+        def build(spec: EnvSpec) -> str:
+            if hosts.peers.place.is_first:
+                stop.set()  # alone it would wait for another one
+                raise ConfigError("replay: no memory for that")
+            return "built"
+
+        try:
+            return str(first_fit(CommonSpec(hub, hosts, stop), build, stop, lambda: None))
+        except ConfigError as error:
+            return str(error)
+
+    if is_alone:
+        assert fit(alone()) == "None"
+        return
+    with linked(2) as peers:
+        found = at_once([lambda each=each: fit(hosts_of(each)) for each in peers])
+    assert found == ["replay: no memory for that", "built"]
+    assert mock.call("replay: no memory for that") in hub.settle_spec.call_args_list
 
 
 def test_hosts_that_begin_with_other_parameters_are_refused(

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from learner.learning.snapshot import Snapshot
 from learner.reporting.status import EvaluationStatus
@@ -166,9 +166,7 @@ class Supervision:
         if not can_save:
             self._shared_end.go_alone(self._failure())  # nobody waits for us then
         if not self._session.stop(STOP_SECONDS):
-            raise RuntimeError(
-                f"a thread of the learner did not stop within {STOP_SECONDS:.0f} seconds"
-            )
+            self._raise_unstopped()
         has_failed = self._session.failed.is_set()
         try:
             # At the end replay has taken in what was on its way, and the parameters may be others.
@@ -186,6 +184,16 @@ class Supervision:
             else:
                 self._service.stop()
             self._saver.wait()
+
+    def _raise_unstopped(self) -> NoReturn:
+        """Nothing can be saved. What the run ends of, if that is known, is what is raised."""
+        text = f"a thread of the learner did not stop within {STOP_SECONDS:.0f} seconds"
+        if (failure := self._failure()) is None:
+            raise RuntimeError(text)
+        print(f"learner: error: {text}", file=sys.stderr, flush=True)
+        self._session.raise_failure()
+        raise_death(self._service, self._deaths)
+        raise failure
 
     def _failure(self) -> BaseException | None:
         """What this host ends of, if that is known: of a thread, or of this one."""

@@ -35,6 +35,7 @@ class SupervisedRun:
       said: the last event of each kind.
       ends: why the run ends, as status says.
       at_step: what happens at the start of a step, by its number.
+      stops: whether its threads end when they are told to.
     """
 
     def __init__(self, config: Config, hosts: Hosts | None = None) -> None:
@@ -65,6 +66,7 @@ class SupervisedRun:
         )
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
         self.is_compiling = False
+        self.stops = True
         self.service = SimpleNamespace(
             failure=None,
             stop=lambda: self.calls.append("stop serving"),
@@ -112,6 +114,10 @@ class SupervisedRun:
             if self.failure is not None:
                 raise self.failure
 
+        def stop(timeout: float) -> bool:
+            self.calls.append("stop threads")
+            return self.stops
+
         def snapshot(name: str) -> Any:
             return SimpleNamespace(name=name, state=SimpleNamespace(updates=7))
 
@@ -139,7 +145,7 @@ class SupervisedRun:
                     "residues": lambda at_rest=False: run.residues,
                     "snapshot": lambda with_replay: snapshot("while it runs"),
                     "final_snapshot": lambda: snapshot("at the end"),
-                    "stop": lambda timeout: run.calls.append("stop threads") is None,
+                    "stop": stop,
                     "raise_failure": raise_failure,
                 }[name]
 

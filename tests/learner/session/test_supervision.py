@@ -161,6 +161,40 @@ def test_a_thread_that_died_ends_the_other_hosts_which_say_of_what() -> None:
     assert losses == ["host 0 of 2 is lost: it has failed: RuntimeError: acting died"]
 
 
+@pytest.mark.parametrize(
+    ("died", "reason"),
+    [
+        ("session", "acting died"),
+        ("service", "a thread of the service died: no more sockets"),
+        ("main thread", "a defect"),
+    ],
+)
+def test_a_thread_that_does_not_stop_does_not_hide_what_the_run_ends_of(
+    capsys: pytest.CaptureFixture[str], died: str, reason: str
+) -> None:
+    run = SupervisedRun(config_of())
+    run.stops = False
+    if died == "session":
+        run.failure = RuntimeError("acting died")
+    elif died == "service":
+        run.service.failure = OSError("no more sockets")
+    else:
+        run.supervision.announcements.look = mock.Mock(side_effect=ValueError("a defect"))  # type: ignore[method-assign]
+    with pytest.raises((RuntimeError, ValueError), match=reason):
+        run.supervision.end()
+    text = "learner: error: a thread of the learner did not stop within 120 seconds"
+    assert capsys.readouterr().err.splitlines() == [text]
+    assert run.calls == ["stop threads"]
+
+
+def test_a_thread_that_does_not_stop_is_a_failure_where_there_is_no_other() -> None:
+    run = SupervisedRun(config_of())
+    run.stops = False
+    run.supervision.run()
+    with pytest.raises(RuntimeError, match="a thread of the learner did not stop within 120 s"):
+        run.supervision.end()
+
+
 def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
     run = SupervisedRun(config_of())
     run.at_step[1] = lambda: setattr(run.service, "failure", OSError("no more sockets"))

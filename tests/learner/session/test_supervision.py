@@ -179,7 +179,8 @@ def test_a_thread_that_does_not_stop_does_not_hide_what_the_run_ends_of(
     elif died == "service":
         run.service.failure = OSError("no more sockets")
     else:
-        run.supervision.announcements.look = mock.Mock(side_effect=ValueError("a defect"))  # type: ignore[method-assign]
+        look = mock.Mock(side_effect=ValueError("a defect"))
+        run.supervision.announcements.look = look  # type: ignore[method-assign]
     with pytest.raises((RuntimeError, ValueError), match=reason):
         run.supervision.end()
     text = "learner: error: a thread of the learner did not stop within 120 seconds"

@@ -1,11 +1,12 @@
 """Env servers that one process forks: who is started again, and how all of them end."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import grpc
 import pytest
 
 from envs_server.__main__ import main
+from seedrl.wire.framing import ActionsPayload
 from tests.patience import SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
@@ -28,6 +30,9 @@ from envs_server.processes import many
 
 folder = Path(sys.argv[1])
 {settings}
+
+def say(text):
+    os.write(1, f"{{text}}\\n".encode())  # as a whole, beside others who do
 
 def wait_for(number, starts):
     # Until it was started so often: who pauses when others have heard the end stays away.
@@ -113,19 +118,33 @@ def test_who_pauses_when_training_is_over_does_not_come_back(tmp_path: Path) -> 
 
 
 def test_each_has_random_numbers_of_its_own(tmp_path: Path) -> None:
-    ended = _run(tmp_path, "print(np.random.random(), flush=True)", "return 0")
+    ended = _run(tmp_path, "say(np.random.random())", "return 0")
     assert len(set(ended.stdout.split())) == 3
 
 
 def test_the_folder_of_their_logs_is_gone_afterwards(tmp_path: Path) -> None:
-    ended = _run(tmp_path, "print(options.sent_log, flush=True)", "return 0")
+    ended = _run(tmp_path, "say(options.sent_log)", "return 0")
     folders = {Path(line).parent for line in ended.stdout.split()}
     assert len(folders) == 1 and not folders.pop().exists()
 
 
-def _spawn(address: str, *arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "2"]
-    return subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def spawn() -> Iterator[Spawn]:
+    """Starts env servers of one parent; ends them after the test, whatever became of it."""
+    with contextlib.ExitStack() as stack:
+
+        def start(address: str, number: int) -> "subprocess.Popen[str]":
+            command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "2"]
+            command += ["--processes", str(number)]
+            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
 
 
 class _Played:
@@ -145,8 +164,9 @@ class _Played:
         assign.assign.lease = first.hello.pid
         script = self._learner.play(assign, 10**9)
         for answer in script(_chain(first, messages), context):
-            self.answered.add(first.hello.pid)
             yield answer
+            if isinstance(answer, ActionsPayload):
+                self.answered.add(first.hello.pid)
 
     @property
     def pids(self) -> set[int]:
@@ -168,10 +188,12 @@ def _parent(pid: int) -> int:
 
 
 @pytest.mark.parametrize("learner", ["stream", "link"], indirect=True)
-def test_all_serve_one_is_killed_and_returns_and_sigterm_ends_them(learner: Any) -> None:
+def test_all_serve_one_is_killed_and_returns_and_sigterm_ends_them(
+    learner: Any, spawn: Spawn
+) -> None:
     played = _Played(learner)
     learner.serve(*[played] * 4)
-    process = _spawn(learner.address, "--processes", "3")
+    process = spawn(learner.address, 3)
     wait_until(lambda: len(played.answered) == 3)
     assert {_parent(pid) for pid in played.pids} == {process.pid}
     assert _threads(process.pid) == 1  # what a fork needs
@@ -189,18 +211,18 @@ def test_all_serve_one_is_killed_and_returns_and_sigterm_ends_them(learner: Any)
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_they_end_when_training_is_over(learner: Any) -> None:
+def test_they_end_when_training_is_over(learner: Any, spawn: Spawn) -> None:
     learner.serve(*[learner.play(learner.assign([1]), 3)] * 3)
-    process = _spawn(learner.address, "--processes", "3")
+    process = spawn(learner.address, 3)
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0 and stderr.count("finished: ") == 3
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_they_do_not_outlive_their_parent(learner: Any) -> None:
+def test_they_do_not_outlive_their_parent(learner: Any, spawn: Spawn) -> None:
     played = _Played(learner)
     learner.serve(*[played] * 2)
-    process = _spawn(learner.address, "--processes", "2")
+    process = spawn(learner.address, 2)
     wait_until(lambda: len(played.answered) == 2)
     process.kill()
     process.communicate(timeout=SECONDS)

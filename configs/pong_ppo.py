@@ -10,13 +10,18 @@ does there, and the learning rate is twice as high.
 Command: `seedrl train pong_ppo`.
 
 Lab record
-  Seed 0, mean returns of training episodes, exploration included, two cores of a Xeon, 2026-11-23,
-  commit e5d0269: -19.7 after 150,000 environment steps, -5.8 after 500,000 (430 s), 8.3 after
-  650,000 (562 s), 18.4 after 800,000 (714 s), 16 to 18 from there to 907,000 (776 s), where it was
-  ended. Without normalized images, at b8478dd in rollouts of 32 rows: -19.4 after 1,800,000, -13
+  Seed 0, an hour on two cores of an EPYC with nothing else running, 2026-11-23, commit 922dc43;
+  mean returns of the last 100 training episodes, exploration included: 0 after 813 s (1,155,000
+  environment steps), 10 after 1,051 s, 15 after 1,153 s, 18 after 1,665 s (2,386,000), 19.2 to 19.5
+  from 3,000 s on; 5,084,393 steps. What the hour ends with, over 100 fresh episodes: 20.00, each of
+  them (actions are not sticky, so episodes differ little). docs/learning.md has the curve, and that
+  of Sample Factory's APPO on the same machine.
+  The day before on a Xeon, by episodes of some seconds: 8.3 after 562 s, 18.4 after 714 s, 16 to 18
+  until 776 s, where it was ended.
+  Without normalized images, in rollouts of 32 rows (b8478dd): -19.4 after 1,800,000 steps, -13
   after 4,900,000 (an hour); in rollouts of 128, beside another process: -20.5 after 230,000. Each
   image by itself with mean 0 and deviation 1: as low, but the value explains its targets five times
-  as early. The hour beside Sample Factory, and the score of frozen parameters: not yet measured.
+  as early.
 """
 
 from seedrl.agents.ppo.config import PpoConfig

@@ -22,11 +22,11 @@ Lab record
   after 4,900,000 (an hour); in rollouts of 128, beside another process: -20.5 after 230,000. Each
   image by itself with mean 0 and deviation 1: as low, but the value explains its targets five times
   as early.
-  Updates of 8 rollouts in 4 minibatches with entropy_cost 0.01 and normalize_rewards (450206d, which
-  was taken back, for it was run for 14 minutes only): -0.2 after 918,000 steps (540 s), 0.3 after
-  1,006,000, 4.2 after 1,368,000 (852 s): sooner at 0, and it stays there as long. So the stay is
-  not of the learning rate (2.5e-4 has it too); the network, whose convolutions are a nineteenth of
-  those of DQN, was not tried. 64 rollouts of 32 rows: -19.9 after 383,000.
+  Updates of 8 rollouts in 4 minibatches with entropy_cost 0.01 and normalize_rewards (450206d,
+  taken back, for it was run for 14 minutes only): -0.2 after 918,000 steps (540 s), 0.3 after
+  1,006,000, 4.2 after 1,368,000 (852 s): sooner at 0, where it stays as long. A learning rate of
+  2.5e-4 does not change that; a larger network was not tried. 64 rollouts of 32 rows: -19.9 after
+  383,000.
 """
 
 from seedrl.agents.ppo.config import PpoConfig

@@ -87,6 +87,13 @@ def test_an_env_server_is_started_in_place_of_another_and_its_secrets_stay_in_a_
     assert not token.parent.exists()
 
 
+def _whole(file: Path) -> str:
+    """Such a file is empty for a moment when its process becomes another program."""
+    found: list[str] = []
+    patience.wait_until(lambda: found.append(file.read_text()) or found[-1])
+    return found[-1]
+
+
 def test_an_env_server_knows_what_the_one_before_has_sent_and_how_it_ended(
     hosted: HostedProcess, work: Work
 ) -> None:
@@ -95,8 +102,8 @@ def test_an_env_server_knows_what_the_one_before_has_sent_and_how_it_ended(
         hosted.start_env_server(number, work, SECRETS, "env server 0", ADDRESS, ended)
         process = Path(f"/proc/{_pid(hosted)}")
         told = f"{ENDED_VARIABLE}={ended}\0"
-        assert (told in process.joinpath("environ").read_text()) == (ended is not None)
-        words = process.joinpath("cmdline").read_text()
+        assert (told in _whole(process / "environ")) == (ended is not None)
+        words = _whole(process / "cmdline")
         logs.append(Path(words.split("--sent-log=")[1].partition("\0")[0]))
     assert len(set(logs)) == 1
     # Only their own user reads what they have sent.

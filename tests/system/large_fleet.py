@@ -71,7 +71,7 @@ class Fleet(NamedTuple):
         return {pid: each for pid, each in found.items() if _is_served(each) and _lives(pid)}
 
     def wait_for(self, number: int) -> list[int]:
-        """Waits until so many are served; returns which. Raises RuntimeError if they never are."""
+        """Waits until `number` are served; returns which. Raises RuntimeError if they never are."""
         deadline = time.monotonic() + _START_SECONDS
         while len(found := self.attached()) < number:
             if time.monotonic() > deadline or self.learner.poll() is not None:
@@ -296,7 +296,7 @@ def _hold(fleet: Fleet, seconds: float) -> Held:
 
 
 def _return_of(fleet: Fleet, number: int, kill: int) -> tuple[float, dict[str, float]]:
-    """Kills so many of them at once, which their parent starts again.
+    """Kills `kill` of them at once, which their parent starts again.
 
     Returns seconds until the last has its first actions; and those to Hello, from there to Assign,
     and from there to the first actions, by the median.

@@ -42,7 +42,7 @@ _OWN_SERVING = ("bind", "token_file", "certificate", "private_key", "authority",
 # How long a file of the first host may take until another one sees it.
 _SEEN_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
-# What a host says of itself has an end, see `LONGEST_HELLO_BYTES`: so many characters of each text.
+# Characters of each text in a hello, which `LONGEST_HELLO_BYTES` limits as a whole.
 _LONGEST_TEXT = 2000
 
 

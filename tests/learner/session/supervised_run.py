@@ -65,8 +65,7 @@ class SupervisedRun:
             sequences_of_shards=lambda: [1],
         )
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
-        self.is_compiling = False
-        self.stops = True
+        self.is_compiling, self.stops = False, True
         self.service = SimpleNamespace(
             failure=None,
             stop=lambda: self.calls.append("stop serving"),

@@ -11,7 +11,7 @@ from learner.learning.finite_guard import is_all_finite, priorities_after
 from learner.learning.over_devices import OverDevices, over_devices
 from learner.learning.passes import run_passes
 from learner.reporting.metric_names import RESERVED
-from seedrl.agents.agent import Agent, AgentState
+from seedrl.agents.agent import Agent, AgentState, Passes
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Batch, Memory
 from seedrl.types import Array, Page, Tree
@@ -69,11 +69,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 
     Raises ConfigError if the agent's minibatches cannot be of equal size.
     """
-    if batch_per_device % agent.passes.minibatches:
-        raise ConfigError(
-            f"learning.batch_sequences: expected a multiple of the agent's "
-            f"{agent.passes.minibatches} minibatches on each device, got {batch_per_device}"
-        )
+    _require_equal_parts(agent.passes, batch_per_device)
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
     def learn(
@@ -86,7 +82,8 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         # Only what an empty shard gives weighs nothing throughout.
         over = over_devices(jnp.any(weights > 0), AXIS)
         update = functools.partial(agent.update, mean=over.mean)
-        new, output = run_passes(update, agent.passes, state.agent, sequence, weights, update_key)
+        seen, seen_weights = agent.before_batch(state.agent, sequence, weights)
+        new, output = run_passes(update, agent.passes, state.agent, seen, seen_weights, update_key)
         new, guarded = agent.after_batch(new, sequence, over.mean)
         is_finite = over.all_are(is_all_finite((output.guarded, guarded)))
         is_applied = is_finite & is_enabled
@@ -114,6 +111,18 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
     return LearnPrograms(
         functools.partial(initial_state, agent), memory.insert, look, learn, agent.behaviour
     )
+
+
+def _require_equal_parts(passes: Passes, batch_per_device: int) -> None:
+    num_columns = batch_per_device * passes.pieces
+    if num_columns % passes.minibatches:
+        cut = (
+            f", of sequences that are cut into {passes.pieces} pieces," if passes.pieces > 1 else ""
+        )
+        raise ConfigError(
+            f"learning.batch_sequences: expected a multiple of the agent's {passes.minibatches} "
+            f"minibatches on each device{cut} got {num_columns}"
+        )
 
 
 def packed(numbers: Mapping[str, Array]) -> Numbers:

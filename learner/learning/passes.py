@@ -25,13 +25,13 @@ def run_passes(
 
     Args:
       update: an agent's, with `mean` given.
-      passes: B must be a multiple of its minibatches.
+      passes: B must be a multiple of its minibatches. Its pieces are cut already.
       state: consumed.
       sequence: `[T, B]`.
       weights: `[B] float32`.
       key: consumed.
     """
-    epochs, minibatches = passes
+    epochs, minibatches, _ = passes
     if epochs * minibatches == 1:
         return update(state, sequence, weights, key)
     deal_key, key = jax.random.split(key)

@@ -67,10 +67,12 @@ class Passes(NamedTuple):
     Attributes:
       epochs: how often.
       minibatches: into how many parts of equal size it is dealt, at random, again for each epoch.
+      pieces: how many each sequence of the batch is cut into before, by `Agent.before_batch`.
     """
 
     epochs: int = 1
     minibatches: int = 1
+    pieces: int = 1
 
 
 class Update(Protocol):
@@ -113,6 +115,12 @@ def all_params(params: Tree) -> Tree:
     return params
 
 
+def as_it_is(state: AgentState, sequence: Sequence, weights: Array) -> tuple[Sequence, Array]:
+    """The `before_batch` of an agent that goes through a batch as it was sampled."""
+    del state
+    return sequence, weights
+
+
 def nothing_kept(
     state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
 ) -> tuple[AgentState, Tree]:
@@ -138,9 +146,14 @@ class Agent(NamedTuple):
         devices: whatever changes the state must have gone through it, so that the state stays the
         same on every device. `seedrl.agents.gradient_update` gives the usual one.
       passes: how an update goes through its batch: `update` is called once for each minibatch.
+      before_batch: `(state, sequence, weights) -> (sequence, weights)`: called once for each batch,
+        with all of it, before its passes, and gives what these go through, `[T', B']` and `[B']`,
+        with B' = B times `passes.pieces`: what is the same in all of them is computed here. By
+        default it is the batch itself.
       after_batch: `(state, sequence, mean) -> (state, guarded)`: called once for each batch, with
-        all of it, after its passes: what is kept of what was seen, such as running moments. `mean`
-        and `guarded` are as for `update`, `()` for nothing to guard. By default it keeps nothing.
+        all of it as it was sampled, after its passes: what is kept of what was seen, such as
+        running moments. `mean` and `guarded` are as for `update`, `()` for nothing to guard. By
+        default it keeps nothing.
       initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from what
         was stored at acting time. `steps.timestep.observation` is `()` here. Only asked for by
         prioritized replay.
@@ -160,6 +173,7 @@ class Agent(NamedTuple):
     init_state: Callable[[Tree], AgentState]
     update: Update
     passes: Passes = Passes()
+    before_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = as_it_is
     after_batch: Callable[
         [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
     ] = nothing_kept

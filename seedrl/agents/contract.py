@@ -48,6 +48,7 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
         exploration=functools.partial(_exploration, config, agent.exploration),
         init_state=functools.partial(_init_state, config, agent.init_state),
         update=functools.partial(_update, config, agent.update),
+        before_batch=functools.partial(_before_batch, config, agent),
         after_batch=functools.partial(_after_batch, config, agent.after_batch),
         initial_priorities=functools.partial(_initial_priorities, config, agent.initial_priorities),
         stored_carry=functools.partial(_stored_carry, config, agent.stored_carry),
@@ -131,6 +132,20 @@ def _update(
         shape = weights.shape
         require_array(f"{what}: priorities", output.priorities, shape, ["float32"], advice)
     return new, output
+
+
+def _before_batch(
+    config: AgentConfig, agent: Agent, state: AgentState, sequence: Sequence, weights: Array
+) -> tuple[Sequence, Array]:
+    what = _what(config, "before_batch")
+    result = call(what, agent.before_batch, state, sequence, weights, own=config)
+    require_pair(what, result, (Sequence, object), "(Sequence, weights)")
+    seen, seen_weights = result
+    num_columns = weights.shape[0] * agent.passes.pieces
+    advice = "one for each sequence of the batch, times passes.pieces"
+    require_array(f"{what}: weights", seen_weights, (num_columns,), ["float32"], advice)
+    require_rows(f"{what}: carry", seen.carry, num_columns)
+    return seen, seen_weights
 
 
 def _after_batch(

@@ -131,6 +131,7 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         initial_carry=initial_carry,
         act=functools.partial(_act, settings, agent),
         init_state=init_state,
+        before_batch=functools.partial(_before_batch, settings, agent),
         update=functools.partial(_update, settings, agent),
         after_batch=functools.partial(_after_batch, settings, agent),
         behaviour=behaviour,
@@ -217,6 +218,16 @@ def _next_sum(gamma: float, previous: Array, timestep: TimeStep) -> Array:
     return jnp.where(is_first, 0.0, timestep.reward + gamma * previous)
 
 
+def _before_batch(
+    settings: Normalization, agent: Agent, state: AgentState, sequence: Sequence, weights: Array
+) -> tuple[Sequence, Array]:
+    """What the agent within goes through: all in the units in which the newest rows were acted."""
+    params = state.params
+    timestep = normalized(settings, params, sequence.steps.timestep)
+    seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
+    return agent.before_batch(state._replace(params=params.agent), seen, weights)
+
+
 def _update(
     settings: Normalization,
     agent: Agent,
@@ -227,10 +238,8 @@ def _update(
     mean: Callable[[Tree], Tree],
 ) -> tuple[AgentState, UpdateOutput]:
     params = state.params
-    timestep = normalized(settings, params, sequence.steps.timestep)
-    seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
     own = state._replace(params=params.agent)
-    own, output = agent.update(own, seen, weights, key, mean=mean)
+    own, output = agent.update(own, sequence, weights, key, mean=mean)
     if settings.rewards:
         metrics = {**output.metrics, "return_deviation": deviation(params.returns)}
         output = output._replace(metrics=metrics)

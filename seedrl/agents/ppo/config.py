@@ -25,8 +25,8 @@ class PpoConfig:
     it is the paper's; asynchronously it is APPO: acting goes on while a batch is learned from, and
     ratios are to the policy that acted.
 
-    An update goes through its batch `epochs` times, in `minibatches` parts of whole sequences, and
-    a recurrent policy from the carry that acting had before each sequence.
+    An update goes through its batch `epochs` times, in `minibatches` parts of whole sequences or of
+    pieces of them, and a recurrent policy from the carry that acting had before each sequence.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
@@ -35,8 +35,13 @@ class PpoConfig:
         bootstrapped, and with the row after it the next sequence begins: no two sequences share a
         row, and one step of unroll + 1 is not trained.
       epochs: how often a batch is gone through. Paper: 3.
-      minibatches: parts of equal size of a batch, dealt again for each epoch;
-        `learning.batch_sequences`, on each device, must be a multiple. Paper: 4.
+      minibatches: parts of equal size of a batch, dealt again for each epoch; its sequences, or
+        pieces, on each device must be a multiple. Paper: 4.
+      piece_rows: rows of a sequence that stay together when minibatches are dealt; `unroll` must be
+        a multiple. 0 keeps whole sequences; 1 deals rows, as the paper's code does for policies
+        without memory: minibatches of a few sequences say little that is new of each other. To
+        pieces that do not begin a sequence a recurrent core is brought by the parameters before the
+        update, and no gradient goes beyond a piece.
       gamma: discount of one step. Paper: 0.99.
       trace_lambda: lambda of generalized advantage estimation. Paper: 0.95.
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
@@ -68,6 +73,7 @@ class PpoConfig:
     unroll: int = 127
     epochs: int = 4
     minibatches: int = 4
+    piece_rows: int = 0
     gamma: float = 0.99
     trace_lambda: float = 0.95
     clip: float = 0.2
@@ -90,6 +96,11 @@ class PpoConfig:
         check_types("agent.", self)  # before anything is compared
         positive = ("clip", "reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
         check_ranges("agent.", self, _RANGES, positive)
+        if self.unroll % (self.piece_rows or 1):
+            raise ValueError(
+                f"agent.piece_rows: expected a part of agent.unroll, {self.unroll}, got "
+                f"{self.piece_rows}; see agent.unroll, too"
+            )
 
     @property
     def window(self) -> WindowSpec:
@@ -117,8 +128,9 @@ class PpoConfig:
 
         settings = settings_of(self, spec)
         policy, network = policy_and_network(self.network, seen_by_agent(settings))
+        objective, piece_rows = functions.objective_of(self), self.piece_rows or self.unroll
         update = GradientUpdate(
-            loss=functools.partial(functions.loss, functions.objective_of(self), policy, network),
+            loss=functools.partial(functions.loss, objective, policy, network),
             optimizer=functions.optimizer_of(self),
             optimizer_metrics=functools.partial(rate_metrics, functions.learning_rate(self)),
         )
@@ -131,7 +143,8 @@ class PpoConfig:
             evaluation_exploration=0.0,
             init_state=update.init_state,
             update=update,
-            passes=Passes(self.epochs, self.minibatches),
+            passes=Passes(self.epochs, self.minibatches, self.unroll // piece_rows),
+            before_batch=functools.partial(functions.before_batch, objective, network, piece_rows),
         )
         agent = functions.with_kl_stop(agent, self.kl_stop) if self.kl_stop else agent
         return with_normalization(agent, settings)
@@ -141,6 +154,7 @@ _RANGES = {
     "unroll": (1, math.inf),
     "epochs": (1, math.inf),
     "minibatches": (1, math.inf),
+    "piece_rows": (0, math.inf),
     "gamma": (0, 1),
     "trace_lambda": (0, 1),
     "value_clip": (0, math.inf),

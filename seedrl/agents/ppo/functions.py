@@ -12,6 +12,7 @@ from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.learning_rate import rate_of
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
+from seedrl.agents.pieces import cut_into_pieces
 from seedrl.agents.ppo.policies import Policy
 from seedrl.networks.network import Network
 from seedrl.rl import surrogate
@@ -35,8 +36,20 @@ class Acted(NamedTuple):
     value: Array
 
 
+class Estimated(NamedTuple):
+    """What is known of each row `[U, B]` before a batch is learned from: the same in all passes.
+
+    Attributes:
+      acted: what was stored.
+      estimated: what came of its action.
+    """
+
+    acted: Acted
+    estimated: Advantages
+
+
 class Objective(NamedTuple):
-    """What is minimised on a sequence; see `PpoConfig` for what is not said here.
+    """What is minimised on a batch; see `PpoConfig` for what is not said here.
 
     Attributes:
       unroll: U, its trained rows; one more bootstraps.
@@ -79,6 +92,27 @@ def act(
     )
 
 
+def before_batch(
+    objective: Objective,
+    network: Network,
+    piece_rows: int,
+    state: AgentState,
+    sequence: Sequence,
+    weights: Array,
+) -> tuple[Sequence, Array]:
+    """`[U + 1, B]` with `Acted` -> pieces `[P, U / P * B]`, whose extras are `Estimated`.
+
+    Advantages are those of whole sequences, however short the pieces are.
+    """
+    steps, num_rows = sequence.steps, objective.unroll
+    chex.assert_shape(steps.extras, (num_rows + 1, *weights.shape))
+    trained = jax.tree.map(lambda leaf: leaf[:num_rows], steps)
+    estimated = _advantages(objective, steps.extras.value, steps.timestep)
+    trained = trained._replace(extras=Estimated(trained.extras, estimated))
+    pieces = cut_into_pieces(network, state.params, piece_rows, sequence._replace(steps=trained))
+    return pieces, jnp.tile(weights, num_rows // piece_rows)
+
+
 def loss(
     objective: Objective,
     policy: Policy,
@@ -91,25 +125,22 @@ def loss(
 ) -> tuple[Array, LossOutput]:
     """Clipped surrogate, value loss and entropy: means over the rows that are not LAST.
 
-    `sequence` has leaves `[U + 1, B, ...]`, its extras are `Acted`; `weights` is `[B] float32`. On
+    `sequence` has leaves `[P, B, ...]`, its extras are `Estimated`; `weights` is `[B] float32`. On
     several devices each normalises and averages over its own part of a minibatch.
     """
     del target, key  # there is none; nothing is drawn
-    steps, num_rows = sequence.steps, objective.unroll
-    chex.assert_shape(steps.extras, (num_rows + 1, *weights.shape))
-    estimated = _advantages(objective, steps.extras.value, steps.timestep)
-    output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
-    said = jax.tree.map(lambda leaf: leaf[:num_rows], output)
-    log_policy = policy.log_probability(said, steps.action[:num_rows])
+    acted, estimated = sequence.steps.extras
+    said, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
+    log_policy = policy.log_probability(said, sequence.steps.action)
     counts = estimated.is_trained
     # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.
-    log_ratios = jnp.where(counts, log_policy - steps.extras.log_probability[:num_rows], 0.0)
+    log_ratios = jnp.where(counts, log_policy - acted.log_probability, 0.0)
     advantages = estimated.advantages
     if objective.normalize_advantages:
         advantages = surrogate.normalized(advantages, counts)
     gained = surrogate.clipped_surrogate(log_ratios, advantages, objective.clip)
     squares = surrogate.clipped_square(
-        said.value, steps.extras.value[:num_rows], estimated.targets, objective.value_clip
+        said.value, acted.value, estimated.targets, objective.value_clip
     )
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
@@ -119,7 +150,7 @@ def loss(
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        **_metrics(objective, log_ratios, estimated, steps.extras.value[:num_rows]),
+        **_metrics(objective, log_ratios, estimated, acted.value),
     }
     return total, LossOutput(priorities=(), metrics=metrics)
 

@@ -407,6 +407,9 @@ def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
 def test_minibatches_must_be_of_equal_size() -> None:
     with pytest.raises(ConfigError, match="a multiple of the agent's 3 minibatches on each device"):
         _setting(TOY._replace(passes=Passes(minibatches=3)), 2)
+    cut = "3 minibatches on each device, of sequences that are cut into 2 pieces, got 8$"
+    with pytest.raises(ConfigError, match=cut):
+        _setting(TOY._replace(passes=Passes(minibatches=3, pieces=2)), 2)
 
 
 def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:

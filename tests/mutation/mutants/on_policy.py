@@ -7,6 +7,7 @@ _IMPALA = "seedrl/agents/impala_functions.py"
 _GAE = "seedrl/rl/gae.py"
 _SURROGATE = "seedrl/rl/surrogate.py"
 _PPO = "seedrl/agents/ppo/functions.py"
+_PIECES = "seedrl/agents/pieces.py"
 _MEMORY = "seedrl/replay/queue_memory.py"
 _INDEX = "seedrl/replay/queue_index.py"
 _LIMITER = "seedrl/replay/queue_limiter.py"
@@ -149,16 +150,38 @@ MUTANTS = (
         "the larger of both squares (Huang et al. 2022, detail 9)",
     ),
     Mutant(
-        "advantages_of_the_new_critic",
+        "targets_of_the_new_critic",
         _PPO,
-        "estimated = _advantages(objective, steps.extras.value, steps.timestep)\n"
-        "    output, _ = network.unroll(params, sequence.carry.network, "
-        "inputs_of_sequence(sequence))\n",
-        "output, _ = network.unroll(params, sequence.carry.network, "
-        "inputs_of_sequence(sequence))\n"
-        "    estimated = _advantages(objective, output.value, steps.timestep)\n",
-        "Each minibatch has advantages of its own, by the newest critic.",
-        "all epochs share the same advantages",
+        "said.value, acted.value, estimated.targets,",
+        "said.value, acted.value, estimated.advantages + jax.lax.stop_gradient(said.value),",
+        "Each minibatch has targets of its own, by the newest critic.",
+        "all epochs share the same advantages and targets",
+    ),
+    Mutant(
+        "pieces_begin_as_their_sequence",
+        _PIECES,
+        "return network.unroll(params, carry, piece)[1], carry",
+        "return carry, carry",
+        "Every piece has the carry that its sequence began with.",
+        "with unchanged parameters every ratio is 1",
+    ),
+    Mutant(
+        "pieces_weigh_as_others",
+        _PPO,
+        "jnp.tile(weights, num_rows // piece_rows)",
+        "jnp.repeat(weights, num_rows // piece_rows)",
+        "A piece has the weight of another sequence.",
+        "what an empty shard gives weighs nothing",
+    ),
+    Mutant(
+        "pieces_bootstrap_at_their_ends",
+        _PPO,
+        "estimated = _advantages(objective, steps.extras.value, steps.timestep)",
+        "estimated = _advantages(\n"
+        "        objective._replace(trace_lambda=0.0), steps.extras.value, steps.timestep\n"
+        "    )",
+        "An advantage ends with the row it begins with.",
+        "advantages are those of whole sequences, GAE(λ)",
     ),
     Mutant(
         "ppo_stores_the_greedy_action",

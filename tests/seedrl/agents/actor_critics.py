@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl.agents.agent import Agent
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.networks.actor_critic import ActorCriticConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
@@ -31,8 +31,18 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
     loss: Any = agent.update.loss  # type: ignore[attr-defined]
     loss_and_gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))
     update: Any = agent.update
-    agent = agent._replace(act=jax.jit(agent.act), update=update._replace(loss=loss_and_gradient))
+    agent = agent._replace(
+        act=jax.jit(agent.act),
+        before_batch=jax.jit(agent.before_batch),
+        update=update._replace(loss=loss_and_gradient),
+    )
     return agent, random_parameters(agent.init)
+
+
+def updated(agent: Agent, state: AgentState, sequence: Sequence) -> tuple[AgentState, UpdateOutput]:
+    """One pass over all of a batch `[T, B]`, on one device."""
+    batch = agent.before_batch(state, sequence, jnp.ones(B))
+    return agent.update(state, *batch, jax.random.key(3), mean=lambda tree: tree)
 
 
 @functools.cache

@@ -74,13 +74,9 @@ def _use(agent: Agent) -> Any:
         output = agent.act(agent.behaviour(params), carry, step, agent.exploration(B), key)
         priorities = agent.initial_priorities(steps)
         agent.stored_carry(carry)
-        learned = agent.update(
-            agent.init_state(params),
-            Sequence(steps, carry),
-            jnp.ones(B),
-            key,
-            mean=lambda tree: tree,
-        )
+        state = agent.init_state(params)
+        batch = agent.before_batch(state, Sequence(steps, carry), jnp.ones(B))
+        learned = agent.update(state, *batch, key, mean=lambda tree: tree)
         state, _ = agent.after_batch(learned[0], Sequence(steps, carry), lambda tree: tree)
         return output, priorities, (state, learned[1])
 
@@ -205,6 +201,21 @@ def _swapped(*arguments: Any, mean: Any) -> Any:
             "initial_priorities",
             lambda steps: jnp.ones(steps.action.shape),
             "initial_priorities (Mine): expected float32[3], got float32[6, 3]; one for each seq",
+        ),
+        (
+            "before_batch",
+            lambda state, sequence, weights: sequence,
+            "before_batch (Mine): expected (Sequence, weights), got StoredStep, ",
+        ),
+        (
+            "before_batch",
+            lambda state, sequence, weights: (sequence, jnp.ones(2 * B)),
+            "before_batch (Mine): weights: expected float32[3], got float32[6]; one for each seq",
+        ),
+        (
+            "before_batch",
+            lambda state, sequence, weights: (sequence._replace(carry=jnp.ones(2)), weights),
+            "before_batch (Mine): carry: expected [3, ...], one row for each of a batch of 3, got",
         ),
         (
             "after_batch",

@@ -35,6 +35,7 @@ from tests.seedrl.agents.actor_critics import (
     B,
     acted,
     random_timesteps,
+    updated,
     window_of,
 )
 
@@ -145,7 +146,7 @@ def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
     agent = with_normalization(inner, SETTINGS)
     state = agent.init_state(UNITS)
     for _ in range(2):
-        state, output = agent.update(state, windows()[1], jnp.ones(B), KEY, mean=alone)
+        state, output = updated(agent, state, windows()[1])
         observation, reward = learned[-1].steps.extras
         np.testing.assert_array_equal(learned[-1].steps.timestep.reward, reward)
         jax.tree.map(
@@ -298,12 +299,15 @@ def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> N
         with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
 
 
-@pytest.mark.parametrize("frames", [1, 3])
-def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(frames: int) -> None:
+@pytest.mark.parametrize(("frames", "piece_rows"), [(1, 0), (3, 0), (3, 2), (3, 1)])
+def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
+    frames: int, piece_rows: int
+) -> None:
     """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
     config = PpoConfig(
         network=dataclasses.replace(NETWORK, core="none", torso_sizes=(), frame_stack=frames),
         unroll=6,
+        piece_rows=piece_rows,
         normalize_observations=True,
         normalize_images=True,
         normalize_rewards=True,
@@ -318,12 +322,12 @@ def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(frames
     observations = (pixels, *UNITS.observations)  # in wire order
     params = untouched._replace(observations=observations, returns=UNITS.returns)
     sequence = window_of(acted(agent._replace(act=act), agent.behaviour(params)), 3, 7)
-    update = jax.jit(functools.partial(agent.update, mean=alone))
-    _, output = update(agent.init_state(params), sequence, jnp.ones(B), KEY)
+    update = jax.jit(functools.partial(updated, agent))
+    _, output = update(agent.init_state(params), sequence)
     assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
     assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
     # In other units the same network is another policy.
-    _, output = update(agent.init_state(untouched), sequence, jnp.ones(B), KEY)
+    _, output = update(agent.init_state(untouched), sequence)
     assert float(output.metrics["behaviour_kl"]) > 1e-3
 
 
@@ -336,7 +340,7 @@ def test_agents_normalize_what_their_fields_say_and_by_default_nothing(kind: Any
 
     def use(sequence: Sequence, key: Any) -> Any:
         state = agent.init_state(agent.init(key))
-        state, output = agent.update(state, sequence, jnp.ones(B), key, mean=alone)
+        state, output = updated(agent, state, sequence)
         return agent.after_batch(state, sequence, alone), output.metrics
 
     timesteps = jax.tree.map(lambda leaf: leaf[:7], random_timesteps())

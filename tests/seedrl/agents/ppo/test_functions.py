@@ -79,9 +79,11 @@ def of_another_policy(sequence: Sequence) -> Sequence:
 
 
 def loss_of(sequence: Sequence, params: Any = None) -> Any:
+    """Of a batch that was made ready before anything was learned from it."""
     agent, own = built()
     update: Any = agent.update
-    return update.loss(own if params is None else params, (), sequence, WEIGHTS, KEY)
+    batch = agent.before_batch(_state_of(own), sequence, WEIGHTS)
+    return update.loss(own if params is None else params, (), *batch, KEY)
 
 
 def test_sequences_share_no_row_and_are_gone_through_as_often_as_is_said() -> None:
@@ -173,6 +175,19 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert output.priorities == ()
 
 
+@pytest.mark.parametrize("piece_rows", [1, 2, 3])
+def test_the_loss_of_pieces_is_that_of_their_sequences(piece_rows: int) -> None:
+    """With memory, stacked frames and resets: their advantages, and their carry at each piece."""
+    agent = dataclasses.replace(CONFIG, piece_rows=piece_rows).build(SPEC)
+    assert agent.passes == Passes(CONFIG.epochs, CONFIG.minibatches, 6 // piece_rows)
+    sequence, (_, params) = of_another_policy(window_at(3)), built()
+    batch = jax.jit(agent.before_batch)(_state_of(params), sequence, WEIGHTS)
+    assert batch[0].steps.action.shape == (piece_rows, 6 // piece_rows * B)
+    update: Any = agent.update
+    loss, _ = jax.jit(update.loss)(params, (), *batch, KEY)
+    np.testing.assert_allclose(loss, looped_loss(3, sequence), rtol=1e-4)
+
+
 def test_what_must_be_ignored_may_be_anything() -> None:
     """Rewards of FIRST rows; the action and its probability on LAST rows and on the last row."""
     sequence = window_at(3)
@@ -222,7 +237,8 @@ def trained() -> Any:
             stored = jax.tree.map(lambda leaf: jnp.stack([leaf] * 6), (action, extras))
             sequence = Sequence(StoredStep(timesteps, stored[0], (), stored[1]), carry)
             update = functools.partial(agent.update, mean=lambda tree: tree)
-            state, output = run_passes(update, agent.passes, state, sequence, jnp.ones(2), key)
+            batch = agent.before_batch(state, sequence, jnp.ones(2))
+            state, output = run_passes(update, agent.passes, state, *batch, key)
             return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
 
         state = agent.init_state(agent.init(jax.random.key(0)))
@@ -275,6 +291,7 @@ def _state_of(params: Any) -> AgentState:
         ("trace_lambda", 1.5, "agent.trace_lambda: expected 0 to 1, got 1.5"),
         ("clip", 0.0, "agent.clip: expected more than 0, got 0.0"),
         ("epochs", 0, "agent.epochs: expected at least 1, got 0"),
+        ("piece_rows", 4, "agent.piece_rows: expected a part of agent.unroll, 6, got 4"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(field: str, value: Any, message: str) -> None:
@@ -291,7 +308,8 @@ def test_real_actions_have_the_density_of_what_was_drawn_with_memory_and_across_
     sequence = window_of(acted(agent, params), 3, CONFIG.window.length)
     steps, update = sequence.steps, agent.update
     assert isinstance(update, GradientUpdate)
-    (loss, output), gradient = update.loss(params, (), sequence, WEIGHTS, KEY)
+    batch = agent.before_batch(_state_of(params), sequence, WEIGHTS)
+    (loss, output), gradient = update.loss(params, (), *batch, KEY)
     assert steps.action.shape == (CONFIG.window.length, B, 2, 1)
     assert np.abs(steps.action).max() > 1
     assert np.isfinite(loss)

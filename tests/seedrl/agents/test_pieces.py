@@ -1,0 +1,65 @@
+"""Pieces hold the rows of their sequences, each with what a network has there."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.pieces import cut_into_pieces
+from seedrl.agents.ppo.config import PpoConfig
+from seedrl.types import Sequence
+from tests.seedrl.agents.actor_critics import NETWORK, SPEC, acted, jitted, window_of
+
+T = 6
+CONFIG = PpoConfig(network=NETWORK, unroll=5)
+
+
+@functools.cache
+def stream(core: Any) -> Any:
+    network = dataclasses.replace(NETWORK, core=core)
+    agent, params = jitted(dataclasses.replace(CONFIG, network=network).build(SPEC))
+    return network.build(SPEC), params, acted(agent, params)
+
+
+def unrolled(network: Any, params: Any, sequence: Sequence) -> Any:
+    output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
+    return jax.tree.map(np.asarray, output)
+
+
+@pytest.mark.parametrize("piece_rows", [1, 2, 3])
+@pytest.mark.parametrize("core", ["lstm", "none"])
+def test_a_network_says_of_pieces_what_it_says_of_their_sequences(
+    core: str, piece_rows: int
+) -> None:
+    """Across resets, with stacked frames: of the parameters that cut them, with a core too."""
+    network, params, streams = stream(core)
+    sequence = window_of(streams, 2, T)
+    pieces = cut_into_pieces(network, params, piece_rows, sequence)
+    in_order = jax.tree.map(
+        lambda leaf: np.concatenate(np.split(leaf, T // piece_rows, axis=1)),
+        (pieces.steps, unrolled(network, params, pieces)),
+    )
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
+        in_order,
+        (sequence.steps, unrolled(network, params, sequence)),
+    )
+
+
+def test_without_a_core_pieces_do_not_depend_on_who_cuts_them() -> None:
+    """So all epochs see the very frames that acting saw."""
+    network, params, streams = stream("none")
+    sequence = window_of(streams, 2, T)
+    other = jax.tree.map(lambda leaf: leaf + 1, params)
+    by_one, by_other = (cut_into_pieces(network, p, 2, sequence) for p in (params, other))
+    jax.tree.map(np.testing.assert_array_equal, by_one, by_other)
+
+
+def test_a_piece_of_all_rows_is_the_sequence() -> None:
+    network, params, streams = stream("lstm")
+    sequence = window_of(streams, 2, T)
+    assert cut_into_pieces(network, params, T, sequence) is sequence

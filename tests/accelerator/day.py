@@ -136,7 +136,7 @@ class Day:
             **stage.variables,
         }
         start = self._clock()
-        code = self._ended(stage, log, variables, limit_seconds)
+        code = self._ended(stage, log, variables, start + limit_seconds)
         text = log.read_text(errors="replace")
         is_stopped = self._clock() - start >= limit_seconds
         if code != 0:
@@ -147,7 +147,10 @@ class Day:
         return self._outcome(stage, piece, status, start, detail_of(stage, text))
 
     def _ended(self, stage: Stage, log: Path, variables: dict[str, str], limit: float) -> int:
-        """Its exit code, once it has ended by itself, of a signal at its limit, or by force."""
+        """Its exit code, once it has ended by itself, of a signal at its limit, or by force.
+
+        `limit` is a time of the clock.
+        """
         with log.open("wb") as output:
             process = subprocess.Popen(
                 stage.command,
@@ -159,17 +162,16 @@ class Day:
                 start_new_session=True,
             )
         try:
-            if not self._ends_within(limit, process):
+            if not self._ends_by(limit, process):
                 # pytest tells its counts when it is interrupted, and nothing when it is ended.
                 process.send_signal(signal.SIGINT if stage.kind == "tests" else signal.SIGTERM)
-                self._ends_within(self._grace_seconds, process)
+                self._ends_by(self._clock() + self._grace_seconds, process)
         finally:
             # Nobody outlives its stage: the next one is measured, and needs the memory.
             _end_session(process.pid)
         return process.wait()
 
-    def _ends_within(self, seconds: float, process: subprocess.Popen[bytes]) -> bool:
-        end = self._clock() + seconds
+    def _ends_by(self, end: float, process: subprocess.Popen[bytes]) -> bool:
         while process.poll() is None and self._clock() < end:
             time.sleep(_POLL_SECONDS)
         return process.poll() is not None

@@ -32,16 +32,22 @@ def is_encoded(spec: ArraySpec, torso: str) -> bool:
 
 
 class MLP(nn.Module):
-    """Dense layers, each followed by a ReLU: `[..., D]` -> `[..., sizes[-1]]`."""
+    """Dense layers, each followed by a ReLU: `[..., D]` -> `[..., sizes[-1]]`.
+
+    Kernels begin with variance `scale` over their number of inputs, biases as 0.
+    """
 
     sizes: Sequence[int]
     dtype: str = "float32"
+    scale: float = 1.0
 
     @nn.compact
     def __call__(self, features: Array) -> Array:
         """See the class."""
+        kernel_init = nn.initializers.variance_scaling(self.scale, "fan_in", "truncated_normal")
         for size in self.sizes:
-            features = nn.relu(nn.Dense(size, dtype=self.dtype)(features))
+            dense = nn.Dense(size, dtype=self.dtype, kernel_init=kernel_init)
+            features = nn.relu(dense(features))
         return features
 
 
@@ -137,13 +143,15 @@ class ObservationTorso(nn.Module):
 
     Images go through the encoder that `torso` names ("mlp": none); everything else, and what is too
     small for that encoder, is flattened. The concatenation goes through dense layers of `sizes`.
-    uint8 is divided by 255, whatever its shape; every other dtype is taken at its value.
+    uint8 is divided by 255, whatever its shape; every other dtype is taken at its value. For
+    `scale` see `MLP`.
     """
 
     torso: str
     sizes: Sequence[int]
     specs: Sequence[ArraySpec]
     dtype: str = "float32"
+    scale: float = 1.0
 
     @nn.compact
     def __call__(self, leaves: Sequence[Array]) -> Array:
@@ -157,4 +165,5 @@ class ObservationTorso(nn.Module):
                 encoder = _ENCODERS[self.torso](self.dtype)
                 values = encoder(values.reshape(*values.shape[:3], -1))
             features.append(values.reshape(values.shape[0], -1))
-        return MLP(self.sizes, self.dtype, name="dense")(jnp.concatenate(features, axis=-1))
+        dense = MLP(self.sizes, self.dtype, self.scale, name="dense")
+        return dense(jnp.concatenate(features, axis=-1))

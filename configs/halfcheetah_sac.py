@@ -7,7 +7,10 @@ Needs MuJoCo: `pip install '.[mujoco]'` where env servers run.
 Command: `seedrl train halfcheetah_sac`.
 
 Lab record
-  Not yet measured.
+  With kernels that begin with all of the variance that flax gives them (ba09f11), seeds 0 and 1,
+  2026-11-24 on two cores of an EPYC, beside other work: 5,623 and 5,507 over 100 fresh episodes
+  after 200,000 steps; 2,100 and 2,200 in evaluations after 50,000. With a third of it, as in
+  PyTorch: 3,400 after 48,000 (one seed).
 """
 
 from seedrl.agents.sac.config import SacConfig

@@ -11,6 +11,7 @@ from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 
 BOX = BoxSpec((3,), (-1.0,) * 3, (1.0,) * 3)
 IMAGE = EnvSpec({"image": ArraySpec((36, 36, 2), "uint8"), "speed": ArraySpec((), "float64")}, BOX)
+KEY = jax.random.key(0)
 VECTOR = EnvSpec(ArraySpec((4,), "float32"), BOX)
 
 
@@ -48,6 +49,21 @@ def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> No
     np.testing.assert_allclose(policy.mean, 0.0, atol=0.05)
     np.testing.assert_array_equal(policy.log_std, np.float32(-0.5))  # 0, clipped
     assert np.min(np.abs(first - second)) > 1e-4
+
+
+def test_kernels_begin_as_pytorchs_linear_layers() -> None:
+    """Of which a number is drawn from within plus or minus 1 / sqrt(inputs)."""
+    network = BoxNetworkConfig(actor_sizes=(64, 64), critic_sizes=(64, 64)).build(VECTOR)
+    actor, critics = (jax.jit(init)(KEY) for init in (network.init_actor, network.init_critics))
+    torso = actor["params"]["ObservationTorso_0"]
+    layers = [*torso["dense"].values()]
+    for twin in critics.twins:
+        layers += [*twin["params"]["dense"].values(), twin["params"]["q"]]
+    assert len(layers) == 2 + 2 * 3
+    for layer in layers:
+        inputs, outputs = layer["kernel"].shape
+        tolerance = 4 / np.sqrt(2 * inputs * outputs)  # standard errors of a deviation
+        assert np.std(layer["kernel"]) == pytest.approx(np.sqrt(1 / (3 * inputs)), rel=tolerance)
 
 
 def test_a_torso_for_images_needs_an_image() -> None:

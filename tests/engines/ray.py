@@ -169,7 +169,7 @@ def break_all(
     await_learning(launcher, run)
     diary.say(f"it learns: {progress(run)}")
     look_for_secrets(cluster, launcher)
-    joins, resumes = r"env server \S+ joins", "resumes from update"
+    joins, resumes = r"env server \S+ (joins|returns)", "resumes from update"
 
     before = launcher.count(joins)
     diary.say(f"kill an env server: {cluster.kill(*_ENV_SERVER)}")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from seedrl.errors import ConfigError
 from seedrl.networks.module import from_config
 from seedrl.networks.network import Network
-from seedrl.networks.torsos import MLP, ObservationTorso, is_encoded
+from seedrl.networks.torsos import MLP, ObservationTorso, is_encoded, uniform_dense
 from seedrl.rl.tanh_gaussian import TanhGaussian
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
@@ -63,12 +63,6 @@ NO_MEMORY = Network(
 )
 
 
-# As linear layers of PyTorch, with which the usual settings of SAC were found. With all of the
-# variance, HalfCheetah is learned in twice as many steps: see configs/halfcheetah_sac.py.
-_SCALE = 1 / 3
-_INIT = nn.initializers.variance_scaling(_SCALE, "fan_in", "truncated_normal")
-
-
 class GaussianActor(nn.Module):
     """Observations -> `TanhGaussian` with leaves `[N, D] float32`.
 
@@ -86,7 +80,7 @@ class GaussianActor(nn.Module):
     @nn.compact
     def __call__(self, leaves: Sequence[Array]) -> TanhGaussian:
         """`leaves` are `[N, *shape]` in wire order, then what the memory gives, if there is one."""
-        torso = ObservationTorso(self.torso, self.sizes, self.specs, self.dtype, _SCALE)
+        torso = ObservationTorso(self.torso, self.sizes, self.specs, self.dtype, is_uniform=True)
         features = torso(leaves)
         small = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
         outputs = nn.Dense(2 * self.num_actions, dtype=self.dtype, kernel_init=small)(features)
@@ -107,8 +101,8 @@ class Critic(nn.Module):
         """For `leaves` see `GaussianActor`."""
         features = ObservationTorso(self.torso, (), self.specs, self.dtype)(leaves)
         inputs = jnp.concatenate([features, action.astype(features.dtype)], axis=-1)
-        hidden = MLP(self.sizes, self.dtype, _SCALE, name="dense")(inputs)
-        q_value = nn.Dense(1, dtype=self.dtype, kernel_init=_INIT, name="q")(hidden)
+        hidden = MLP(self.sizes, self.dtype, is_uniform=True, name="dense")(inputs)
+        q_value = uniform_dense(hidden.shape[-1], 1, dtype=self.dtype, name="q")(hidden)
         return q_value[..., 0].astype(jnp.float32)
 
 

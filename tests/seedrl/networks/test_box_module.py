@@ -51,8 +51,8 @@ def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> No
     assert np.min(np.abs(first - second)) > 1e-4
 
 
-def test_kernels_begin_as_pytorchs_linear_layers() -> None:
-    """Of which a number is drawn from within plus or minus 1 / sqrt(inputs)."""
+def test_dense_layers_begin_as_pytorchs() -> None:
+    """Every number is drawn from within plus or minus 1 / sqrt(inputs)."""
     network = BoxNetworkConfig(actor_sizes=(64, 64), critic_sizes=(64, 64)).build(VECTOR)
     actor, critics = (jax.jit(init)(KEY) for init in (network.init_actor, network.init_critics))
     torso = actor["params"]["ObservationTorso_0"]
@@ -64,6 +64,9 @@ def test_kernels_begin_as_pytorchs_linear_layers() -> None:
         inputs, outputs = layer["kernel"].shape
         tolerance = 4 / np.sqrt(2 * inputs * outputs)  # standard errors of a deviation
         assert np.std(layer["kernel"]) == pytest.approx(np.sqrt(1 / (3 * inputs)), rel=tolerance)
+        for leaf in layer.values():
+            assert np.all(np.abs(leaf) <= 1 / np.sqrt(inputs))
+            assert np.all(leaf != 0)
 
 
 def test_a_torso_for_images_needs_an_image() -> None:

@@ -91,7 +91,14 @@ def devices(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
     run = learner_run(split(*request.param))
     run.add_env_server(TRAINING_SLOTS // 2, "--groups", "1")
     run.start()
-    run.run_until(lambda: run.session.learning.num_applied > 5, "updates")
+    half = request.param[0] // 2
+
+    def learns() -> bool:
+        # One shard of those with slots that are played may be ahead of another one.
+        learning = run.session.learning
+        return learning.num_applied > 5 and min(learning.sequences_of_shards()[:half]) > 0
+
+    run.run_until(learns, "updates")
     beginning = run.session.learning.sequences_of_shards()
     run.add_env_server(TRAINING_SLOTS // 2, "--groups", "1")
     # Until the ring of every shard has gone round.
@@ -171,7 +178,6 @@ def test_devices_without_env_servers_do_not_keep_the_others_from_learning(
     devices: Devices,
 ) -> None:
     half = len(devices.learning) // 2
-    assert min(devices.beginning[:half]) > 0
     assert devices.beginning[half:] == [0] * half
 
 

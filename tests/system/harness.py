@@ -248,11 +248,13 @@ class LearnerRun:
         self.wait_for_slots(num_envs)
         self.run_for(env_steps=env_steps, updates=updates[0])
         self.kill(victim)
+        # One of its groups may be noticed later than another: its slots would be counted below.
+        self.run_until(lambda: not self.live_slots(), "slots that are all free")
         self.add_env_server(num_envs, *arguments)
         self.wait_for_slots(num_envs)
         self.run_for(env_steps=env_steps, updates=updates[1])
         outcome = self.finish()
-        assert outcome.epochs == [2] * num_envs
+        assert outcome.epochs == [2] * num_envs, outcome.epochs
         return outcome
 
     def wait_for_slots(self, count: int) -> None:
@@ -278,9 +280,8 @@ class LearnerRun:
         self.hub.is_paused = True
         for process in self.env_servers:
             process.terminate()
-        assert [process.wait(SECONDS) for process in self.env_servers] == [
-            0 for _ in self.env_servers
-        ]
+        codes = [process.wait(SECONDS) for process in self.env_servers]
+        assert not any(codes), codes
         session, learning = self.session, self.config.learning
         self.wait_for_slots(0)
         batch_steps = learning.batch_sequences * self.config.agent.window.unroll
@@ -294,7 +295,7 @@ class LearnerRun:
         )
         assert session.stop(SECONDS)
         self._settle()
-        assert session.residues(at_rest=True) == []
+        assert session.residues(at_rest=True) == [], session.residues(at_rest=True)
         session.raise_failure()
         session.learning.finish_update()
         snapshot = session.learning.final_snapshot(with_replay=True)

@@ -10,9 +10,9 @@ Lab record
   With kernels that begin with all of the variance that flax gives them (ba09f11), seeds 0 and 1,
   2026-11-24 on two cores of an EPYC, beside other work: 5,623 and 5,507 over 100 fresh episodes
   after 200,000 steps; 2,195 after 59,000 and 2,618 after 58,000, in evaluations. With a third of
-  it (cef35c3), seed 0: 6,566; 3,487 after 58,000. As in PyTorch, biases too: 3,998 after 70,000
-  (one seed). Stable-Baselines3, seed 0: 7,179; 4,466 after 60,000. The five seeds of each are
-  still to be run.
+  it (cef35c3), seed 0: 6,566; 3,487 after 58,000. As in PyTorch, biases too (a180f75), seed 0:
+  6,732; 3,132 after 62,000. Stable-Baselines3, seed 0: 7,179; 4,466 after 60,000; seed 1 3,274
+  after 60,000, 4,841 after 100,000. The other seeds of each are still to be run.
 """
 
 from seedrl.agents.sac.config import SacConfig

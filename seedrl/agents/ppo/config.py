@@ -98,8 +98,8 @@ class PpoConfig:
         check_ranges("agent.", self, _RANGES, positive)
         if self.unroll % (self.piece_rows or 1):
             raise ValueError(
-                f"agent.piece_rows: expected a part of agent.unroll, {self.unroll}, got "
-                f"{self.piece_rows}; see agent.unroll, too"
+                f"agent.piece_rows: expected a divisor of agent.unroll, {self.unroll}, got "
+                f"{self.piece_rows}; change either (an unroll of 128 has many)"
             )
 
     @property

@@ -291,7 +291,7 @@ def _state_of(params: Any) -> AgentState:
         ("trace_lambda", 1.5, "agent.trace_lambda: expected 0 to 1, got 1.5"),
         ("clip", 0.0, "agent.clip: expected more than 0, got 0.0"),
         ("epochs", 0, "agent.epochs: expected at least 1, got 0"),
-        ("piece_rows", 4, "agent.piece_rows: expected a part of agent.unroll, 6, got 4"),
+        ("piece_rows", 4, "agent.piece_rows: expected a divisor of agent.unroll, 6, got 4"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(field: str, value: Any, message: str) -> None:

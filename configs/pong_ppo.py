@@ -12,8 +12,9 @@ Command: `seedrl train pong_ppo`.
 Lab record
   Seed 0 on two cores of an EPYC, 2026-11-24, one run each; environment steps until the mean return
   of the last 100 training episodes, exploration included, was 0, and 15:
-  - what is below, code of f08c4fb: 504,000, 625,000; and 18 after 841,000 (724 s beside two other
-    trainings, as long as it was run).
+  - what is below, code of f08c4fb, but for a learning rate that falls to 0 in 4,000 updates, as in
+    the next two: 504,000, 625,000; and 18 after 841,000 (724 s beside two other trainings, as long
+    as it was run).
   - with `value_cost` 0.5: 715,000, 1,118,000 (337 and 509 s, with the machine to itself).
   - and with minibatches of two whole rollouts, piece_rows 0: 926,000, 1,447,000 (394 and 616 s).
   - and with the small network of IMPALA, batches of 16 in 8 parts and half the entropy_cost, commit

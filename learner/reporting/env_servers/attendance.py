@@ -250,11 +250,15 @@ class Attendance:
             )
 
     def _shares(self, arrival: Arrival) -> str:
-        """How an env server's environments are shared out, and once why."""
+        """How an env server's environments are shared out, what is filled by now, and once why."""
         training, evaluation = (slots.total for slots in self._slots)
-        text = f"{environments(arrival.environments)}: {arrival.training} of {training} slots train"
+        there = [server.arrival for server in self._present.values() if server.state != "building"]
+        filled = sum(other.training for other in there)
+        text = f"{environments(arrival.environments)}: {arrival.training} to train"
+        text += f" ({filled} of {training} slots)"
         if arrival.evaluation:
-            text += f", {arrival.evaluation} of {evaluation} evaluate"
+            filled = sum(other.evaluation for other in there)
+            text += f", {arrival.evaluation} to evaluate ({filled} of {evaluation})"
         if arrival.offered > arrival.environments:
             text += f"; {arrival.offered} were offered, and all slots are taken"
         if arrival.evaluation and not self._has_explained:
@@ -269,8 +273,7 @@ class Attendance:
         """What would make evaluation faster, if it is slow with those that are there; once."""
         filled = sum(server.arrival.evaluation for server in self._present.values())
         in_a_row = math.ceil(self._evaluation_episodes / filled)
-        is_fast = in_a_row < _MANY_IN_A_ROW or filled >= self._slots[1].total
-        if is_fast or self._has_advised:
+        if in_a_row < _MANY_IN_A_ROW or filled >= self._slots[1].total or self._has_advised:
             return ""
         self._has_advised = True
         slots = f"{filled} slot{'s' * (filled > 1)}"

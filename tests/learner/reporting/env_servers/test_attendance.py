@@ -56,9 +56,9 @@ def test_an_env_server_joins_once_it_is_ready_and_how_slots_are_shared_is_said_o
     assert heard.take() == [
         (
             "server_joined",
-            "env server vm:7 joins with 35 environments: 8 of 8 slots train, 27 of 100 evaluate "
-            "(training slots fill first; an env server of two environments or more gives at least "
-            "one to evaluation until evaluation_slots are filled)",
+            "env server vm:7 joins with 35 environments: 8 to train (8 of 8 slots), 27 to "
+            "evaluate (27 of 100) (training slots fill first; an env server of two environments or "
+            "more gives at least one to evaluation until evaluation_slots are filled)",
         )
     ]
     attendance.admitted(2, arrival("vm:8", training=0, evaluation=1, offered=4), 0.0)
@@ -66,8 +66,8 @@ def test_an_env_server_joins_once_it_is_ready_and_how_slots_are_shared_is_said_o
     assert heard.take() == [
         (
             "server_joined",
-            "env server vm:8 joins with 1 environment: 0 of 8 slots train, 1 of 100 evaluate; 4 "
-            "were offered, and all slots are taken",
+            "env server vm:8 joins with 1 environment: 0 to train (8 of 8 slots), 1 to evaluate "
+            "(28 of 100); 4 were offered, and all slots are taken",
         )
     ]
 
@@ -100,7 +100,7 @@ def test_one_that_leaves_says_why_and_returns_under_its_name(
         ("server_left", "env server vm:7 leaves with 35 environments: its connection ended"),
         (
             "server_returned",
-            "env server vm:7 returns after 2.5 s with 1 environment: 1 of 8 slots train",
+            "env server vm:7 returns after 2.5 s with 1 environment: 1 to train (1 of 8 slots)",
         ),
     ]
 

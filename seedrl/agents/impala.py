@@ -84,7 +84,13 @@ class ImpalaConfig:
 
     def __post_init__(self) -> None:
         check_types("agent.", self)  # before anything is compared
-        positive = ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
+        positive = (
+            "rho_bar",
+            "reward_scale",
+            "learning_rate",
+            "adam_epsilon",
+            "max_gradient_norm",
+        )
         check_ranges("agent.", self, _RANGES, positive)
 
     @property
@@ -137,7 +143,6 @@ _RANGES = {
     "unroll": (1, math.inf),
     "gamma": (0, 1),
     "trace_lambda": (0, 1),
-    "rho_bar": (0, math.inf),
     "c_bar": (0, math.inf),
     "pg_rho_bar": (0, math.inf),
     "value_cost": (0, math.inf),

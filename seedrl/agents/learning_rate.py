@@ -32,5 +32,15 @@ def rate_metrics(rate: optax.ScalarOrSchedule, optimizer: Tree) -> dict[str, Arr
     return {"learning_rate": jnp.asarray(rate(schedule.count), jnp.float32)}
 
 
+def with_schedule_of(optimizer: Tree, moved: Tree) -> Tree:
+    """State of an optimizer, but as far down its schedule as `moved`, another state of it."""
+    return jax.tree.map(
+        lambda own, other: other if _is_schedule(other) else own,
+        optimizer,
+        moved,
+        is_leaf=_is_schedule,
+    )
+
+
 def _is_schedule(node: Any) -> bool:
     return isinstance(node, optax.ScaleByScheduleState)

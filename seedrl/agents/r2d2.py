@@ -4,11 +4,12 @@ What it builds is in `r2d2_functions`: reading a configuration imports no jax.
 """
 
 import functools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seedrl.agents.window import WindowSpec
-from seedrl.config_types import check_types
+from seedrl.config_types import check_ranges, check_types
 from seedrl.networks.q_network import QNetworkConfig
 
 if TYPE_CHECKING:  # import jax and numpy
@@ -67,14 +68,8 @@ class R2D2Config:
 
     def __post_init__(self) -> None:
         check_types("agent.", self)  # before anything is compared
-        for name, (lowest, highest) in _RANGES.items():
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                limits = f"at least {lowest}" if highest == _NO_LIMIT else f"{lowest} to {highest}"
-                raise ValueError(f"agent.{name}: expected {limits}, got {value}")
-        for name in ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"agent.{name}: expected more than 0, got {getattr(self, name)}")
+        positive = ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
+        check_ranges("agent.", self, _RANGES, positive)
 
     @property
     def window(self) -> WindowSpec:
@@ -130,18 +125,17 @@ class R2D2Config:
         )
 
 
-_NO_LIMIT = float("inf")
 _RANGES = {
-    "burn_in": (0, _NO_LIMIT),
-    "unroll": (1, _NO_LIMIT),
-    "n_steps": (1, _NO_LIMIT),
-    "stride": (1, _NO_LIMIT),
+    "burn_in": (0, math.inf),
+    "unroll": (1, math.inf),
+    "n_steps": (1, math.inf),
+    "stride": (1, math.inf),
     "gamma": (0, 1),
-    "learning_rate_decay_updates": (0, _NO_LIMIT),
-    "target_update_interval": (1, _NO_LIMIT),
-    "value_scaling_epsilon": (0, _NO_LIMIT),
+    "learning_rate_decay_updates": (0, math.inf),
+    "target_update_interval": (1, math.inf),
+    "value_scaling_epsilon": (0, math.inf),
     "priority_mix": (0, 1),
     "exploration_base": (0, 1),
-    "exploration_alpha": (0, _NO_LIMIT),
+    "exploration_alpha": (0, math.inf),
     "evaluation_epsilon": (0, 1),
 }

@@ -89,7 +89,7 @@ def loss(
     losses = 0.5 * jnp.sum(jnp.square(td.errors), axis=0)
     mean = jnp.mean(weights * losses)
     priorities = sequence_priority(td.errors, td.is_trained, mix=objective.priority_mix)
-    output = LossOutput(jax.lax.stop_gradient(priorities), metrics_of(mean, q_online, td))
+    output = LossOutput(jax.lax.stop_gradient(priorities), metrics_of(q_online, td))
     return mean, output
 
 
@@ -114,11 +114,10 @@ def _td_errors(
     )
 
 
-def metrics_of(loss: Array, q_online: Array, td: TDErrors) -> dict[str, Array]:
+def metrics_of(q_online: Array, td: TDErrors) -> dict[str, Array]:
     """What R2D2 and Ape-X say of a batch; `q_online` is `[T, B, A]`."""
     num_trained = jnp.maximum(jnp.sum(td.is_trained, dtype=jnp.float32), 1.0)
     return {
-        "loss": loss,
         "td_error_mean": jnp.sum(jnp.abs(td.errors)) / num_trained,
         "td_error_max": jnp.max(jnp.abs(td.errors)),
         "q_mean": jnp.mean(q_online),

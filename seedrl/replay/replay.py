@@ -42,13 +42,11 @@ class Sample(NamedTuple):
       sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
       index: `[B] int32`, the place of each sequence: what `update_priorities` wants back.
       probability: `[B] float32`, the probability of each draw within this shard.
-      num_sequences: `[] int32`, the sequences of this shard that could have been drawn.
     """
 
     sequence: Sequence
     index: Array
     probability: Array
-    num_sequences: Array
 
 
 class Replay(NamedTuple):
@@ -64,7 +62,7 @@ class Replay(NamedTuple):
         sequence before its first batch: an empty one answers with zeros and probability 0.
       update_priorities: `(state, index [B] int32, priorities [B] float32) -> ReplayState`. Keeps
         the mass of a priority that is not finite or is negative, and that of a page that is not
-        sampleable. An index may occur several times with the same priority.
+        sampleable. Where an index occurs several times, one of its priorities is kept.
     """
 
     capacity_pages: int
@@ -240,8 +238,7 @@ def _sample(
             lambda pool: pool.at[index // starts_in_page].get(mode="clip"), state.pages.carry
         ),
     )
-    num_sequences = jnp.sum(state.mass > 0, dtype=jnp.int32)
-    return Sample(sequence, index, probability, num_sequences)
+    return Sample(sequence, index, probability)
 
 
 def _update_priorities(

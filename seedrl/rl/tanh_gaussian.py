@@ -64,11 +64,3 @@ def log_probability(policy: TanhGaussian, pre_tanh: Array) -> Array:
     gaussian = -0.5 * jnp.square(standardised) - policy.log_std - 0.5 * math.log(2 * math.pi)
     log_slope = 2 * (math.log(2) - pre_tanh - jax.nn.softplus(-2 * pre_tanh))
     return jnp.sum(gaussian - log_slope, axis=-1)
-
-
-def mode(policy: TanhGaussian) -> Array:
-    """tanh(μ), `[..., D] float32`: the action without noise, which evaluation takes.
-
-    It is the median; the density of a wide squashed Gaussian is highest near -1 and 1.
-    """
-    return jnp.tanh(policy.mean)

@@ -63,10 +63,33 @@ def optimizer_of(config: Any) -> optax.GradientTransformation:
     if config.optimizer == "adam":
         optimizer = optax.adam(rate, eps=config.optimizer_epsilon)
     else:
-        optimizer = optax.rmsprop(
-            rate, decay=config.rmsprop_decay, eps=config.optimizer_epsilon, centered=True
+        optimizer = optax.chain(
+            _scale_by_deviation(config.rmsprop_decay, config.optimizer_epsilon),
+            optax.scale_by_learning_rate(rate),
         )
     return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
+
+
+def _scale_by_deviation(decay: float, epsilon: float) -> optax.GradientTransformation:
+    """`optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well.
+
+    Their variance v is the difference of two numbers that are nearly equal. Rounding may make it
+    negative, and optax's result NaN: a gradient of 3 does after some updates.
+    """
+    moments = optax.scale_by_stddev(decay, epsilon)
+
+    def update(
+        gradients: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        _, state = moments.update(gradients, state, params)
+
+        def scaled_by(gradient: Array, mean: Array, mean_square: Array) -> Array:
+            variance = jnp.maximum(mean_square - jnp.square(mean), 0.0)
+            return gradient * jax.lax.rsqrt(variance + epsilon)
+
+        return jax.tree.map(scaled_by, gradients, state.mu, state.nu), state
+
+    return optax.GradientTransformation(moments.init, update)
 
 
 def require_no_memory(network: Network, earlier_rows: int) -> None:
@@ -125,7 +148,7 @@ def loss(
         steps,
     )
     mean = jnp.mean(weights * 0.5 * jnp.square(td.errors[0]))
-    output = LossOutput(jax.lax.stop_gradient(_priorities(td)), metrics_of(mean, q_start[None], td))
+    output = LossOutput(jax.lax.stop_gradient(_priorities(td)), metrics_of(q_start[None], td))
     return mean, output
 
 

@@ -10,7 +10,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.gradient_update import LossOutput
-from seedrl.agents.learning_rate import rate_of
+from seedrl.agents.learning_rate import rate_of, with_schedule_of
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, inputs_of_sequence
 from seedrl.agents.pieces import cut_into_pieces
 from seedrl.agents.ppo.policies import Policy
@@ -192,8 +192,9 @@ def _metrics(
 def with_kl_stop(agent: Agent, kl_stop: float) -> Agent:
     """`agent`, whose updates stop once a minibatch's estimate of KL(μ, π) is above `kl_stop`.
 
-    That minibatch and those that follow it in the same batch change nothing. Its `extras`,
-    `[] int32`, say which version's batch was stopped; -1 before the first.
+    That minibatch and those that follow it in the same batch change nothing, but the learning rate
+    falls as if they had: it is one of updates, each a whole batch. Its `extras`, `[] int32`, say
+    which version's batch was stopped; -1 before the first.
     """
 
     def init_state(params: Tree) -> AgentState:
@@ -210,7 +211,8 @@ def with_kl_stop(agent: Agent, kl_stop: float) -> Agent:
         is_far = mean(output.metrics["behaviour_kl"]) > kl_stop
         # All passes over a batch see the same version.
         has_stopped = is_far | (state.extras == state.updates)
-        stopped = state._replace(extras=state.updates)
+        optimizer = with_schedule_of(state.optimizer, updated.optimizer)
+        stopped = state._replace(extras=state.updates, optimizer=optimizer)
         new = jax.tree.map(lambda old, new: jnp.where(has_stopped, old, new), stopped, updated)
         metrics = {**output.metrics, "stopped_fraction": has_stopped.astype(jnp.float32)}
         return new, output._replace(metrics=metrics)

@@ -4,11 +4,12 @@ What it builds is in `functions`: reading a configuration imports no jax.
 """
 
 import functools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
-from seedrl.config_types import check_types
+from seedrl.config_types import check_ranges, check_types
 from seedrl.networks.box_network import BoxNetworkConfig
 
 if TYPE_CHECKING:  # import jax and numpy
@@ -57,14 +58,13 @@ class SacConfig:
 
     def __post_init__(self) -> None:
         check_types("agent.", self)  # before anything is compared
-        for name, (lowest, highest) in _RANGES.items():
-            value = getattr(self, name)
-            if not lowest <= value <= highest:
-                limits = f"at least {lowest}" if highest == _NO_LIMIT else f"{lowest} to {highest}"
-                raise ValueError(f"agent.{name}: expected {limits}, got {value}")
-        for name in ("initial_temperature", "target_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"agent.{name}: expected more than 0, got {getattr(self, name)}")
+        positive = (
+            "actor_learning_rate",
+            "critic_learning_rate",
+            "initial_temperature",
+            "target_rate",
+        )
+        check_ranges("agent.", self, _RANGES, positive)
 
     @property
     def window(self) -> WindowSpec:
@@ -76,8 +76,6 @@ class SacConfig:
 
         Raises ConfigError for actions that are not a box, and for a network that does not fit.
         """
-        import math
-
         import numpy as np
 
         from seedrl.agents.agent import Agent, no_carry, whole_carry
@@ -123,13 +121,10 @@ class SacConfig:
         )
 
 
-_NO_LIMIT = float("inf")
 _RANGES = {
-    "burn_in": (0, _NO_LIMIT),
-    "unroll": (1, _NO_LIMIT),
+    "burn_in": (0, math.inf),
+    "unroll": (1, math.inf),
     "gamma": (0, 1),
-    "actor_learning_rate": (0, _NO_LIMIT),
-    "critic_learning_rate": (0, _NO_LIMIT),
-    "temperature_learning_rate": (0, _NO_LIMIT),
+    "temperature_learning_rate": (0, math.inf),
     "target_rate": (0, 1),
 }

@@ -64,7 +64,7 @@ class Fixed(NamedTuple):
 
 def _sample(memory: Fixed, key: Array, batch_size: int) -> Sample:
     assert memory.index.shape == (batch_size,)
-    return Sample(memory.sequence, memory.index, memory.probability, jnp.int32(batch_size))
+    return Sample(memory.sequence, memory.index, memory.probability)
 
 
 def _update_priorities(memory: Fixed, index: Array, priorities: Array) -> Fixed:

@@ -209,6 +209,14 @@ MUTANTS = (
         "what remains of a batch is left out",
     ),
     Mutant(
+        "stopped_minibatch_keeps_the_learning_rate",
+        _PPO,
+        "optimizer = with_schedule_of(state.optimizer, updated.optimizer)",
+        "optimizer = state.optimizer",
+        "The learning rate falls only where no minibatch is stopped.",
+        "a learning rate falls by updates",
+    ),
+    Mutant(
         "sequence_trained_twice",
         _INDEX,
         "np.array([self._waiting.popleft() for _ in range(self._batch)], np.int32)",

@@ -215,6 +215,7 @@ def test_truncated_and_terminated_twins_have_their_different_values(
     ("field", "value", "message"),
     [
         ("gamma", 1.5, "agent.gamma: expected 0 to 1, got 1.5"),
+        ("rho_bar", 0.0, "agent.rho_bar: expected more than 0, got 0.0"),
         ("reward_scale", 0.0, "agent.reward_scale: expected more than 0, got 0.0"),
         ("adam_b1", 1.0, "agent.adam_b1: expected 0 to 0.99999, got 1.0"),
         ("correction", "both", "agent.correction: expected Literal.*, got 'both'"),

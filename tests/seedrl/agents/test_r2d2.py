@@ -181,7 +181,6 @@ def test_loss_and_priorities_agree_with_the_loop(start: int) -> None:
     expected, priorities = looped_loss(q_online, q_target, sequence.steps, weights)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
     np.testing.assert_allclose(output.priorities, priorities, rtol=1e-4)
-    assert float(output.metrics["loss"]) == float(loss)
     assert all(np.isfinite(value) for value in output.metrics.values())
 
 

@@ -90,7 +90,6 @@ def test_a_chain_of_pages_worked_by_hand() -> None:
     sample = replay.sample(state, jax.random.key(0), 4)
     np.testing.assert_array_equal(sample.index, [0, 2, 2, 2])
     np.testing.assert_array_equal(sample.probability, [0.25, 0.75, 0.75, 0.75])
-    assert sample.num_sequences == 2
     wanted = np.asarray([[0, 2, 2, 2]]) + np.arange(6)[:, None]
     np.testing.assert_array_equal(sample.sequence.steps.timestep.observation, wanted)
     np.testing.assert_array_equal(sample.sequence.carry[0], [0, 20, 20, 20])

@@ -173,8 +173,6 @@ class Harness:
     def _check_sample(self, seed: int, num_sequences: int) -> str:
         sample = jax.device_get(self.sample(self.state, jax.random.key(seed), BATCH))
         mass = np.asarray(self.state.mass)
-        if sample.num_sequences != num_sequences:
-            return f"a sample counts {sample.num_sequences} sequences, not {num_sequences}"
         if num_sequences == 0:
             return "" if np.all(sample.probability == 0) else "something came out of nothing"
         share = mass[sample.index] / mass.sum()

@@ -275,6 +275,26 @@ def test_a_batch_is_left_when_the_policy_has_gone_too_far_and_the_next_one_is_no
     assert found == [(1, 0), (1, 1), (1, 1), (2, 0)]
 
 
+def test_a_learning_rate_falls_by_updates_also_where_all_minibatches_are_stopped() -> None:
+    config = dataclasses.replace(
+        CONFIG, epochs=2, minibatches=1, kl_stop=1e-9, learning_rate_decay_updates=2
+    )
+    agent = config.build(SPEC)
+    update = jax.jit(functools.partial(agent.update, mean=lambda tree: tree))
+    start = state = agent.init_state(agent.init(KEY))
+    far, rates = of_another_policy(window_at(0)), []
+    seen, weights = jax.jit(agent.before_batch)(state, far, WEIGHTS)
+    for version in (0, 0, 1, 1, 2):
+        state = state._replace(updates=jnp.int32(version))
+        state, output = update(state, seen, weights, KEY)
+        assert float(output.metrics["stopped_fraction"]) == 1
+        rates.append(float(output.metrics["learning_rate"]) / config.learning_rate)
+    np.testing.assert_allclose(rates, [1, 0.75, 0.5, 0.25, 0], atol=1e-6)
+    adam, first = (each.optimizer[1][0] for each in (state, start))
+    for old, new in ((start.params, state.params), (first, adam)):
+        jax.tree.map(np.testing.assert_array_equal, old, new)
+
+
 def test_a_limit_of_the_divergence_is_a_field() -> None:
     init_state = dataclasses.replace(CONFIG, kl_stop=0.1).build(SPEC).init_state
     assert int(init_state(jnp.zeros(())).extras) == -1

@@ -45,6 +45,11 @@ def test_other_actions_are_refused_by_either_agent() -> None:
         ({"burn_in": -1}, "agent.burn_in: expected at least 0, got -1"),
         ({"unroll": 0}, "agent.unroll: expected at least 1, got 0"),
         ({"gamma": 1.5}, "agent.gamma: expected 0 to 1, got 1.5"),
+        ({"actor_learning_rate": 0.0}, "agent.actor_learning_rate: expected more than 0, got 0.0"),
+        (
+            {"critic_learning_rate": 0.0},
+            "agent.critic_learning_rate: expected more than 0, got 0.0",
+        ),
         ({"initial_temperature": 0.0}, "agent.initial_temperature: expected more than 0, got 0.0"),
         ({"target_rate": 0.0}, "agent.target_rate: expected more than 0, got 0.0"),
         ({"target_entropy": "-dim"}, "agent.target_entropy: expected float | None, got '-dim'"),

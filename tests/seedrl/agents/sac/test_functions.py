@@ -125,7 +125,7 @@ def test_truncated_and_terminated_twins_converge_to_their_values() -> None:
     config = SacConfig(
         network=LinearConfig(),
         gamma=gamma,
-        actor_learning_rate=0.0,
+        actor_learning_rate=1e-12,  # the policy stays as it is
         critic_learning_rate=0.02,
         temperature_learning_rate=0.0,
         initial_temperature=alpha,

@@ -120,9 +120,9 @@ class LearningConfig:
       keep_freed_memory: on CPUs, let an update use the memory of the one before, instead of getting
         it from the kernel again. Worth it for images, whose updates need hundreds of MiB; small
         programs are slower with it, because all threads then share one arena of malloc.
-      max_skipped_updates: an update whose loss or gradient is not finite is skipped, and its
-        sequences are drawn last from then on; after so many in a row the run is saved and ends with
-        exit code 7. A tenth of it in a row is worth a line.
+      max_skipped_updates: an update whose loss, gradient, step or running moments are not finite is
+        skipped, and its sequences are drawn last from then on; after this many in a row the run is
+        saved and ends with exit code 7. A tenth of it in a row is worth a line.
     """
 
     batch_sequences: int = 32

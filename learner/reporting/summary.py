@@ -71,10 +71,10 @@ def why_nothing_learned(*, is_confirmed: bool, is_compiling: bool, num_skipped: 
     Args:
       is_confirmed: whether its target was confirmed.
       is_compiling: whether the program of the update was not compiled yet.
-      num_skipped: updates whose loss or gradient was not finite.
+      num_skipped: updates that were skipped, because something in them was not finite.
     """
     if num_skipped:
-        return "no loss and gradient was finite (the warnings above say so); nothing was learned"
+        return "no update was finite (the warnings above say so); nothing was learned"
     if is_confirmed:
         return "the parameters that the run began with have reached the target"
     if is_compiling:

@@ -79,8 +79,8 @@ class Announcements:
         self._has_warned_of_row = True
         self._listener.say(
             "updates_skipped",
-            f"{number:,} updates in a row were skipped, for their loss or gradient was not finite; "
-            f"the run ends with {self._max_skipped:,} (learning.max_skipped_updates)",
+            f"{number:,} updates in a row were skipped, for a loss, gradient, step or running "
+            f"moment was not finite; the run ends with {self._max_skipped:,} (learning.max_skipped_updates)",
             updates=number,
         )
 
@@ -96,8 +96,8 @@ class Announcements:
             return
         self._listener.say(
             "updates_skipped",
-            f"{number:,} updates were skipped, for their loss or gradient was not finite; their "
-            "sequences are drawn last from now on (is a reward or an observation very large?)",
+            f"{number:,} updates were skipped, for a loss, gradient, step or running moment "
+            "was not finite; their sequences are drawn last from now on (is a reward or an observation very large?)",
             updates=number,
         )
         self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS
@@ -139,9 +139,9 @@ class Announcements:
             self._num_skipped, self._next_warning = number, self._clock() + _WARNING_SECONDS
             self._listener.say(
                 "updates_skipped",
-                f"nothing is learned: all of the first {number} updates were skipped, for their "
-                "loss or gradient was not finite (is it the loss itself, or are rewards or "
-                "observations very large?)",
+                f"nothing is learned: all of the first {number} updates were skipped, for a loss, "
+                "gradient, step or running moment was not finite (is it the loss itself, or are "
+                "rewards or observations very large?)",
                 updates=number,
             )
 

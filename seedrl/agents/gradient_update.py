@@ -88,9 +88,11 @@ class GradientUpdate(NamedTuple):
         target = self.update_target(params, state.target, state.updates + 1)
         shown = self.optimizer_metrics(state.optimizer)
         metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
+        # Of a finite gradient too an optimizer can make what is not: see `optax.scale_by_stddev`.
+        guarded = (loss, gradient_norm, optax.tree.norm(deltas))
         return (
             state._replace(params=params, target=target, optimizer=optimizer),
-            UpdateOutput(metrics, guarded=(loss, gradient_norm), priorities=output.priorities),
+            UpdateOutput(metrics, guarded=guarded, priorities=output.priorities),
         )
 
 

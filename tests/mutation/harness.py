@@ -91,6 +91,8 @@ TESTS = (
     "tests/seedrl/networks/test_recurrent.py",
     "tests/seedrl/networks/test_q_network.py",
     "tests/seedrl/agents/test_contract.py",
+    "tests/seedrl/agents/test_gradient_update.py",
+    "tests/seedrl/agents/test_learning_rate.py",
     "tests/seedrl/agents/test_r2d2_oracle.py",
     "tests/seedrl/agents/test_r2d2.py",
     "tests/seedrl/agents/test_impala.py",

@@ -83,7 +83,7 @@ def test_a_run_in_which_nothing_was_learned_says_so() -> None:
 @pytest.mark.parametrize(
     ("is_confirmed", "is_compiling", "num_skipped", "expected"),
     [
-        (False, False, 3, "no loss and gradient was finite"),
+        (False, False, 3, "no update was finite"),
         (True, True, 0, "the parameters that the run began with"),
         (False, True, 0, "the run ended while learning was being compiled"),
         (False, False, 0, "there was not enough experience"),

@@ -184,7 +184,7 @@ def test_skipped_updates_are_told_once_a_minute(watched: Watched) -> None:
         watched.now, watched.session.learning.num_skipped = now, skipped
         watched.announcements.reported()
     assert [text.split(" updates")[0] for _, text in watched.said] == ["3", "2"]
-    assert "loss or gradient was not finite" in watched.said[0][1]
+    assert "a loss, gradient, step or running moment was not finite" in watched.said[0][1]
 
 
 def test_sequences_that_were_too_old_are_told_once_a_minute(watched: Watched) -> None:
@@ -205,8 +205,8 @@ def test_many_skipped_updates_in_a_row_are_told_once_until_one_is_finite(watched
     learning.num_skipped = 100
     expected = (
         "updates_skipped",
-        "100 updates in a row were skipped, for their loss or gradient was not finite; the run "
-        "ends with 1,000 (learning.max_skipped_updates)",
+        "100 updates in a row were skipped, for a loss, gradient, step or running moment was "
+        "not finite; the run ends with 1,000 (learning.max_skipped_updates)",
     )
     assert watched.look(3.0) == [expected]
     learning.num_skipped = 500

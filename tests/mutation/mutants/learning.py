@@ -56,9 +56,17 @@ MUTANTS = (
     Mutant(
         "infinite_gradient_applied",
         _GRADIENT,
-        "guarded=(loss, gradient_norm)",
-        "guarded=(loss,)",
+        "guarded = (loss, gradient_norm, optax.tree.norm(deltas))",
+        "guarded = (loss,)",
         "Only the loss is looked at, not its gradient.",
+        "nothing non-finite reaches parameters (DESIGN 9.7)",
+    ),
+    Mutant(
+        "infinite_step_applied",
+        _GRADIENT,
+        "(loss, gradient_norm, optax.tree.norm(deltas))",
+        "(loss, gradient_norm)",
+        "Nobody looks at what the optimizer makes of a finite gradient.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",
     ),
     Mutant(

@@ -137,6 +137,11 @@ class Many:
         while self._running and (found := os.waitid(os.P_ALL, 0, flags)) is not None:
             flags |= os.WNOHANG
             process = found.si_pid
+            if process not in self._running:
+                # None of these: a child of the program that this one was before an `exec`, or, for
+                # the first process of a container, what an env server has left behind.
+                os.waitpid(process, 0)
+                continue
             # Before its number, and its group's, may be another's.
             with contextlib.suppress(OSError):  # it has ended before it had a group
                 os.killpg(process, signal.SIGKILL)
@@ -200,6 +205,8 @@ class Many:
             words = [*self._words, "--processes", "1", "--sent-log", str(options.sent_log)]
             code = exit_code(lambda: serve(options, words), prog=PROG)
         finally:
+            # Whatever was raised: further up this stack is what the parent does at its end, which
+            # kills all others and removes their folder.
             leave(code)
 
     def _log(self, number: int) -> Path:

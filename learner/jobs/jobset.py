@@ -31,7 +31,24 @@ _SPOT_LABEL = "cloud.google.com/gke-spot"
 _HOSTS_NOTE = """\
 All hosts of the learner write into the claim: its storage class must offer ReadWriteMany. One that
 is lost ends the others, and their Job starts all of them again from the last checkpoint; one whose
-node is drained ends the run on all, with everything saved: apply the file again."""
+node is drained ends the run on all, with everything saved: resume it as above. One that is taken
+away before all have met is replaced, and the others wait for it."""
+# How long hosts wait for each other, and then for jax. That is said in learner/hosts, a layer above
+# this one; a test compares.
+_MEETING_SECONDS, _JOINING_SECONDS = 900, 120
+_PROBE_SECONDS = 10
+# Of the learner's liveness probe in the template.
+_SILENT_PROBES = 60
+_START_PROBES = (_MEETING_SECONDS + _JOINING_SECONDS) // _PROBE_SECONDS + _SILENT_PROBES
+_STARTUP_PROBE = f"""\
+# Nobody answers until all hosts have met: they wait {_MEETING_SECONDS} s for each other and
+# {_JOINING_SECONDS} s for jax, and then name who is missing, unless they were ended before.
+startupProbe:
+  httpGet:
+    path: /healthz
+    port: health
+  periodSeconds: {_PROBE_SECONDS}
+  failureThreshold: {_START_PROBES}"""
 _HOSTS_RULE = """\
 # Hosts of the learner meet, and jax's collectives choose ports of their own.
 - from:
@@ -99,6 +116,7 @@ def render(job: Job) -> str:
             "learner_image": commands.learner_image(job),
             "learner_run": _run(learner) if has_others else _run_replaced(learner),
             "learner_place": _variables(_FIRST, _HOST_INDEX) if has_others else "",
+            "startup_probe": _STARTUP_PROBE if has_others else "",
             "learner_cpus": str(job.learner_cpus),
             "learner_memory": str(job.learner_memory_gib),
             "devices": _devices(job),

@@ -53,13 +53,21 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process with that exit code, once what it has written is out."""
-    logging.shutdown()
-    sys.stdout.flush()
-    # Not sys.exit: when the interpreter shuts down, gRPC's daemon threads stop wherever they are,
-    # maybe with the lock that the finaliser of the call then waits for, for ever (seen in one of
-    # 120 exits of a busy machine; Python 3.12, grpcio 1.85).
-    os._exit(code)
+    """Ends the process with that exit code, once what it has written is out.
+
+    It never returns or raises: what cannot be written is lost, as on a full disk.
+    """
+    # `exit_code` has already said what cannot be written; stdout's buffer still holds it.
+    try:
+        logging.shutdown()
+    finally:
+        try:
+            sys.stdout.flush()
+        finally:
+            # Not sys.exit: when the interpreter shuts down, gRPC's daemon threads stop wherever
+            # they are, maybe with the lock that the finaliser of the call then waits for, for ever
+            # (seen in one of 120 exits of a busy machine; Python 3.12, grpcio 1.85).
+            os._exit(code)
 
 
 def _fail(prog: str, text: str, code: ExitCode) -> ExitCode:

@@ -17,6 +17,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
+from learner.hosts import jax_processes, waiting
 from seedrl.exit_codes import ExitCode
 from tests.architecture.documents import JOBS, job_file
 from tests.configs.job_files import (
@@ -144,8 +145,10 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
     words = " ".join(pod["containers"][0]["args"]).split()
     assert f"--serving.bind=0.0.0.0:{ports['serving']}" in words
     assert f"--logging.health-bind=0.0.0.0:{ports['health']}" in words
-    for probe in ("readinessProbe", "livenessProbe"):
-        assert pod["containers"][0][probe]["httpGet"] == {"path": "/healthz", "port": "health"}
+    probes = {key: value for key, value in pod["containers"][0].items() if key.endswith("Probe")}
+    assert list(probes) == ["readinessProbe", *["startupProbe"] * (not is_alone), "livenessProbe"]
+    for probe in probes.values():
+        assert probe["httpGet"] == {"path": "/healthz", "port": "health"}
     claim = kind(files, "PersistentVolumeClaim")
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce" if is_alone else "ReadWriteMany"]
@@ -162,6 +165,23 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
         assert mounts[-1]["mountPath"] == "/secrets"
         used = set(re.findall(r"=/secrets/(\S+)", " ".join(container["args"])))
         assert used == files_of_secret
+
+
+def seconds_to_kill(container: Document) -> float:
+    """From a container's start until the kubelet ends it at the earliest, if nobody answers."""
+    probe = container.get("startupProbe") or container["livenessProbe"]
+    return (probe["failureThreshold"] - 1) * probe["periodSeconds"]
+
+
+@pytest.mark.parametrize("name", JOBSETS)
+def test_hosts_may_meet_for_as_long_as_they_wait_for_each_other(name: str) -> None:
+    job = replicated_jobs(documents(name))["learner"]
+    (container,) = job["template"]["spec"]["containers"]
+    own = seconds_to_kill({"livenessProbe": container["livenessProbe"]})
+    # A host alone begins at once; all others have as long as that after they have met.
+    meeting = waiting.MEETING_SECONDS + jax_processes._JOIN_SECONDS
+    assert own == 590
+    assert seconds_to_kill(container) == own + (meeting if job["completions"] > 1 else 0)
 
 
 def certified(name: str) -> list[str]:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,19 @@ main(["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"])
 
 
 def _run(
-    tmp_path: Path, *body: str, settings: str = "many._FIRST_PAUSE_SECONDS = 0.01"
+    tmp_path: Path,
+    *body: str,
+    settings: str = "many._FIRST_PAUSE_SECONDS = 0.01",
+    before: Sequence[str] = (),
+    stdout: Any = subprocess.PIPE,
 ) -> "subprocess.CompletedProcess[str]":
     program = _PROGRAM.format(settings=settings, body="\n    ".join(body))
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    command = [*before, sys.executable, "-c", program, str(tmp_path)]
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # else nothing is left to be flushed
+    return subprocess.run(
+        command, stdout=stdout, stderr=pipe, env=environment, text=True, timeout=SECONDS
+    )
 
 
 def _starts(tmp_path: Path) -> list[str]:
@@ -96,6 +104,46 @@ def test_who_lived_long_is_started_again_at_once(tmp_path: Path) -> None:
     ended = _run(tmp_path, *body, settings="many._LONG_LIFE_SECONDS = 0.0")
     assert "ended with 4 and is started again at once" in ended.stderr
     assert _starts(tmp_path)[0] == "- 4"
+
+
+def test_a_child_that_they_did_not_start_ends_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "end")
+    # `cat` is a child of the shell, which then becomes their parent.
+    script = 'cat "$0/end" & echo $! > "$0/stranger"; exec "$@"'
+    ended = _run(
+        tmp_path,
+        "if number == 0: (folder / 'end').write_text('')",
+        "stranger = Path('/proc', (folder / 'stranger').read_text().strip())",
+        "while stranger.exists(): time.sleep(0.005)",  # until it was reaped
+        "return 0",
+        before=["sh", "-c", script, str(tmp_path)],
+    )
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1), ended.stderr
+    assert _starts(tmp_path) == ["-", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        ("print('more than the disk takes'); return 0", 74),
+        ("import logging; logging.shutdown = None; return 3", 3),
+    ],
+)
+def test_what_goes_wrong_at_the_end_of_one_ends_no_other(
+    tmp_path: Path, ends: str, code: int
+) -> None:
+    """It must not do what its parent does at its own end, whose stack it has."""
+    with open("/dev/full", "w") as full:
+        ended = _run(
+            tmp_path,
+            f"if number == 1 and start == 1: {ends}",
+            "wait_for(1, 2)",
+            "if not options.sent_log.parent.exists(): return 2",
+            "return 0",
+            stdout=full,
+        )
+    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", f"- {code}", "-"])
+    assert len(ended.stderr.splitlines()) == 2 + (code == 74)
 
 
 @pytest.mark.parametrize("code", [2, 6])

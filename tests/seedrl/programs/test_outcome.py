@@ -3,8 +3,10 @@
 import errno
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from seedrl.errors import (
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 from seedrl.programs.outcome import exit_code
+from tests.patience import SECONDS
 
 
 def raising(error: BaseException) -> Callable[[], int]:
@@ -118,3 +121,42 @@ def test_a_missing_package_is_one_line(
         "test: error: expected the package jax, which is not installed; "
         "pip install 'seedrl[learner]'\n"
     )
+
+
+_LEAVING = """
+import logging
+from seedrl.programs.outcome import exit_code, leave
+
+def write():
+    print("what it has to say")
+    return 3
+
+class Raising(logging.Handler):
+    def flush(self):
+        raise RuntimeError("no log")
+
+{body}
+"""
+
+
+def _left(body: str, stdout: Any = subprocess.PIPE) -> "subprocess.CompletedProcess[str]":
+    """A process that ends itself by `leave`."""
+    command = [sys.executable, "-c", _LEAVING.format(body=body)]
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # else nothing is left to be flushed
+    return subprocess.run(
+        command, stdout=stdout, stderr=pipe, env=environment, text=True, timeout=SECONDS
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="it is Linux that has it")
+def test_a_full_disk_under_stdout_is_one_line_and_its_code() -> None:
+    with open("/dev/full", "w") as full:
+        ended = _left('leave(exit_code(write, prog="test"))', full)
+    assert ended.returncode == 74
+    assert ended.stderr == "test: error: cannot write: [Errno 28] No space left on device\n"
+
+
+def test_a_log_that_cannot_be_closed_keeps_neither_stdout_nor_the_code() -> None:
+    ended = _left("handler = Raising()\nleave(write())")
+    assert (ended.returncode, ended.stdout) == (3, "what it has to say\n")

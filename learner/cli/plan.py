@@ -1,6 +1,7 @@
 """`seedrl plan CONFIG`: the machines that a fleet needs, and what holds it up."""
 
 import dataclasses
+import functools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -59,8 +60,9 @@ class PlanOptions:
       update_ms: of devices, for an update, over all of them, instead of an estimate.
       act_us: of a device, for each environment in a batch, in microseconds, instead of an estimate.
       network_gbit: into a learner host, in Gbit/s.
-      device_usd_per_hour: instead of the bundled price.
-      core_usd_per_hour: of a core of env servers, instead of the bundled price.
+      device_usd_per_hour: of an accelerator, instead of the bundled price.
+      core_usd_per_hour: of a core of env servers, or of a learner without accelerator, instead of
+        the bundled price.
       json: print one JSON object.
     """
 
@@ -122,24 +124,24 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     computing = accelerator.count or options.learner_cores
     priced = accelerator.name if accelerator.count else catalog.CORE
     spec = _spec(config)
+    machines = _machines(options, config, accelerator.count)
     # Operations are the same on however many hosts; what each device holds is looked at below.
-    num_devices = devices * max(1, options.hosts)
-    programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
+    programs_on = functools.partial(programs_of, config, spec, slots=options.environments)
+    hosts = max(1, options.hosts)
+    programs = programs_on(machines=machines(hosts), hosts=hosts)
     costs, about_costs = _costs(options, programs, accelerator.name)
     demand = _demand(options, config, spec)
     sizing = size(
         costs,
         demand,
-        _machines(options, config, computing, devices),
+        machines,
         headroom=options.headroom,
         batch_sequences=config.learning.batch_sequences,
-        learning_devices=devices,
         hosts=options.hosts,
         regime=config.learning.regime,
     )
-    if num_devices != devices * sizing.hosts:
-        num_devices = devices * sizing.hosts
-        programs = programs_of(config, spec, slots=options.environments, num_devices=num_devices)
+    if sizing.hosts != hosts:
+        programs = programs_on(machines=machines(sizing.hosts), hosts=sizing.hosts)
     what = accelerator.in_words.removeprefix("on ") if accelerator.count else f"{computing} cores"
     usable_bytes = catalog.usable_bytes(accelerator.name)
     about_run = remarks(
@@ -159,14 +161,17 @@ def planned(options: PlanOptions, config: Config) -> "Plan":
     )
 
 
-def _machines(options: PlanOptions, config: Config, computing: int, devices: int) -> "Machines":
-    """One host, which computes with that many devices or cores."""
-    from learner.planning.demand import Machines
+def _machines(options: PlanOptions, config: Config, count: int) -> "Callable[[int], Machines]":
+    """Of each of some hosts with `count` accelerators; 0 computes with cores."""
+    from learner.planning.demand import machines_of
 
-    # In the other regimes one thread acts and learns, on one device for all slots.
-    acting = devices if config.learning.regime == "asynchronous" else 1
-    bytes_per_second = 1e9 / 8 * options.network_gbit
-    return Machines(devices=computing, acting=acting, network_bytes_per_second=bytes_per_second)
+    return functools.partial(
+        machines_of,
+        config,
+        devices=count or 1,
+        cores=0 if count else options.learner_cores,
+        network_bytes_per_second=1e9 / 8 * options.network_gbit,
+    )
 
 
 def _price(options: PlanOptions, name: str, count: int, sizing: "Sizing") -> "Price":
@@ -250,6 +255,8 @@ def _demand(options: PlanOptions, config: Config, spec: "EnvSpec") -> "Demand":
         step_seconds=1e-3 * options.step_ms,
         step_cpu_seconds=1e-3 * step_cpu_ms,
         equal_steps=options.equal_steps,
+        groups_at_once=groups if launch.group_threads else 1,
+        in_rounds=config.learning.regime != "asynchronous",
         batch_deadline_seconds=serving.batch_deadline_seconds,
         # A queue trains on each step once.
         steps_per_update=trained / getattr(config.replay, "ratio", 1.0),

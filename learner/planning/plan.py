@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from learner.planning.costs import Costs
@@ -31,12 +31,16 @@ _RELIEF: Mapping[str, str] = {
     STEPPING: "only more environments, or faster ones, make more steps",
     ANSWERS: "more groups, or more environments in an env server, would have it step meanwhile",
 }
-# The same where one thread acts and learns (learning.regime): one host has it, and one device acts.
+# The same where one thread acts and learns (learning.regime): one host has it, one device acts, and
+# groups wait for each other.
 _RELIEF_OF_ONE_HOST: Mapping[str, str] = {
     **_RELIEF,
     INTERPRETER: "more environments in each message (--envs-per-server) would relieve it",
     ACTING: "more environments in each message (--envs-per-server) would relieve it",
     NETWORK: "a faster network (--network-gbit) would relieve it",
+    STEPPING: "fewer environments in each env server (--envs-per-server), or faster ones, make "
+    "shorter rounds",
+    ANSWERS: "stepping, acting and learning take turns: whatever gets shorter makes more steps",
 }
 _MEANING: Mapping[str, str] = {
     INTERPRETER: "the interpreter of each learner process",
@@ -72,11 +76,6 @@ class Sizing(NamedTuple):
         return math.ceil(self.hosts * self.prediction.env_server_cores)
 
     @property
-    def learner_cores(self) -> float:
-        """Of each host, besides its devices."""
-        return self.prediction.learner_cores
-
-    @property
     def binding(self) -> str:
         """The resource that is most in use; of several hosts, what makes them several.
 
@@ -92,11 +91,10 @@ class Sizing(NamedTuple):
 def size(
     costs: Costs,
     demand: Demand,
-    machines: Machines,
+    machines: Callable[[int], Machines],
     *,
     headroom: float,
     batch_sequences: int,
-    learning_devices: int,
     hosts: int = 0,
     regime: str = "asynchronous",
 ) -> Sizing:
@@ -106,7 +104,7 @@ def size(
     update.
 
     Args:
-      learning_devices: of each host, that share the batch.
+      machines: of each of that many hosts.
       hosts: that many instead, whatever they carry; 0 finds them.
       regime: of learning; any but `asynchronous` is for one host.
 
@@ -118,13 +116,11 @@ def size(
             f"--hosts: learning.regime {regime} is for one host; expected 1, or 0, got {hosts}"
         )
     if hosts:
-        return Sizing(hosts, _of_one_host(costs, demand, machines, hosts), regime)
-    most = min(demand.env_servers, max(1, batch_sequences // learning_devices))
-    most = 1 if is_alone else most
-    for number in range(1, most + 1):
-        if batch_sequences % (number * learning_devices):
-            continue
-        prediction = _of_one_host(costs, demand, machines, number)
+        return Sizing(hosts, _of_one_host(costs, demand, machines(hosts), hosts), regime)
+    most = 1 if is_alone else min(demand.env_servers, batch_sequences)
+    numbers = [n for n in range(1, most + 1) if batch_sequences % (n * machines(n).learning) == 0]
+    for number in numbers:
+        prediction = _of_one_host(costs, demand, machines(number), number)
         if _learner_load(prediction) <= headroom:
             return Sizing(number, prediction, regime)
     if is_alone:
@@ -134,8 +130,8 @@ def size(
             "does and what binds"
         )
     raise ConfigError(
-        f"--environments: no learner of 1 to {most} hosts, whose {learning_devices} "
-        f"devices each must divide learning.batch_sequences ({batch_sequences}), carries "
+        f"--environments: no learner of 1 to {max(numbers, default=1)} hosts, all of whose "
+        f"devices that learn must divide learning.batch_sequences ({batch_sequences}), carries "
         f"{demand.environments:,} at {headroom:g} of its resources; --hosts N shows what one does"
     )
 

@@ -10,6 +10,7 @@ from learner.acting.act_step import ActPrograms, build_act_programs, example_pag
 from learner.bench.measure.flops import count_flops
 from learner.learning.device_mapping import map_programs
 from learner.learning.learn_step import LearnPrograms, build_learn_programs
+from learner.planning.demand import Machines
 from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
 from seedrl.config import Config
@@ -32,7 +33,7 @@ class Programs(NamedTuple):
     Attributes:
       replay_bytes: of experience.
       state_bytes: parameters and what learns them.
-      acting_bytes: carries, open pages, and copies of the parameters to act with.
+      acting_bytes: of those that act, carries, open pages, and copies of the parameters.
       act_flops: for each environment's step.
       update_flops: of an update, over all devices.
     """
@@ -49,32 +50,23 @@ class Programs(NamedTuple):
         return self.replay_bytes + self.state_bytes + self.acting_bytes
 
 
-def programs_of(config: Config, spec: EnvSpec, *, slots: int, num_devices: int) -> Programs:
+def programs_of(
+    config: Config, spec: EnvSpec, *, slots: int, machines: Machines, hosts: int = 1
+) -> Programs:
     """Sizes of `config` for environments of `spec`.
 
     They are those that a learner asks its devices for: the shapes of its own programs.
 
     Args:
-      slots: environments that train, over all devices.
-      num_devices: that learn, on all hosts; each acts for its part of the slots.
+      slots: environments that train, over all devices; each that acts has its part.
+      machines: of each of the hosts.
 
     Raises ConfigError if the agent does not fit the environment, or the batch not the devices.
     """
-    batch = config.learning.batch_sequences
-    if batch % num_devices:
-        raise ConfigError(
-            f"learning.batch_sequences: expected a multiple of the {num_devices} devices that "
-            f"would learn, got {batch}; change it or plan with others"
-        )
+    num_devices = hosts * machines.learning
+    of_devices = _scale(config, slots, num_devices)
     agent = build_agent(config.agent, spec)
     page = example_page(agent, spec, page_steps(config))
-    of_devices = Scale(
-        num_devices=num_devices,
-        batch_per_device=batch // num_devices,
-        training_slots=slots,
-        device_bytes=sys.maxsize,  # too much is for the reader to see, not to be refused
-        device_name="a device",
-    )
     experience: Experience = config.replay.build(
         agent.window, page=page, initial_priorities=agent.initial_priorities, scale=of_devices
     )
@@ -85,7 +77,7 @@ def programs_of(config: Config, spec: EnvSpec, *, slots: int, num_devices: int) 
     key = jax.random.PRNGKey(0)
     state = jax.eval_shape(learning.init, key)
     behaviour = jax.eval_shape(lambda key: agent.behaviour(agent.init(key)), key)
-    own_slots = -(-slots // num_devices)
+    own_slots = -(-slots // (hosts * machines.acting))
     acting = _act_programs(agent, page, own_slots)
     acting_state = jax.eval_shape(acting.init, key)
     return Programs(
@@ -94,6 +86,22 @@ def programs_of(config: Config, spec: EnvSpec, *, slots: int, num_devices: int) 
         acting_bytes=_tree_bytes(acting_state) + _COPIES_OF_PARAMETERS * _tree_bytes(behaviour),
         act_flops=_act_flops(acting, acting_state, behaviour, spec, own_slots) / own_slots,
         update_flops=num_devices * _update_flops(learning, state, memory, experience),
+    )
+
+
+def _scale(config: Config, slots: int, num_devices: int) -> Scale:
+    batch = config.learning.batch_sequences
+    if batch % num_devices:
+        raise ConfigError(
+            f"learning.batch_sequences: expected a multiple of the {num_devices} devices that "
+            f"would learn, got {batch}; change it or plan with others"
+        )
+    return Scale(
+        num_devices=num_devices,
+        batch_per_device=batch // num_devices,
+        training_slots=slots,
+        device_bytes=sys.maxsize,  # too much is for the reader to see, not to be refused
+        device_name="a device",
     )
 
 

@@ -8,6 +8,7 @@ from learner.planning.costs import Costs
 from learner.planning.demand import Demand
 from learner.planning.plan import Sizing, in_words
 from learner.planning.programs import Programs
+from seedrl.errors import ConfigError
 
 _GIB = 2**30
 
@@ -68,7 +69,14 @@ def price_of(
       num_devices: accelerators, or cores, of all learner hosts.
       num_cores: of all env servers.
       device_usd, core_usd: of one, if given.
+
+    Raises ConfigError for the price of a device where there is none.
     """
+    if name == catalog.CORE and device_usd is not None:
+        raise ConfigError(
+            "--device-usd-per-hour: expected with an accelerator, got a learner of cores, which "
+            "--core-usd-per-hour prices"
+        )
     notes: list[str] = []
 
     def of_one(key: str, given: float | None, flag: str) -> float | None:
@@ -126,14 +134,11 @@ def _dollars(price: Price) -> str:
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """All of it as plain values; a number that is not finite is None."""
+    """All of it as plain values; what is not known is None."""
     sizing = plan.sizing
-    demand = dataclasses.asdict(plan.demand)
-    if plan.demand.steps_per_update == float("inf"):
-        demand["steps_per_update"] = None
     return {
         "config": plan.config,
-        "demand": demand,
+        "demand": dataclasses.asdict(plan.demand),
         "costs": plan.costs.to_json(),
         "hosts": sizing.hosts,
         "accelerator": plan.accelerator,

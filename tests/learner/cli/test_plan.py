@@ -3,6 +3,7 @@
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,42 @@ def test_ppo_has_one_host_however_many_would_be_needed(capsys: pytest.CaptureFix
     assert "more learner hosts" not in capsys.readouterr().out
 
 
+def _json(argv: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert main(["plan", *argv, *_FLEET, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_round_waits_for_all_environments(capsys: pytest.CaptureFixture[str]) -> None:
+    found = _json(["pendulum_ppo", "--hosts", "1"], capsys)
+    assert found["demand"]["in_rounds"]
+    messages = found["env_servers"] * found["demand"]["groups"]
+    assert found["of_each_host"]["messages_per_batch"] == messages
+    assert not _json(["cartpole_r2d2"], capsys)["demand"]["in_rounds"]
+
+
+def test_groups_with_threads_step_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = _cartpole("launch", "groups=2, group_threads=True", tmp_path)
+    assert _json([config], capsys)["demand"]["groups_at_once"] == 2
+    assert _json(["cartpole_r2d2"], capsys)["demand"]["groups_at_once"] == 1
+
+
+def test_devices_that_only_act_do_not_learn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = _cartpole("serving", "inference_devices=2", tmp_path)
+    found = _json([config, "--accelerator", "h100:4", "--hosts", "1"], capsys)
+    per_step = found["costs"]["update"] / found["demand"]["steps_per_update"]
+    of_two = found["steps_per_second"] * per_step / 2
+    assert found["of_each_host"]["loads"]["devices"] == pytest.approx(of_two)
+    # A batch of each of the two that act, out of what arrives for it within the deadline.
+    of_each = found["of_each_host"]["messages_per_second"] / 2
+    deadline = found["demand"]["batch_deadline_seconds"]
+    assert found["of_each_host"]["messages_per_batch"] == pytest.approx(1 + of_each * deadline)
+    assert not any("would have to change for hosts" in note for note in found["notes"])
+
+
 def test_memory_that_no_device_has_is_remarked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,6 +168,7 @@ def test_costs_can_be_measured_and_kept(
         (["--accelerator", "h100:3"], "learning.batch_sequences: expected a multiple of the 3"),
         (["--hosts", "3"], "learning.batch_sequences: expected a multiple of the 3"),
         (["--costs", "no.json"], "--costs: expected a readable file, got no.json"),
+        (["--device-usd-per-hour", "2"], "--device-usd-per-hour: expected with an accelerator"),
         (["--measure", "--costs", "no.json"], "--costs: expected without --measure"),
         (["--write-costs", "no/costs.json"], "--write-costs: expected a file in an existing"),
     ],

@@ -152,6 +152,51 @@ def test_one_thread_acts() -> None:
     assert found.messages_per_second == pytest.approx(100 / 0.0109, rel=0.01)
 
 
+def test_each_device_that_acts_has_batches_of_its_own() -> None:
+    # 1,000 messages in 101 ms or so: each device has an eighth of them, and of a millisecond's.
+    crowd = fleet(environments=1_000, step_seconds=0.1)
+    eight = Machines(devices=8, acting=8)
+    found = predict(costs(answer=1e-3, act=1e-5), crowd, eight)
+    of_each = found.messages_per_second / 8
+    assert found.messages_per_batch == pytest.approx(1 + of_each * 0.001, rel=1e-3)
+    # A batch is due at half of its 125, and has all of them at most.
+    patient = dataclasses.replace(crowd, batch_deadline_seconds=1.0)
+    assert predict(FREE, patient, eight).messages_per_batch == pytest.approx(63)
+    in_step = dataclasses.replace(patient, equal_steps=True)
+    assert predict(FREE, in_step, eight).messages_per_batch == pytest.approx(63)
+    found = predict(costs(act=0.5, act_message=0.5 / 124), crowd, eight)
+    assert found.messages_per_batch == pytest.approx(125)
+    assert found.messages_per_second == pytest.approx(8 * 125, rel=1e-3)
+    assert found.loads[prediction.ACTING] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_no_device_acts_for_less_than_a_message() -> None:
+    found = predict(costs(act=1e-3, answer=1e-3), fleet(environments=3), Machines(acting=8))
+    assert found.messages_per_batch == pytest.approx(1.0)
+    assert found.loads[prediction.ACTING] == pytest.approx(found.messages_per_second * 1e-3 / 3)
+
+
+def test_messages_of_other_devices_come_in_between_those_of_equal_steps() -> None:
+    # 0.1 ms each at an interpreter that is in use nearly half of the time. Half of that is for the
+    # other device: only what is left brings those who were answered together back together.
+    each = costs(learner_message=1e-4, answer=0.1)
+    crowd = fleet(environments=1_000, step_seconds=0.1, equal_steps=True)
+    found = predict(each, crowd, Machines(devices=2, acting=2))
+    others = found.loads[prediction.INTERPRETER] / 2
+    assert found.messages_per_batch == pytest.approx(1 + 0.001 / (1e-4 / (1 - others)))
+    assert 0.2 < others < 0.25
+
+
+def test_devices_that_only_act_leave_the_others_to_learn() -> None:
+    # Learning takes 50 µs of one device for each row, acting 10 µs of the other.
+    crowd = fleet(environments=4_000, step_seconds=0.05, steps_per_update=500.0)
+    each = costs(act_row=1e-5, update=0.025, answer=1e-5)
+    apart = predict(each, crowd, Machines(acting=1, act_elsewhere=True))
+    assert apart.steps_per_second == pytest.approx(20_000, rel=0.01)
+    assert apart.loads[prediction.DEVICES] == pytest.approx(1.0, rel=0.01)
+    assert apart.loads[prediction.ACTING] == pytest.approx(0.2, rel=0.01)
+
+
 def test_the_network_is_a_limit() -> None:
     crowd = fleet(environments=100, step_seconds=0.01, message_bytes=1e6)
     found = predict(FREE, crowd, Machines(devices=1, network_bytes_per_second=1e9))
@@ -184,6 +229,67 @@ def test_rows_of_a_message_take_time_too() -> None:
     each = costs(learner_row=1e-5, env_row=2e-5, act_row=3e-5, answer=1e-3)
     ten = fleet(environments=10, envs_per_server=10, step_seconds=0.001)
     assert predict(each, ten, APART).messages_per_second == pytest.approx(1 / 0.01154)
+
+
+def test_groups_with_threads_sleep_side_by_side() -> None:
+    # An env server has 10 environments of 10 ms: 100 steps a second, one group at a time or two.
+    one = fleet(environments=10, envs_per_server=10, groups=2, step_seconds=0.01)
+    two = dataclasses.replace(one, groups_at_once=2)
+    found = predict(costs(answer=1e-4), one, APART)
+    assert found.steps_per_second == pytest.approx(100)
+    assert predict(FREE, two, APART).steps_per_second == pytest.approx(200)
+    # What they compute takes turns.
+    busy = dataclasses.replace(two, step_cpu_seconds=0.0075)
+    assert predict(FREE, busy, APART).steps_per_second == pytest.approx(1 / 0.0075)
+    assert predict(FREE, busy, APART).loads[prediction.STEPPING] == pytest.approx(1.0)
+
+
+def test_groups_do_not_step_meanwhile_where_all_are_waited_for() -> None:
+    # As `test_groups_step_while_others_wait`, but 5 ms of each group and 4 of the answer to both.
+    two = fleet(environments=10, envs_per_server=10, groups=2, step_seconds=0.001, in_rounds=True)
+    found = predict(costs(answer=0.004), two, APART)
+    assert found.steps_per_second == pytest.approx(10 / 0.014)
+    assert found.messages_per_batch == 2
+    assert found.loads[prediction.STEPPING] == pytest.approx(10 / 14)
+    # Threads have them step side by side.
+    threads = dataclasses.replace(two, groups_at_once=2)
+    found = predict(costs(answer=0.004), threads, APART)
+    assert found.steps_per_second == pytest.approx(10 / 0.009)
+
+
+def test_a_round_reads_and_acts_on_all_before_any_steps() -> None:
+    # 1 ms alone; 10 + 20 + 30 µs for each of nine more.
+    each = costs(answer=0.001, learner_message=1e-5, act=1e-4, act_message=2e-5, act_row=3e-5)
+    ten = fleet(environments=10, step_seconds=0.01, in_rounds=True)
+    found = predict(each, ten, APART)
+    assert found.messages_per_second == pytest.approx(10 / (0.011 + 9 * 6e-5))
+    batch = 1e-4 + 9 * 2e-5 + 10 * 3e-5
+    assert found.loads[prediction.ACTING] == pytest.approx(batch / (0.011 + 9 * 6e-5))
+
+
+def test_a_round_waits_for_what_is_left_of_an_update() -> None:
+    # Ten steps of 10 ms are an update of as much: it is over when they have stepped.
+    ten = fleet(environments=10, step_seconds=0.01, steps_per_update=10.0, in_rounds=True)
+    for update, seconds in ((0.01, 0.011), (0.02, 0.021), (0.04, 0.041)):
+        found = predict(costs(answer=0.001, update=update), ten, APART)
+        assert found.steps_per_second == pytest.approx(10 / seconds)
+    # Two devices take half of the time; five updates of a batch are made in a row.
+    found = predict(costs(answer=0.001, update=0.04), ten, Machines(devices=2))
+    assert found.steps_per_second == pytest.approx(10 / 0.021)
+    often = dataclasses.replace(ten, steps_per_update=2.0)
+    found = predict(costs(answer=0.001, update=0.02), often, APART)
+    assert found.steps_per_second == pytest.approx(10 / 0.101)
+    # Of an update in every fourth batch only the first step of four is under way.
+    seldom = dataclasses.replace(ten, steps_per_update=40.0)
+    found = predict(costs(answer=0.001, update=0.05), seldom, APART)
+    assert found.steps_per_second == pytest.approx(10 / (0.011 + 0.04 / 4))
+
+
+def test_rounds_share_the_cores_of_one_machine() -> None:
+    busy = fleet(environments=8, step_seconds=0.005, step_cpu_seconds=0.005, in_rounds=True)
+    found = predict(costs(answer=0.001), busy, Machines(shared_cores=2))
+    assert found.steps_per_second == pytest.approx(2 / 0.005)
+    assert found.loads[prediction.CORES] == pytest.approx(1.0)
 
 
 def test_nothing_is_learned_by_default() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from learner.acting.act_step import example_page
 from learner.planning import programs
+from learner.planning.demand import Machines
 from learner.planning.programs import message_bytes
 from seedrl import config_file
 from seedrl.agents.contract import build_agent
@@ -18,11 +19,12 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
 CONFIG = config_file.load("cartpole_r2d2")
+ONE, TWO = Machines(), Machines(learning=2, acting=2)
 programs_of = functools.cache(programs.programs_of)  # traced once for several tests
 
 
 def test_sizes_are_those_of_the_arrays() -> None:
-    found = programs_of(CONFIG, SPEC, slots=32, num_devices=1)
+    found = programs_of(CONFIG, SPEC, slots=32, machines=ONE)
     agent = build_agent(CONFIG.agent, SPEC)
     page = example_page(agent, SPEC, page_steps(CONFIG))
     pages = CONFIG.replay.capacity_steps // page_steps(CONFIG)
@@ -37,19 +39,28 @@ def test_sizes_are_those_of_the_arrays() -> None:
 
 
 def test_devices_share_the_replay_and_the_batch() -> None:
-    one = programs_of(CONFIG, SPEC, slots=32, num_devices=1)
-    two = programs_of(CONFIG, SPEC, slots=32, num_devices=2)
+    one = programs_of(CONFIG, SPEC, slots=32, machines=ONE)
+    two = programs_of(CONFIG, SPEC, slots=32, machines=TWO)
     assert two.replay_bytes == pytest.approx(one.replay_bytes / 2, rel=0.01)
     assert two.state_bytes == one.state_bytes
     assert two.update_flops == pytest.approx(one.update_flops, rel=0.01)
     with pytest.raises(ConfigError, match="expected a multiple of the 3 devices"):
-        programs_of(CONFIG, SPEC, slots=32, num_devices=3)
+        programs_of(CONFIG, SPEC, slots=32, machines=ONE, hosts=3)
+
+
+def test_devices_that_act_share_the_slots() -> None:
+    both = programs_of(CONFIG, SPEC, slots=32, machines=TWO)
+    # Where one of those that learn acts for all, as in rounds.
+    first = programs_of(CONFIG, SPEC, slots=32, machines=Machines(learning=2, acting=1))
+    alone = programs_of(CONFIG, SPEC, slots=32, machines=ONE)
+    assert both.acting_bytes < first.acting_bytes == alone.acting_bytes
+    assert both.replay_bytes == first.replay_bytes
 
 
 def test_a_replay_that_no_device_could_hold_is_still_measured() -> None:
     replay = dataclasses.replace(CONFIG.replay, capacity_steps=2 * 10**9)
     config = dataclasses.replace(CONFIG, replay=replay)
-    assert programs_of(config, SPEC, slots=32, num_devices=1).replay_bytes > 2**36
+    assert programs_of(config, SPEC, slots=32, machines=ONE).replay_bytes > 2**36
 
 
 def test_bytes_of_a_message_are_those_of_step_and_answer() -> None:

@@ -49,8 +49,31 @@ def test_devices_that_hosts_cannot_share_would_have_to_change(
 ) -> None:
     changed = dataclasses.replace(getattr(CONFIG, section), **{field: 2})
     config = dataclasses.replace(CONFIG, **{section: changed})
-    assert about(3, config)[-1].startswith(f"CONFIG would have to change: {line}")
-    assert about(2, config) == about(2)
+    *_, about_devices, about_jobs = about(3, config, "h100:2")
+    assert about_jobs.startswith("several learner hosts")
+    assert about_devices.startswith(
+        f"CONFIG would have to change for hosts with --accelerator h100:2: {line}"
+    )
+    assert about(2, config, "h100:2") == about(2)
+
+
+def test_devices_that_a_host_does_not_have_are_said_to_be_missing() -> None:
+    config = dataclasses.replace(
+        CONFIG, serving=dataclasses.replace(CONFIG.serving, inference_devices=1)
+    )
+    assert about(1, config, "h100:2") == about(1)
+    assert (
+        "with --accelerator h100: learning.num_devices: expected at most"
+        in about(1, config, "h100")[-1]
+    )
+
+
+def test_a_round_is_as_long_as_the_slowest_step() -> None:
+    sizing = Sizing(1, predict(BUSY, DEMAND, ONE), "synchronous")
+    in_rounds = dataclasses.replace(DEMAND, in_rounds=True)
+    found = remarks(CONFIG, SMALL, in_rounds, sizing, usable_bytes=0.0, accelerator="cpu")
+    (line,) = set(found) - set(about(1))
+    assert line.startswith("steps: with learning.regime synchronous all wait for the slowest")
 
 
 def test_a_slice_that_there_is_not_is_named_with_those_that_there_are() -> None:

@@ -1,5 +1,6 @@
 """What a plan says: prices where they are known, and numbers for programs."""
 
+import dataclasses
 import json
 
 import pytest
@@ -10,13 +11,15 @@ from learner.planning.plan import Sizing
 from learner.planning.prediction import predict
 from learner.planning.programs import Programs
 from learner.planning.report import Plan, Price, price_of, rows, to_json
+from seedrl.errors import ConfigError
 from tests.learner.planning.test_plan import BUSY, DEMAND
 
+LEARNING = dataclasses.replace(DEMAND, steps_per_update=100.0)
 PLAN = Plan(
     config="atari_r2d2",
-    demand=DEMAND,
+    demand=LEARNING,
     costs=BUSY,
-    sizing=Sizing(2, predict(BUSY, DEMAND, Machines(devices=1))),
+    sizing=Sizing(2, predict(BUSY, LEARNING, Machines(devices=1))),
     programs=Programs(2**30, 2**29, 2**28, 1e6, 1e9),
     accelerator="1 x h200",
     devices=1,
@@ -43,6 +46,11 @@ def test_a_learner_without_accelerator_has_cores() -> None:
     assert (found.devices, found.cores) == (pytest.approx(0.8), pytest.approx(10.0))
 
 
+def test_what_is_not_there_has_no_price() -> None:
+    with pytest.raises(ConfigError, match="--device-usd-per-hour: expected with an accelerator"):
+        price_of(catalog.CORE, 8, 100, device_usd=1.0, core_usd=0.1)
+
+
 def test_no_price_is_invented() -> None:
     found = price_of("tpu-v5p", 4, 0, device_usd=None, core_usd=0.1)
     assert found.devices is None
@@ -66,11 +74,12 @@ def test_the_table_has_totals_and_parts() -> None:
     assert found["learner hosts"] == "2 with 1 x h200"
     assert found["memory of each device"] == "1.75 GiB of 100 that it has"
     assert found["an hour"] == "$8.00, without env-server cores"
-    assert found["updates/s"] == "0.00"
+    updates = PLAN.sizing.steps_per_second / 100
+    assert found["updates/s"] == f"{updates:.2f}" != "0.00"
 
 
 def test_programs_get_plain_values() -> None:
     found = json.loads(json.dumps(to_json(PLAN), allow_nan=False))
     assert found["hosts"] == 2 and found["binding"] == "learner's interpreter"
-    assert found["demand"]["steps_per_update"] is None
+    assert found["demand"]["steps_per_update"] == 100.0
     assert found["usd_per_hour"] == {"devices": 8.0, "cores": None, "notes": ["core: no price"]}

@@ -32,7 +32,7 @@ class Cluster(Protocol):
         """An actor: on that node if it can, else wherever `demand` is met, once it is."""
 
     def call(self, actor: Any, method: str, *arguments: object) -> Any:
-        """Calls a method, and does not wait for it."""
+        """Calls a method, and does not wait for it. Raises HostLostError, as `ready`."""
 
     def ready(self, calls: Sequence[Any], seconds: float) -> Sequence[Any]:
         """Calls that have an answer; waits for one, so long at most.
@@ -47,4 +47,4 @@ class Cluster(Protocol):
         """
 
     def remove(self, actor: Any) -> None:
-        """Ends an actor, and what it has started, by force."""
+        """Ends an actor, and what it has started, by force. Raises HostLostError, as `ready`."""

@@ -57,6 +57,7 @@ class Report(NamedTuple):
       text: what a learner has printed since the last report, in whole lines.
       code: its exit code, 128 + n after signal n; None while it runs.
       last_line, log: once it has ended: the last line that it has written, and where.
+      is_unbegun: whether a SIGTERM has ended it that it had not begun to listen for.
     """
 
     number: int
@@ -64,6 +65,7 @@ class Report(NamedTuple):
     code: int | None
     last_line: str = ""
     log: str = ""
+    is_unbegun: bool = False
 
 
 class HostedProcess:
@@ -166,12 +168,14 @@ class HostedProcess:
             running.ended.wait(_LOOK_SECONDS)
 
     def stop(self, reason: str) -> None:
-        """Asks the process to end, and says why."""
+        """Asks the process to end, and says why; asks once, however often it is called."""
         with self._lock:
-            if self._running is not None:
+            running = self._running
+            if running is not None and not running.is_asked:
+                running.is_asked = True  # another SIGTERM would end a learner that is saving
                 with contextlib.suppress(OSError):  # a full disk: the learner names the signal
                     self._stop_reason.write_text(reason)
-                self._running.child.send(signal.SIGTERM)
+                running.child.send(signal.SIGTERM)
 
     def end(self, seconds: float) -> None:
         """Ends the process, by force after that time; nothing can be started any more."""
@@ -210,6 +214,7 @@ class _Running:
 
     def __init__(self, number: int, command: Command) -> None:
         self.number, self._log = number, command.log
+        self.is_asked = False  # whether `stop` has sent its signal
         self.ended = threading.Event()
         self._lock = threading.Lock()  # of `_read_bytes`: it may be followed twice at once
         self._code: int | None = None
@@ -224,16 +229,26 @@ class _Running:
         text = self._text(is_all=code is not None) if self._is_learner else ""
         if code is None:
             return Report(self.number, text, None)
-        return Report(self.number, text, code, self.child.last_line(), str(self._log))
+        is_unbegun = self.child.is_killed_by(signal.SIGTERM)
+        return Report(self.number, text, code, self.child.last_line(), str(self._log), is_unbegun)
 
     def _text(self, *, is_all: bool) -> str:
-        assert self._log is not None
-        with self._lock, self._log.open("rb") as log:
-            log.seek(self._read_bytes)
-            new = log.read()
+        with self._lock:
+            new = self._unread()
             whole = new if is_all else new[: new.rfind(b"\n") + 1]
             self._read_bytes += len(whole)
         return whole.decode(errors="replace")
+
+    def _unread(self) -> bytes:
+        assert self._log is not None
+        try:
+            with self._log.open("rb") as log:
+                if os.fstat(log.fileno()).st_size < self._read_bytes:  # somebody has emptied it
+                    self._read_bytes = 0
+                log.seek(self._read_bytes)
+                return log.read()
+        except OSError:  # somebody has removed it: no reason to end the run
+            return b""
 
     def _has_ended(self, child: Child, code: int) -> None:
         self._code = code

@@ -53,3 +53,12 @@ class Order(NamedTuple):
     version: str
     start_command: str
     resume_command: str
+
+    def unshared(self, where: str) -> str:
+        """What is wrong with the run's folder on a node that does not see it as others do."""
+        folder = self.work.workdir
+        return f"{folder} is not shared: {where} does not see there what the learner has written"
+
+    def resumes(self, what: str) -> str:
+        """What has ended the run, and the command that resumes it."""
+        return f"{what}; this resumes from its newest checkpoint: {self.resume_command}"

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any, Self
 
@@ -84,22 +84,20 @@ class RayCluster:
 
     def call(self, actor: Any, method: str, *arguments: object) -> Any:
         """Calls a method, and does not wait for it."""
-        return getattr(actor, method).remote(*arguments)
+        with self._reaching():
+            made = getattr(actor, method).remote(*arguments)
+            hash(made)  # over ray:// that waits for its id: here, where a loss is understood
+            return made
 
     def ready(self, calls: Sequence[Any], seconds: float) -> Sequence[Any]:
         """Calls that have an answer; waits for one."""
         if not calls:
             time.sleep(seconds)
             return []
-        try:
+        with self._reaching():
             ready: list[Any] = ray.wait(list(calls), timeout=seconds)[0]
             if ready:
                 ready = ray.wait(list(calls), num_returns=len(calls), timeout=0)[0]
-        except ConnectionError as error:
-            raise HostLostError(
-                f"the connection to the cluster at {self._address} is lost ({_line(error)}), and "
-                "the run with it; the same command with --workdir resumes it"
-            ) from error
         return ready
 
     def answer(self, call: Any) -> Any:
@@ -116,8 +114,18 @@ class RayCluster:
 
     def remove(self, actor: Any) -> None:
         """Ends an actor by force."""
-        with contextlib.suppress(RayError):
+        with self._reaching(), contextlib.suppress(RayError):
             ray.kill(actor)
+
+    @contextlib.contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionError as error:
+            raise HostLostError(
+                f"the connection to the cluster at {self._address} is lost ({_line(error)}), and "
+                "the run with it; the same command with --workdir resumes it"
+            ) from error
 
 
 def _line(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """A run on a cluster: what becomes of it when a process, an actor or a node is lost."""
 
 import collections
+import functools
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -72,9 +73,13 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not HostLostError:  # else nobody can be called, and Ray ends them all
+        if kind is HostLostError:
+            return  # nobody can be called, and Ray ends them all
+        try:
             # The learner has ended, or had its time in `wait`.
             self._actors.end(lambda member: 0.0 if member is self._learner else GRACE_SECONDS)
+        except HostLostError:  # what has become of the run is known: its exit code stays
+            self._say("warning: the cluster was lost while the run ended; Ray ends what is left")
 
     def signal(self, number: int) -> None:
         """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
@@ -133,9 +138,8 @@ class Run:
         member.number += 1
         member.state = "starting"
         self._restarts.begun(member.name)  # a new learner may end its rest
-        is_learner = member is self._learner
-        method = "start_learner" if is_learner else "start_env_server"
-        then = self._learner_started if is_learner else self._env_server_started
+        method = "start_learner" if member is self._learner else "start_env_server"
+        then = functools.partial(self._started, member.number)
         self._actors.call(member, then, method, member.number, self._order.work, *words)
 
     def _follow(self, member: Member) -> None:
@@ -171,7 +175,7 @@ class Run:
 
     def _finish_without_learner(self, by: str, *, has_begun: bool) -> None:
         if has_begun:
-            self._finish(ExitCode.KILLED, self._resumes(f"{by}, while there was no learner"))
+            self._finish(ExitCode.KILLED, self._order.resumes(f"{by}, while there was no learner"))
         else:
             self._finish(ExitCode.OK, unbegun.line(by, self._order.start_command))
 
@@ -190,26 +194,27 @@ class Run:
             for each in self._env_servers.values():
                 self._begin(each)
 
-    def _learner_started(self, member: Member, started: Started) -> None:
+    def _started(self, number: int, member: Member, started: Started) -> None:
+        if number != member.number:
+            return  # it is being started again
         assert member.place is not None
         member.state, where = "running", member.place.address
         self._follow(member)
+        if member is self._learner:
+            self._learner_started(started, where)
+        elif not started.sees_folder:
+            self._say_once(f"warning: {self._order.unshared(where)}")
+
+    def _learner_started(self, started: Started, where: str) -> None:
         self._say(f"learner on {where}, run folder {self._order.work.workdir}")
         if self._address and not started.sees_folder:
-            self._say(f"warning: {self._unshared(where)}; the learner began there without it")
+            self._say(f"warning: {self._order.unshared(where)}; the learner began there without it")
         is_elsewhere, self._address = started.address != self._address, started.address
         if self._is_ending:
             self._end(self._reason)
         for each in self._env_servers.values():
             if each.actor is not None and (is_elsewhere or each.state == "idle"):
                 self._begin(each)
-
-    def _env_server_started(self, member: Member, started: Started) -> None:
-        assert member.place is not None
-        member.state = "running"
-        self._follow(member)
-        if not started.sees_folder:
-            self._say_once(f"warning: {self._unshared(member.place.address)}")
 
     def _reported(self, member: Member, report: Report) -> None:
         if report.number != member.number:
@@ -220,16 +225,16 @@ class Run:
             return
         member.state = "idle"
         if member is self._learner:
-            self._learner_ended(report.code)
+            self._learner_ended(report, report.code)
         elif not self._is_ending:
             self._env_server_ended(member, report, report.code)
 
-    def _learner_ended(self, code: int) -> None:
+    def _learner_ended(self, report: Report, code: int) -> None:
         # Taken before there was a learner: somebody else's.
         is_taken = code == ExitCode.ADDRESS_IN_USE and self._learner.number == 1
         if self._outcome is not None:
             self._finish(self._outcome)
-        elif self._first_signal is not None and code == 128 + signal.SIGTERM:
+        elif self._first_signal is not None and report.is_unbegun:
             by = signal.Signals(self._first_signal[0]).name
             self._finish_without_learner(by, has_begun=self._learner.number > 1)
         elif self._is_ending or code in FINAL or is_taken:
@@ -244,7 +249,7 @@ class Run:
             self._actors.later(verdict.pause_seconds, lambda: self._begin(self._learner))
         else:
             what = f"the learner {how}, {verdict.refusal}"
-            self._finish(code, f"seedrl: error: {self._resumes(what)}")
+            self._finish(code, f"seedrl: error: {self._order.resumes(what)}")
 
     def _env_server_ended(self, member: Member, report: Report, code: int) -> None:
         ended = last_words(code, report.last_line)
@@ -282,19 +287,12 @@ class Run:
                 self._begin(member)
         elif self._is_ending:
             code = ExitCode.KILLED if self._outcome is None else self._outcome
-            self._finish(code, self._resumes(f"the learner {how}"))
+            self._finish(code, self._order.resumes(f"the learner {how}"))
         else:
             self._learner_died(_LOST, how)
-
-    def _unshared(self, where: str) -> str:
-        folder = self._order.work.workdir
-        return f"{folder} is not shared: {where} does not see there what the learner has written"
 
     def _say_once(self, line: str) -> None:
         # One line for all env servers: they differ in their number and their node.
         if (kind := line.partition(" ")[0]) not in self._said:
             self._said.add(kind)
             self._say(line)
-
-    def _resumes(self, what: str) -> str:
-        return f"{what}; this resumes from its newest checkpoint: {self._order.resume_command}"

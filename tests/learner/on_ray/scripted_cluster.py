@@ -20,6 +20,7 @@ NODES = [
 ]
 ADDRESSES = {node.id: node.address for node in NODES}
 RESUMES = "seedrl launch catch_r2d2 --on ray --workdir /runs/mine"
+LEARNER, FIRST, SECOND = 0, 1, 2  # actors, in the order in which they are placed
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +139,18 @@ class Script:
 
     # What the test says happens.
 
-    def reports(self, actor: int, code: int | None, last_line: str = "", text: str = "") -> None:
+    def reports(
+        self,
+        actor: int,
+        code: int | None,
+        last_line: str = "",
+        text: str = "",
+        *,
+        is_unbegun: bool = False,
+    ) -> None:
         call = self._followed(actor)
         number: Any = call.words[0]
-        self.answers[call] = Report(number, text, code, last_line, "/log")
+        self.answers[call] = Report(number, text, code, last_line, "/log", is_unbegun)
 
     def loses(self, *actors: int) -> None:
         for actor in actors:

@@ -21,6 +21,16 @@ from tests import patience
 
 SECRETS = {"token": "s3cret\n", "ca.pem": "", "env_server.pem": "", "env_server.key": ""}
 ADDRESS = "127.0.0.1:9"  # where nobody listens
+# Says which signals it hears; SIGRTMIN, which is heard after a SIGTERM that waits too, ends it.
+LISTENS = """
+import signal, sys
+heard = {signal.SIGTERM, signal.SIGRTMIN}
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+print("it has begun", flush=True)
+while (number := signal.sigwait(heard)) != signal.SIGRTMIN:
+    print(signal.Signals(number).name, flush=True)
+sys.exit(143)
+"""
 
 
 @pytest.fixture
@@ -48,6 +58,28 @@ def work(tmp_path: Path) -> Work:
     return Work(job, tmp_path / "run", "mark", (str(tmp_path),))
 
 
+@pytest.fixture
+def listening(hosted: HostedProcess, work: Work) -> Iterator[HostedProcess]:
+    """With a learner that is a script, which has begun."""
+    start_script(hosted, work, LISTENS)
+    assert next_words(hosted) == "it has begun\n"
+    yield hosted
+    hosted.end(0.0)
+
+
+def start_script(hosted: HostedProcess, work: Work, text: str) -> None:
+    """Starts that in the place of a learner."""
+    (Path(work.import_folders[0]) / "learner.py").write_text(text)
+    hosted.start_learner(1, work, SECRETS, "127.0.0.1", ())
+
+
+def next_words(hosted: HostedProcess) -> str:
+    """What the learner says next."""
+    found: list[str] = []
+    patience.wait_until(lambda: found.append(hosted.follow(1).text) or found[-1])
+    return found[-1]
+
+
 def end_of(hosted: HostedProcess, number: int) -> Report:
     """What is said of it at last."""
     text = ""
@@ -62,7 +94,7 @@ def test_an_env_server_is_started_in_place_of_another_and_its_secrets_stay_in_a_
     started = hosted.start_env_server(1, work, SECRETS, "env server 0", ADDRESS)
     assert not started.sees_folder
     pid = _pid(hosted)
-    words = Path(f"/proc/{pid}/cmdline").read_text()
+    words = _whole(Path(f"/proc/{pid}/cmdline"))
     assert "s3cret" not in words and f"--learner={ADDRESS}" in words
     token = Path(words.split("--token-file=")[1].partition("\0")[0])
     assert token.read_text() == "s3cret\n"
@@ -172,6 +204,43 @@ def test_a_folder_that_cannot_be_made_is_a_mistake_of_the_command_line(
     work.workdir.write_text("a file")
     with pytest.raises(ConfigError, match="--workdir: expected a folder that 127.0.0.1 can write"):
         hosted.start_learner(1, work, SECRETS, "127.0.0.1", ())
+
+
+def test_a_learner_is_asked_to_end_once_however_often_the_call_is_made(
+    listening: HostedProcess,
+) -> None:
+    listening.stop("SIGINT")
+    assert next_words(listening) == "SIGTERM\n"
+    listening.stop("SIGINT")
+    os.kill(_pid(listening), signal.SIGRTMIN)
+    report = end_of(listening, 1)
+    assert (report.text, report.code, report.is_unbegun) == ("", 143, False)
+
+
+def test_a_learner_that_does_not_listen_yet_is_ended_unbegun(
+    hosted: HostedProcess, work: Work
+) -> None:
+    start_script(hosted, work, "import signal; print(flush=True); signal.pause()")
+    assert next_words(hosted) == "\n"
+    hosted.stop("SIGINT")
+    report = end_of(hosted, 1)
+    assert (report.code, report.is_unbegun) == (143, True)
+
+
+def test_a_log_that_was_removed_is_no_reason_to_end(
+    listening: HostedProcess, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("learner.on_ray.hosted._FOLLOW_SECONDS", 0.0)
+    (work.workdir / LOGS / "learner.log").unlink()
+    assert listening.follow(1) == Report(1, "", None)
+
+
+def test_of_a_log_that_was_emptied_all_that_comes_after_is_reported(
+    listening: HostedProcess, work: Work
+) -> None:
+    os.truncate(work.workdir / LOGS / "learner.log", 0)
+    listening.stop("SIGINT")
+    assert next_words(listening) == "SIGTERM\n"
 
 
 def _pid(hosted: HostedProcess) -> int:

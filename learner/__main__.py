@@ -5,6 +5,7 @@ import shlex
 import sys
 from typing import NoReturn
 
+from seedrl.exit_codes import ExitCode
 from seedrl.programs.unbegun import ending_unbegun
 
 _EXIT_SECONDS = 60.0
@@ -15,7 +16,10 @@ def main() -> int:
     command = shlex.join(["python", "-m", "learner", *sys.argv[1:]])
     # `seedrl train` knows by whom and why a learner of its own was ended.
     is_supervised = "--user-command" in sys.argv
-    with contextlib.nullcontext() if is_supervised else ending_unbegun(command):
+    # Of several hosts, whose engine would take 0 for this one's part done: see `StoppedError`.
+    has_others = any(word.partition("=")[0] == "--hosts" for word in sys.argv[1:])
+    code = ExitCode.KILLED if has_others else ExitCode.OK
+    with contextlib.nullcontext() if is_supervised else ending_unbegun(command, code=code):
         # Takes longer than a person needs for Ctrl-C.
         from learner.cli import learner
 

@@ -181,7 +181,8 @@ class LoggingConfig:
     Attributes:
       interval_seconds: between two lines of metrics.
       stuck_seconds: a thread that has not finished one piece of work for so long ends the run, with
-        all stacks on stderr and exit code 75. A batch, an update or an insertion is such a piece.
+        all stacks on stderr and exit code 75. A batch, an update or an insertion is such a piece. A
+        save that takes longer is reported.
       learning_curve: whether the end of a run draws learning_curve.png, which takes about a second.
       wandb: project of Weights & Biases to which the scalars go too (extra `wandb`); None for none.
       health_bind: `host:port` of /healthz, for probes, and /metrics, for Prometheus; none if it is

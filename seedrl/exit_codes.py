@@ -10,8 +10,8 @@ class ExitCode(enum.IntEnum):
     killed counts as 128 + n: 137 after SIGKILL, say.
 
     Attributes:
-      OK: done; also after the first SIGTERM, SIGINT or SIGHUP, with everything saved, or before a
-        run had begun and had anything to save.
+      OK: done; also after the first SIGTERM, SIGINT or SIGHUP, with everything saved, or, of
+        one host, before a run had begun and had anything to save.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
       BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.
@@ -34,7 +34,8 @@ class ExitCode(enum.IntEnum):
         they were to be saved; nothing was.
       ADDRESS_IN_USE: the address to serve on, or the folder of the run, is taken.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
-        everything was saved; a first one in the tenth of a second before Python has started.
+        everything was saved; a first one in the tenth of a second before Python has started,
+        or, of a learner of several hosts, before all had begun together.
     """
 
     OK = 0

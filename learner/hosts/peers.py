@@ -6,13 +6,12 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
+from learner.hosts.host_loss import exit_lost, why_lost
 from learner.hosts.messages import MessageSocket
 from learner.hosts.place import ALONE, Place
-from learner.threads.hung_exit import exit_now
 from learner.threads.worker import ClosedError
-from seedrl.exit_codes import ExitCode
 from seedrl.wire.printable import printable
 
 _logger = logging.getLogger(__name__)
@@ -22,19 +21,6 @@ SILENT_BEATS = 20
 _TICK_SECONDS = 0.1
 _BLAME_SECONDS = 3.0
 _LONGEST_PROBLEM = 1000
-
-
-def exit_lost(line: str) -> NoReturn:
-    """Ends this process at once, for another host is lost. Nothing is saved.
-
-    Whatever it takes part in, a collective say, may never end: nothing here is waited for.
-    """
-    exit_now(
-        f"learner: error: {line}; the run ends, and its newest checkpoint is that of its last "
-        "save: start all hosts again to resume",
-        ExitCode.HOST_LOST,
-    )
-    raise AssertionError("unreachable")
 
 
 class Peers:
@@ -50,6 +36,7 @@ class Peers:
     Attributes:
       place: this host's.
       left: why hosts have left before the end that all agreed on, by their indices.
+      is_ending: whether this host has an end of its own to report, and so no other one is lost.
     """
 
     def __init__(
@@ -72,6 +59,7 @@ class Peers:
         """
         self.place = place
         self.left: dict[int, str] = {}
+        self.is_ending = False
         self._links = dict(links or {})
         self._beat_seconds, self._silent_beats = beat_seconds, silent_beats
         self._silent = dict.fromkeys(self._links, 0)  # beats since something was heard
@@ -79,7 +67,8 @@ class Peers:
         self._changed = threading.Condition()  # guards what follows
         self._given: dict[str, dict[int, Any]] = {}
         self._gathered: dict[str, list[Any]] = {}
-        self._is_closed = self._is_ending = self._has_lost = False
+        self._waiting: dict[str, str] = {}  # tags, by the names of the threads that wait
+        self._is_closed = self._has_lost = False
         self._thread = threading.Thread(target=self._run, name="hosts", daemon=True)
         if self._links:
             self._thread.start()
@@ -109,6 +98,19 @@ class Peers:
         self._give(tag, value, told=())
         return self._awaited(tag) if self.place.is_first else []
 
+    def waited_for(self, thread: str = "") -> list[int]:
+        """Hosts that a thread, by default this one, waits for; of others than the first: that one.
+
+        Empty if it does not wait.
+        """
+        with self._changed:
+            tag = self._waiting.get(thread or threading.current_thread().name)
+            if tag is None or tag in self._gathered:
+                return []
+            given = self._given.get(tag, {})
+            asked = range(self.place.num_hosts) if self.place.is_first else [0]
+            return [index for index in asked if index not in given]
+
     def leave(self, reason: str) -> None:
         """Says farewell: this host ends, and is not lost. Nothing can be gathered any more."""
         self._say_last({"left": self.place.host_index, "reason": reason})
@@ -120,7 +122,7 @@ class Peers:
 
     def _say_last(self, message: Mapping[str, Any]) -> None:
         # They end too, maybe before all have heard it: this host has an end of its own to report.
-        self._is_ending = True
+        self.is_ending = True
         for index in list(self._links):
             self._send(index, message)
         self.close()
@@ -164,13 +166,19 @@ class Peers:
             self._send(0, {"tag": tag, "value": value, "told": list(told)})
 
     def _awaited(self, tag: str, look: Callable[[], object] = lambda: None) -> list[Any]:
-        with self._changed:
-            while tag not in self._gathered:
-                if self.left or self._is_closed:
-                    raise ClosedError
-                self._changed.wait(_TICK_SECONDS)
-                look()
-            return self._gathered.pop(tag)
+        thread = threading.current_thread().name
+        self._waiting[thread] = tag
+        try:
+            while True:
+                with self._changed:
+                    if tag in self._gathered:
+                        return self._gathered.pop(tag)
+                    if self.left or self._is_closed:
+                        raise ClosedError
+                    self._changed.wait(_TICK_SECONDS)
+                look()  # without the lock, which the thread that listens needs
+        finally:
+            self._waiting.pop(thread, None)
 
     def _take(self, index: int, tag: str, value: Any, told: Sequence[int]) -> None:
         """On the first host: what a host gives. The last one completes it for it and for `told`."""
@@ -179,7 +187,6 @@ class Peers:
             given[index] = value
             if len(given) < self.place.num_hosts:
                 return
-            del self._given[tag]
             values = [given[each] for each in range(self.place.num_hosts)]
         for other in told:
             self._send(other, {"all": tag, "values": values})
@@ -187,6 +194,7 @@ class Peers:
 
     def _complete(self, tag: str, values: list[Any]) -> None:
         with self._changed:
+            self._given.pop(tag, None)
             self._gathered[tag] = values
             self._changed.notify_all()
 
@@ -198,7 +206,7 @@ class Peers:
             # reads that first, and then finds that it is gone.
             pass
         except OSError as error:
-            self._lose(index, _why(error))
+            self._lose(index, why_lost(error))
         except TypeError as error:
             # Ours, not that of the host which gave the last value of a tag.
             raise RuntimeError(f"expected a value that JSON holds ({error})") from error
@@ -239,7 +247,7 @@ class Peers:
             except ConnectionError:
                 pass  # see `_send`
             except OSError as error:
-                self._lose(index, _why(error))
+                self._lose(index, why_lost(error))
 
     def _listen(self, index: int) -> bool:
         """Hears one host; whether more is to be expected of it."""
@@ -250,7 +258,7 @@ class Peers:
                 self._hear(index, message)
             self._silent[index] = 0  # a long message arrives in many parts
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
-            self._lose(index, _why(error))
+            self._lose(index, why_lost(error))
             return False
         return True
 
@@ -287,13 +295,5 @@ class Peers:
         self._end_of(index, why)
 
     def _end_of(self, index: int, why: str) -> None:
-        if not self._is_ending:
+        if not self.is_ending:
             self._on_loss(f"host {index} of {self.place.num_hosts} is lost: it {why}")
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, EOFError | ConnectionError):
-        return "is gone"
-    if isinstance(error, OSError):
-        return f"does not take what it is sent ({error})"
-    return f"cannot be understood ({type(error).__name__}: {error})"

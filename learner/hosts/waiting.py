@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from seedrl.errors import HostLostError
+from seedrl.errors import HostLostError, UserError
+from seedrl.exit_codes import ExitCode
 
 # Engines start processes minutes apart: images are pulled, nodes are made.
 MEETING_SECONDS = 900.0
@@ -21,15 +22,22 @@ class Waiting(NamedTuple):
       is_stopped: whether it shall not any more, as SIGTERM says.
       report: takes a line for the user.
       seconds: how long it waits at most.
+      what: what the others have not done then.
     """
 
     is_stopped: Callable[[], bool]
     report: Callable[[str], None]
     seconds: float = MEETING_SECONDS
+    what: str = "come"
 
 
-class StoppedError(Exception):
-    """The wait for other hosts was ended by a signal."""
+class StoppedError(UserError):
+    """The wait for other hosts was ended by a signal, or because one of them has ended.
+
+    Not with 0: who has started this host would take its part of the run for done.
+    """
+
+    exit_code = ExitCode.KILLED
 
 
 class Clock:
@@ -49,7 +57,7 @@ class Clock:
         if now >= self._deadline:
             raise HostLostError(
                 f"expected all hosts within {self._waiting.seconds:.0f} s, but "
-                f"{named(missing)} did not come"
+                f"{named(missing)} did not {self._waiting.what}"
             )
         if now >= self._next_line:
             self._next_line = now + 6 * _REPORT_SECONDS

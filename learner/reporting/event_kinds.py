@@ -136,7 +136,8 @@ EVENTS: tuple[EventKind, ...] = (
     ),
     EventKind(
         "save_failed",
-        "a checkpoint could not be written; training continues",
+        "a checkpoint could not be written, or was not within `logging.stuck_seconds`; training "
+        "continues",
         {"reason": "why"},
         is_problem=True,
     ),

@@ -134,7 +134,7 @@ METRICS: tuple[Metric, ...] = (
         "count",
         "learning",
         "updates",
-        "updates that changed no parameters: a loss, gradient, step or running moment was not finite",
+        "updates that changed nothing: a loss, gradient, step or running moment was not finite",
     ),
     Metric(
         "replay_sequences",

@@ -4,19 +4,21 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from learner.hosts.peers import Peers
+from learner.hosts.waiting import named
 from learner.launch.malloc_settings import returns_freed_memory
 from learner.learning.learn_step import LearnerState
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
 from learner.saving.shared_save import SharedSave
+from learner.threads.awake_clock import AwakeClock
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
@@ -26,6 +28,9 @@ from seedrl.types import Tree
 _logger = logging.getLogger(__name__)
 
 _FIRST_SAVE_SECONDS = 30.0
+# How long a save waits for the one before it. Only the end of a run waits for that at all.
+_BEFORE_SECONDS = 600.0
+_THREAD = "saver"
 
 _Kind = Literal["state", "best"]
 
@@ -57,11 +62,13 @@ class Writing(NamedTuple):
       save: what stands for `checkpoints.save` where a run has several hosts.
       check: `(step, state)`, before that: whether it is what all hosts have.
       after: called by the thread that has saved, or failed to.
+      waited_for: gives the hosts that this one waits for while it saves.
     """
 
     save: Callable[..., Path] | None = None
     check: Callable[[int, LearnerState], object] = _nothing
     after: Callable[[], object] = _nothing
+    waited_for: Callable[[], Sequence[int]] = tuple
 
 
 _ALONE = Writing()
@@ -109,6 +116,8 @@ class Saver:
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
+        self._awake = AwakeClock()
+        self._seen_since: float | None = None  # since when a save is under way, for `look`
 
     @property
     def failure(self) -> Exception | None:
@@ -131,6 +140,24 @@ class Saver:
         self._next_save = now + self._interval_seconds
         return True
 
+    def look(self, seconds: float) -> None:
+        """Reports once a save that takes longer than `seconds`; called several times a second."""
+        now = self._awake.tick()
+        if not self.is_busy:
+            return
+        if self._seen_since is None:
+            self._seen_since = now
+        if now - self._seen_since <= seconds:
+            return
+        self._seen_since = math.inf
+        hosts = self._writing.waited_for()
+        reason = f"a save has not ended for {seconds:.0f} s (logging.stuck_seconds), and " + (
+            f"waits for {named(hosts)}" if hosts else f"may wait for the disk of {self._workdir}"
+        )
+        self._listener.say(
+            "save_failed", f"{reason}; until it ends there is no other", reason=reason
+        )
+
     def wants(self, mean_return: float) -> bool:
         """Whether parameters of this score are to be saved now, for none as good are saved.
 
@@ -147,7 +174,7 @@ class Saver:
         """Starts a save; waits for the one before it.
 
         `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
-        The rest is saved even if that fails.
+        The rest is saved even if that fails. Raises CheckpointError if the one before it hangs.
         """
         self._start("state", self._save, snapshot, dict(meta), best)
 
@@ -157,9 +184,16 @@ class Saver:
             self._thread.join()
 
     def _start(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
-        self.wait()
+        if self._thread is not None:
+            self._thread.join(_BEFORE_SECONDS)
+        if self.is_busy:
+            raise CheckpointError(
+                f"expected the save before this one to end within {_BEFORE_SECONDS:.0f} s; does "
+                f"the disk of {self._workdir} still take what is written?"
+            )
+        self._seen_since = None
         self._thread = threading.Thread(
-            target=self._run, args=(kind, write, *arguments), name="saver", daemon=True
+            target=self._run, args=(kind, write, *arguments), name=_THREAD, daemon=True
         )
         self._thread.start()
 
@@ -240,7 +274,11 @@ def open_saver(
     writing = Writing(after=returns_freed_memory(is_kept=config.learning.keep_freed_memory))
     if peers.place.num_hosts > 1:
         shared = SharedSave(peers)
-        writing = writing._replace(save=shared.save, check=shared.require_equal)
+        writing = writing._replace(
+            save=shared.save,
+            check=shared.require_equal,
+            waited_for=lambda: peers.waited_for(_THREAD),
+        )
     return Saver(
         workdir,
         config.checkpoint.keep,

@@ -2,24 +2,28 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from learner.hosts.peers import Peers
+from learner.hosts.waiting import Clock, Waiting
 from learner.learning.learn_step import LearnerState
 from learner.saving.digest import digests
 from learner.saving.restoring import leaves_by_name
 from learner.threads.hung_exit import exit_now
 from learner.threads.worker import ClosedError
-from seedrl.errors import CheckpointError
+from seedrl.errors import CheckpointError, HostLostError
 from seedrl.exit_codes import ExitCode
 from seedrl.storage import checkpoints
 from seedrl.storage.parts import OtherWriters, Written, write_part
 
 _logger = logging.getLogger(__name__)
+
+# How long a host that ends waits until all others know that they end, too.
+_END_SECONDS = 20.0
 
 
 class SharedSave:
@@ -38,13 +42,23 @@ class SharedSave:
         self._next_step = "folder"  # which the others wait for
 
     def require_equal(self, step: int, state: LearnerState) -> None:
-        """Begins a save. Ends this process, and so all, if hosts do not have the same `state`."""
+        """Begins a save. Ends this process, as each host does, if they have not the same `state`.
+
+        Raises CheckpointError on all hosts if one of them could not look at its own.
+        """
         self._num_saves += 1
-        arrays = state._asdict()
-        digest = digests(leaves_by_name(arrays))["all"]
-        found = self._gather("digest", [step, digest])
+        problem, digest = "", ""
+        try:
+            digest = digests(leaves_by_name(state._asdict()))["all"]
+        except Exception as error:
+            _logger.exception("the digest of a checkpoint could not be computed")
+            problem = f"{self._peers.place.name}: {_in_words(error)}"
+        answers = self._gather("digest", [problem, step, digest])
+        _require_none([answer[0] for answer in answers])
+        found = [answer[1:] for answer in answers]
         if all(each == found[0] for each in found):
             return
+        self._expect_end_of_all()
         texts = [
             f"host {index} {text[:16]} after {n:,} updates" for index, (n, text) in enumerate(found)
         ]
@@ -53,6 +67,13 @@ class SharedSave:
             f"{', '.join(texts)}; the run ends, and nothing of this is saved",
             ExitCode.HOSTS_DIFFER,
         )
+
+    def _expect_end_of_all(self) -> None:
+        """Until no host takes the end of another one for a loss, which would be said instead."""
+        self._peers.is_ending = True
+        clock = Clock(Waiting(lambda: False, _logger.info, _END_SECONDS, "answer"))
+        with contextlib.suppress(CheckpointError, HostLostError):  # it ends, too, or is gone
+            self._gather("end", "", lambda: clock.tick("", self._peers.waited_for()))
 
     def save(
         self,
@@ -122,9 +143,11 @@ class SharedSave:
             self._collect([problem, {}, None])
         self._gather("done", problem)
 
-    def _gather(self, step: str, value: Any) -> list[Any]:
+    def _gather(
+        self, step: str, value: Any, look: Callable[[], object] = lambda: None
+    ) -> list[Any]:
         with _leaving_is_a_problem():
-            return self._peers.gather(f"save {self._num_saves} {step}", value)
+            return self._peers.gather(f"save {self._num_saves} {step}", value, look)
 
     def _collect(self, part: Any) -> list[Any]:
         with _leaving_is_a_problem():

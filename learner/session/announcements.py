@@ -80,7 +80,8 @@ class Announcements:
         self._listener.say(
             "updates_skipped",
             f"{number:,} updates in a row were skipped, for a loss, gradient, step or running "
-            f"moment was not finite; the run ends with {self._max_skipped:,} (learning.max_skipped_updates)",
+            f"moment was not finite; the run ends with {self._max_skipped:,} "
+            "(learning.max_skipped_updates)",
             updates=number,
         )
 
@@ -97,7 +98,8 @@ class Announcements:
         self._listener.say(
             "updates_skipped",
             f"{number:,} updates were skipped, for a loss, gradient, step or running moment "
-            "was not finite; their sequences are drawn last from now on (is a reward or an observation very large?)",
+            "was not finite; their sequences are drawn last from now on (is a reward or an "
+            "observation very large?)",
             updates=number,
         )
         self._num_skipped, self._next_warning = num_skipped, self._clock() + _WARNING_SECONDS

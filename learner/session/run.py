@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from learner.hosts.agenda import Hosts
 from learner.hosts.place import ALONE, Place
+from learner.hosts.waiting import StoppedError
 from learner.launch.malloc_settings import returns_freed_memory
 from learner.reporting.events import Events
 from learner.reporting.status import EvaluationStatus
@@ -77,20 +78,30 @@ def train(
         others below it, in hosts/I.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
-    a UserError for what the user can put right, RuntimeError if a thread died.
+    a UserError for what the user can put right, StoppedError if it was stopped while it waited for
+    other hosts to begin, RuntimeError if a thread died.
     """
     own = own_folder(workdir, place)
     check(config := with_address(config, own))
     start = time.monotonic()
     stop = stop_on_signals(stop_reason, command=command or shlex.join(sys.argv))
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
-    with joined(place, config, stop, init_from) as hosts:
-        if hosts is None:
-            return None
-        with contextlib.closing(RunFolder(own)) as folder, folder.unchanged_until_begun():
+    try:
+        with (
+            joined(place, config, stop, init_from) as hosts,
+            contextlib.closing(RunFolder(own)) as folder,
+            folder.unchanged_until_begun(),
+        ):
             run = _Run(config, workdir, hosts, folder, start, stop)
             origin = _origin(run, resume, init_from)
             return origin and _reported(run, origin, name, env_servers)
+    except StoppedError as error:
+        line = unbegun.line(stop.by, stop.command)
+        if stop_reason is None:
+            raise StoppedError(line) from error
+        # Its sender, `seedrl train`, knows that it has asked for it.
+        print(f"learner: {line}", file=sys.stderr, flush=True)
+        return None
 
 
 class _Run(NamedTuple):
@@ -107,11 +118,11 @@ class _Run(NamedTuple):
 def _origin(run: _Run, resume: Resume, init_from: Path | None) -> Origin | None:
     """What the run begins with; None if there is nothing left to do."""
     config, folder, hosts = run.config, run.folder, run.hosts
-    require_shared(run.workdir, hosts)
+    require_shared(run.workdir, hosts, run.stop)
     plan_geometry(config, hosts.peers.place)  # what it refuses, nothing in the folder can mend
     found = folder.checkpoint(resume) if hosts.peers.place.is_first else None
-    checkpoint = same_agent(common_checkpoint(found, run.workdir, hosts), config)
-    if _is_confirmed(config, folder, checkpoint, hosts):
+    checkpoint = same_agent(common_checkpoint(found, run.workdir, hosts, run.stop), config)
+    if _is_confirmed(run, checkpoint):
         return None
     return Origin(checkpoint, fitting(checkpoint, init_from, config))
 
@@ -130,14 +141,13 @@ def _reported(run: _Run, origin: Origin, name: str, env_servers: int | None) -> 
         return summary and summary._replace(command=run.stop.command)
 
 
-def _is_confirmed(
-    config: Config, folder: RunFolder, checkpoint: Checkpoint | None, hosts: Hosts
-) -> bool:
+def _is_confirmed(run: _Run, checkpoint: Checkpoint | None) -> bool:
     """Whether an earlier session has confirmed the target, by what the first host has written."""
-    is_first = hosts.peers.place.is_first
-    rounds = _learned_from(folder, checkpoint) if checkpoint and is_first else ()
-    over = checkpoint is not None and confirmed_earlier(rounds, checkpoint, config)
-    return common_word("confirmed", over, hosts)
+    rounds: Sequence[EvaluationStatus] = ()
+    if checkpoint and run.hosts.peers.place.is_first:  # of those steps that have not been lost
+        rounds = rounds_until(run.folder.metrics, checkpoint.meta["env_steps"])
+    over = checkpoint is not None and confirmed_earlier(rounds, checkpoint, run.config)
+    return common_word("confirmed", over, run.hosts, run.stop)
 
 
 def _train(
@@ -157,7 +167,7 @@ def _train(
             recorder = stack.enter_context(opened)
             return Session(config, geometry, hub, spec, metrics, origin, recorder, hosts)
 
-        if session := first_fit(CommonSpec(hub, hosts, stop), build, stop, look):
+        if session := first_fit(CommonSpec(hub, hosts, stop, look), build, stop, look):
             reports.begins_with(origin.initial)
             live.session, events.count_steps = session, lambda: session.acting.training_steps
         # A checkpoint's may have no env server yet: that is reported before anything is compiled.
@@ -255,11 +265,6 @@ def _best(folder: RunFolder) -> Checkpoint | None:
     nothing can be resumed is no reason to lose them.
     """
     return None if folder.is_begun_anew else folder.best()
-
-
-def _learned_from(folder: RunFolder, resumed: Checkpoint) -> Sequence[EvaluationStatus]:
-    """The rounds of evaluation of those steps of a run that have not been lost."""
-    return rounds_until(folder.metrics, resumed.meta["env_steps"])
 
 
 def _summary(

@@ -17,11 +17,10 @@ from learner.session.session import Session
 from learner.session.sharing.end import SharedEnd
 from learner.session.sharing.joining import CommonSpec
 from learner.session.sharing.part import depend_on_no_service
+from learner.session.sharing.stuck import end_if_stuck
 from learner.threads.deaths import Deaths
-from learner.threads.hung_exit import exit_hung
 from seedrl.config import Config
 from seedrl.errors import ConfigError, NotFiniteError
-from seedrl.exit_codes import ExitCode
 from seedrl.specs import EnvSpec
 
 _TICK_SECONDS = 0.1
@@ -118,7 +117,8 @@ class Supervision:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
-            self._end_if_stuck(self._config.logging.stuck_seconds)
+            end_if_stuck(self._session, self._config.logging.stuck_seconds)
+            self._saver.look(self._config.logging.stuck_seconds)
             self.announcements.look()
             depend_on_no_service(self._session.hosts, self._session.learning)
             now = time.monotonic()
@@ -218,16 +218,6 @@ class Supervision:
             death=self._deaths.first,
         )
 
-    def _end_if_stuck(self, seconds: float) -> None:
-        """Ends the process at once: nothing can be saved or joined while a thread hangs."""
-        names = self._session.stuck(seconds)
-        if names:
-            exit_hung(
-                f"{' and '.join(names)} finished nothing for {seconds:.0f} seconds "
-                "(logging.stuck_seconds)",
-                ExitCode.STUCK,
-            )
-
     def _report(self) -> dict[str, float]:
         session = self._session
         session.gauges()
@@ -240,7 +230,8 @@ class Supervision:
         return values
 
     def _save_what_is_due(self) -> None:
-        if (snapshot := self._session.hosts.agenda.taken()) is not None:
+        # What was taken waits while a save is under way: one that hangs shall not stop this thread.
+        if not self._saver.is_busy and (snapshot := self._session.hosts.agenda.taken()) is not None:
             self._start_save(snapshot)
             self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
             return
@@ -284,6 +275,7 @@ class Supervision:
         """Raises what has gone wrong in a run that has ended; writes its last accounts."""
         self._session.raise_failure()
         raise_death(self._service, self._deaths)
+        self._shared_end.leave()
         self._metrics.record("ledger", **self._session.accounts())
         if broken := self._session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))
@@ -292,6 +284,7 @@ class Supervision:
         if ended is EndOfRun.NOT_FINITE:
             raise NotFiniteError(
                 f"expected finite updates, got {self.announcements.skipped_in_a_row:,} in a row "
-                "whose loss or gradient was not (learning.max_skipped_updates); look at rewards, "
-                "observations and the learning rate; what was learned before is saved"
+                "whose loss, gradient, step or running moments were not "
+                "(learning.max_skipped_updates); look at rewards, observations and the learning "
+                "rate; what was learned before is saved"
             )

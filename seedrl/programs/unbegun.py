@@ -21,8 +21,10 @@ def line(by: str, command: str) -> str:
 
 
 @contextlib.contextmanager
-def ending_unbegun(command: str, *, leave: Callable[[int], object] = os._exit) -> Iterator[None]:
-    """Inside, a first SIGTERM, SIGINT or SIGHUP says so and ends the process with 0.
+def ending_unbegun(
+    command: str, *, code: int = ExitCode.OK, leave: Callable[[int], object] = os._exit
+) -> Iterator[None]:
+    """Inside, a first SIGTERM, SIGINT or SIGHUP says so and ends the process with `code`.
 
     It is entered before anything is imported that takes long, and left behind when a run takes the
     signals itself: until then there is no folder, no process and no thread to clean up after. An
@@ -39,7 +41,7 @@ def ending_unbegun(command: str, *, leave: Callable[[int], object] = os._exit) -
         # Not `print`: it may be what was interrupted.
         with contextlib.suppress(OSError):
             os.write(2, f"{text}\n".encode(errors="replace"))
-        leave(ExitCode.OK)
+        leave(code)
 
     numbers = ending_signals()
     before = [signal.signal(number, end) for number in numbers]

@@ -64,6 +64,7 @@ TESTS = (
     "tests/envs_server/test_reconnecting_client_links.py",
     "tests/envs_server/faults/test_crash_log.py",
     "tests/envs_server/faults/test_watchdog.py",
+    "tests/envs_server/processes/test_many.py",
     "tests/envs_server/backends/test_sync.py",
     "tests/envs_server/backends/test_native.py",
     "tests/seedrl/wire/test_payload.py",

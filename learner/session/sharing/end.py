@@ -52,6 +52,11 @@ class SharedEnd:
         """Whether there is somebody to save with: all hosts, at the same update."""
         return self._hosts.is_alone or bool(self._hosts.agenda.end)
 
+    def leave(self) -> None:
+        """After the last save: what is raised from here on is no failure to hosts that end, too."""
+        if self._hosts.agenda.end:
+            self._hosts.peers.leave(self.reason)
+
     def go_alone(self, failure: BaseException | None) -> None:
         """Says to the others why this host ends without them: they end, too.
 

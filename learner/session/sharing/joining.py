@@ -7,8 +7,9 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -21,14 +22,13 @@ from learner.hosts.messages import MessageSocket
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
 from learner.hosts.proof import Token
-from learner.hosts.waiting import StoppedError, Waiting
+from learner.hosts.waiting import Clock, StoppedError, Waiting, named
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
 from learner.threads.worker import ClosedError
 from seedrl.config import Config
 from seedrl.config_json import to_json
-from seedrl.errors import ConfigError, HostLostError, UserError
-from seedrl.programs import unbegun
+from seedrl.errors import ConfigError, UserError
 from seedrl.programs.version import describe
 from seedrl.spec_json import encode_spec, saved_spec
 from seedrl.specs import EnvSpec
@@ -42,6 +42,10 @@ _OWN_SERVING = ("bind", "token_file", "certificate", "private_key", "authority",
 # How long a file of the first host may take until another one sees it.
 _SEEN_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
+# How long hosts wait for what one of them says before the run begins: the first one may read a
+# checkpoint of many GB meanwhile. The others wait longer, for the first one knows who is missing.
+_ANSWER_SECONDS = 3600.0
+_LONGER_SECONDS = 30.0
 # Characters of each text in a hello, which `LONGEST_HELLO_BYTES` limits as a whole.
 _LONGEST_TEXT = 2000
 
@@ -49,15 +53,16 @@ _LONGEST_TEXT = 2000
 @contextlib.contextmanager
 def joined(
     place: Place, config: Config, stop: StopRequest, init_from: Path | None = None
-) -> Iterator[Hosts | None]:
-    """The hosts of a run, once all are there; None if `stop` is set before.
+) -> Iterator[Hosts]:
+    """The hosts of a run, once all are there.
 
     Args:
       place, config: of this host.
       stop: the run is to end.
       init_from: what decides on the first parameters; has to be the same on all.
 
-    What is raised inside ends the others, too. Raises UserError if they do not come together.
+    What is raised inside ends the others, too. Raises UserError if they do not come together,
+    StoppedError if `stop` is set before.
     """
     if place.num_hosts == 1:
         yield alone()
@@ -69,21 +74,15 @@ def joined(
         )
     common = {**_common(config), "--init-from": str(init_from or "nothing")}
     hello = Hello(place.host_index, place.num_hosts, common)
-    waiting = Waiting(stop.is_set, lambda line: _say(f"{place.name} {line}"))
-    try:
-        links, address = _links(place, hello, waiting, _token(config, place))
-    except StoppedError:
-        _say(unbegun.line(stop.by, stop.command))
-        yield None
-        return
+    waiting = Waiting(stop.is_set, _sayer(place))
+    links, address = _links(place, hello, waiting, _token(config, place))
     peers = Peers(place, links)
     try:
         jax_processes.join(place, address, waiting.report)
         yield Hosts(peers, Agenda())
-    except ClosedError as error:
-        peers.close()
-        index, reason = next(iter(peers.left.items()), (0, "it is gone"))
-        raise HostLostError(f"host {index} of {place.num_hosts} has left: {reason}") from error
+    except StoppedError:
+        peers.leave(stop.by)
+        raise
     except UserError as error:
         peers.fail(str(error))
         raise
@@ -98,16 +97,21 @@ def own_folder(workdir: Path, place: Place) -> Path:
     return workdir if place.is_first else workdir / run_files.HOSTS / str(place.host_index)
 
 
-def require_shared(workdir: Path, hosts: Hosts, seconds: float = _SEEN_SECONDS) -> None:
-    """Raises ConfigError if hosts do not see one folder of the run within some seconds."""
+def require_shared(
+    workdir: Path, hosts: Hosts, stop: StopRequest, seconds: float = _SEEN_SECONDS
+) -> None:
+    """Raises ConfigError if hosts do not see one folder of the run within some seconds.
+
+    Raises StoppedError and HostLostError, too, as what follows: see `_gathered`.
+    """
     if hosts.is_alone:
         return
     note, word = workdir / run_files.HOSTS_NOTE, secrets.token_hex(8)
     if hosts.peers.place.is_first:
         note.write_text(word)
-    word = hosts.peers.gather("folder", word)[0]
-    sees = _sees(note, word, seconds)
-    missing = [index for index, each in enumerate(hosts.peers.gather("sees", sees)) if not each]
+    word = _gathered("folder", word, hosts, stop)[0]
+    sees = _gathered("sees", _sees(note, word, seconds), hosts, stop)
+    missing = [index for index, each in enumerate(sees) if not each]
     if missing:
         raise ConfigError(
             f"--workdir: expected one folder that all hosts share, but {workdir} of host "
@@ -131,19 +135,51 @@ def _sees(note: Path, word: str, seconds: float) -> bool:
         time.sleep(_LOOK_SECONDS)
 
 
-def common_checkpoint(found: Checkpoint | None, workdir: Path, hosts: Hosts) -> Checkpoint | None:
+def common_checkpoint(
+    found: Checkpoint | None, workdir: Path, hosts: Hosts, stop: StopRequest
+) -> Checkpoint | None:
     """What all hosts resume from: what the first one has found."""
     if hosts.is_alone:
         return found
-    step = hosts.peers.gather("resume", None if found is None else found.step)[0]
+    step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
     if hosts.peers.place.is_first or step is None:
         return found
     return checkpoints.find(workdir / "checkpoints", step)
 
 
-def common_word(tag: str, word: bool, hosts: Hosts) -> bool:
+def common_word(tag: str, word: bool, hosts: Hosts, stop: StopRequest) -> bool:
     """What the first host says."""
-    return bool(hosts.peers.gather(tag, word)[0])
+    return bool(_gathered(tag, word, hosts, stop)[0])
+
+
+def _gathered(
+    tag: str,
+    value: Any,
+    hosts: Hosts,
+    stop: StopRequest,
+    look: Callable[[], object] = lambda: None,
+) -> list[Any]:
+    """What all hosts give before the run begins; `look` is called meanwhile, and may raise.
+
+    Raises StoppedError if `stop` is set, also because a host has left: it was stopped, too; and
+    HostLostError if one does not answer, though it is alive.
+    """
+    peers = hosts.peers
+    seconds = _ANSWER_SECONDS + (0.0 if peers.place.is_first else _LONGER_SECONDS)
+    clock = Clock(Waiting(stop.is_set, _sayer(peers.place), seconds, "answer"))
+
+    def tick() -> None:
+        look()
+        if missing := peers.waited_for():
+            clock.tick(f"waits for an answer of {named(missing)}", missing)
+
+    try:
+        return peers.gather(tag, value, tick)
+    except ClosedError as error:
+        for index, reason in peers.left.items():
+            stop.by = stop.by or f"host {index} has ended: {reason}"
+        stop.set()
+        raise StoppedError from error
 
 
 class CommonSpec:
@@ -152,14 +188,22 @@ class CommonSpec:
     Used by the main thread: it waits for a spec, and then settles whether the run uses it.
     """
 
-    def __init__(self, hub: Hub, hosts: Hosts, stop: StopRequest):
-        self._hub, self._hosts, self._stop = hub, hosts, stop
+    def __init__(
+        self,
+        hub: Hub,
+        hosts: Hosts,
+        stop: StopRequest,
+        look: Callable[[], object] = lambda: None,
+    ):
+        """`look` is called while other hosts are waited for; may raise."""
+        self._hub, self._hosts, self._stop, self._look = hub, hosts, stop, look
         self._num_asked = 0
 
     def wait(self, timeout: float) -> EnvSpec | None:
-        """See `Hub.wait_for_spec`. Raises ConfigError if hosts have different ones.
+        """See `Hub.wait_for_spec`; None, too, if the run is stopped while it waits for other hosts.
 
-        A host that leaves ends this one, before anything has begun.
+        Raises ConfigError if hosts have different ones, HostLostError. A host that leaves ends this
+        one, before anything has begun.
         """
         own = self._hub.wait_for_spec(timeout)
         if self._hosts.is_alone:
@@ -167,11 +211,9 @@ class CommonSpec:
         self._num_asked += 1
         text = None if own is None else encode_spec(own)
         try:
-            texts = self._hosts.peers.gather(f"spec {self._num_asked}", text)
-        except ClosedError:
-            for index, reason in self._hosts.peers.left.items():
-                self._stop.by = f"host {index} has ended: {reason}"
-            self._stop.set()
+            tag = f"spec {self._num_asked}"
+            texts = _gathered(tag, text, self._hosts, self._stop, self._look)
+        except StoppedError:
             return None
         found = next((each for each in texts if each is not None), None)
         if found is None:
@@ -247,5 +289,5 @@ def _short(text: str) -> str:
     return f"{text[:_LONGEST_TEXT]}… (SHA-256 of all of it: {digest})"
 
 
-def _say(line: str) -> None:
-    print(f"learner: {line}", file=sys.stderr, flush=True)
+def _sayer(place: Place) -> Callable[[str], None]:
+    return lambda line: print(f"learner: {place.name} {line}", file=sys.stderr, flush=True)

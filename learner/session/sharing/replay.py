@@ -21,15 +21,16 @@ Resumption = Literal["none", "restored", "redistributed", "filled again"]
 def resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:
     """What becomes of the replay of a checkpoint, if it has one.
 
-    Shards stay as they are, whichever host has them. Of another number of hosts that is possible
-    where there are as many devices in all, each of which has one; else replay begins empty. So does
-    a queue: each host has one of its own, whose size depends on their number.
+    Shards stay as they are, whichever host has them. Of several hosts that is possible where there
+    are as many devices in all, each of which has one; else replay begins empty. So does a queue on
+    another number of hosts: each has one of its own, whose size depends on their number.
     """
     if "replay_indices" not in checkpoint.meta:
         return "none"
-    if saved_hosts(checkpoint) == geometry.place.num_hosts:
-        return "restored"
     fits = len(checkpoint.meta["replay_indices"]) == len(geometry.everywhere)
+    if saved_hosts(checkpoint) == geometry.place.num_hosts:
+        # Alone it is refused if it does not fit, by the field that has changed.
+        return "restored" if fits or geometry.place.num_hosts == 1 else "filled again"
     return "redistributed" if fits and not _is_of_host(config) else "filled again"
 
 
@@ -42,7 +43,7 @@ def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Confi
     match resumption(checkpoint, geometry, config):
         case "redistributed":
             return f"its replay is redistributed: {hosts}"
-        case "filled again" if _is_of_host(config):
+        case "filled again" if of != saved and _is_of_host(config):
             return f"its queue is filled again, for each host has one of its own ({hosts})"
         case "filled again":
             shards = len(checkpoint.meta["replay_indices"])

@@ -168,6 +168,23 @@ def test_whoever_waits_may_look_meanwhile() -> None:
         hosts[0].gather("tag", 0, look)
 
 
+def test_the_first_host_knows_for_whom_a_thread_waits_and_others_that_it_is_not_done() -> None:
+    with linked(3) as hosts, ThreadPoolExecutor(2) as pool:
+        names: list[list[list[int]]] = [[], []]
+
+        def gather(index: int) -> list[int]:
+            peers = hosts[index]
+            return peers.gather("tag", index, lambda: names[index].append(peers.waited_for()))
+
+        given = [pool.submit(gather, index) for index in range(2)]
+        wait_until(lambda: all(names) and names[0][-1] == [2], f"the last one, got {names}")
+        assert names[1][-1] == [0]
+        assert hosts[0].waited_for() == []  # this thread waits for nobody
+        hosts[2].gather("tag", 2)
+        assert [each.result(SECONDS) for each in given] == [[0, 1, 2]] * 2
+        assert [peers._waiting for peers in hosts] == [{}] * 3
+
+
 def test_an_error_while_others_are_lost_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("learner.hosts.peers._BLAME_SECONDS", 0.0)
 

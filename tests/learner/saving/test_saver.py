@@ -13,7 +13,7 @@ import pytest
 from learner.launch import malloc_settings
 from learner.learning.snapshot import Snapshot
 from learner.reporting.events import NOBODY
-from learner.saving.saver import Best, Saver, open_saver
+from learner.saving.saver import Best, Saver, Writing, open_saver
 from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints, chosen
 from tests.learner.saving.snapshots import CONFIG, META, replay, state
@@ -43,6 +43,40 @@ def test_one_save_waits_for_the_one_before_it(
     saver.wait()
     assert not saver.is_busy
     assert order == [("begin", 1), ("end", 1), ("begin", 2), ("end", 2)]
+
+
+def test_a_save_that_hangs_is_reported_once_and_keeps_the_next_one_from_waiting_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, said, now = threading.Event(), [], 0.0
+    monkeypatch.setattr(checkpoints, "save", lambda *_, **__: release.wait(SECONDS))
+    monkeypatch.setattr("learner.saving.saver._BEFORE_SECONDS", 0.0)
+    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))
+    missing: list[int] = []
+    writing = Writing(waited_for=lambda: missing)
+    saver = Saver(tmp_path, keep=2, listener=listener, writing=writing)
+    monkeypatch.setattr(saver, "_awake", SimpleNamespace(tick=lambda: now))
+    saver.look(60.0)
+    for expected in (f"may wait for the disk of {tmp_path}", "waits for hosts 1, 3"):
+        saver.start(Snapshot(state(), [], ()), META)
+        for seconds, times in ((0.0, 0), (60.0, 0), (1.0, 1), (60.0, 1)):
+            now += seconds
+            saver.look(60.0)
+            assert len(said) == times
+        assert said == [
+            (
+                "save_failed",
+                f"a save has not ended for 60 s (logging.stuck_seconds), and {expected}; until it "
+                "ends there is no other",
+            )
+        ]
+        with pytest.raises(CheckpointError, match="expected the save before this one to end"):
+            saver.start(Snapshot(state(), [], ()), META)
+        release.set()
+        saver.wait()
+        release.clear()
+        said.clear()
+        missing[:] = [1, 3]
 
 
 def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(

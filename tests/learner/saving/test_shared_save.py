@@ -1,7 +1,9 @@
 """One checkpoint of several hosts, which are threads here: whole, or not there."""
 
 import functools
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
 from seedrl.storage import checkpoints, manifest
 from tests.learner.hosts.linked import at_once, linked
+from tests.patience import SECONDS
 
 KEY = np.zeros(2, np.uint32)
 
@@ -188,6 +191,79 @@ def test_parameters_that_differ_in_a_bit_end_every_host(
         at_once([functools.partial(one, *pair) for pair in zip(savers(peers), values, strict=True)])
     assert [code for _, code in ended] == [ExitCode.HOSTS_DIFFER] * 2
     assert "expected the same parameters on all hosts, bit for bit" in ended[0][0]
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_host_that_ends_at_once_is_no_loss_to_one_whose_thread_hears_later_of_a_difference(
+    monkeypatch: pytest.MonkeyPatch, slow: int
+) -> None:
+    losses: list[str] = []
+    codes: dict[int, ExitCode] = {}
+    host_of_thread: dict[int, Peers] = {}
+
+    def end(text: str, code: ExitCode) -> None:
+        peers = host_of_thread[threading.get_ident()]
+        codes[peers.place.host_index] = code
+        peers.close()
+        raise SystemExit
+
+    monkeypatch.setattr(shared_save, "exit_now", end)
+
+    class Slow(Peers):
+        def gather(self, tag: str, *arguments: Any) -> list[Any]:
+            found = super().gather(tag, *arguments)
+            if tag.endswith("digest"):
+                threading.Event().wait(0.2)
+            return found
+
+    def one(peers: Peers) -> None:
+        host_of_thread[threading.get_ident()] = peers
+        with pytest.raises(SystemExit):
+            SharedSave(peers).require_equal(7, state(peers.place.host_index))
+
+    with linked(3, losses) as hosts:
+        hosts[slow].__class__ = Slow
+        at_once([functools.partial(one, peers) for peers in hosts])
+    assert codes == dict.fromkeys(range(3), ExitCode.HOSTS_DIFFER)
+    assert losses == []
+
+
+def test_a_host_that_does_not_answer_keeps_nobody_from_ending_for_a_difference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def end(text: str, code: ExitCode) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(shared_save, "exit_now", end)
+    monkeypatch.setattr(shared_save, "_END_SECONDS", 0.0)
+    with linked(2) as peers, ThreadPoolExecutor(1) as pool:
+        other = pool.submit(peers[1].gather, "save 1 digest", ["", 7, "of another state"])
+        with pytest.raises(SystemExit, match="81"):
+            SharedSave(peers[0]).require_equal(7, state())
+        other.result(SECONDS)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_host_that_cannot_look_at_its_state_fails_the_save_of_all_and_the_next_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    def digests(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+        if float(arrays["params.w"][0]) == failing:
+            raise MemoryError
+        return {"all": "the same"}
+
+    def one(saver: SharedSave, index: int) -> str:
+        with pytest.raises(CheckpointError) as found:
+            saver.require_equal(7, state(index))
+        return str(found.value)
+
+    with linked(3) as peers:
+        hosts = savers(peers)
+        with monkeypatch.context() as patch:
+            patch.setattr(shared_save, "digests", digests)
+            texts = at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
+        assert texts == [f"host {failing} of 3: MemoryError: "] * 3
+        assert saved(hosts, tmp_path, step=8) == [tmp_path / f"{8:012d}"] * 3
 
 
 def test_a_host_that_has_left_is_a_save_that_failed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -9,12 +10,13 @@ from unittest import mock
 import pytest
 
 from learner.hosts.agenda import Agenda, Hosts
-from learner.session import supervision
 from learner.session.end_of_run import raise_death
 from learner.session.process import StopRequest
+from learner.session.sharing import joining, stuck
+from learner.session.sharing.joining import joined
 from learner.session.supervision import first_fit, wait_for
 from learner.threads.deaths import Deaths
-from seedrl.errors import ConfigError, NotFiniteError
+from seedrl.errors import CheckpointError, ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.hosts.linked import linked
@@ -115,6 +117,22 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
     run.supervision.end()
     saves = [call for call in run.calls if call.startswith("save ")]
     assert saves == ["save while it runs"] * 3  # and none at the end
+
+
+def test_a_save_that_hangs_stops_neither_this_thread_nor_what_it_reports() -> None:
+    with linked(2) as (first, _):
+        run = SupervisedRun(config_of(), Hosts(first, Agenda()))
+        run.saver.is_busy, looks = True, []
+        run.saver.look = looks.append
+        run.hosts.agenda.snapshots.put(run.supervision._session.snapshot(with_replay=False))
+        run.at_step[3] = lambda: setattr(run.saver, "is_busy", False)
+        run.at_step[5] = lambda: run.hosts.agenda.finish("ALL_STEPS all steps taken")
+        run.supervision.run()
+    assert run.calls == [
+        *["report 1", "report 2", "report 3", "save while it runs", "record checkpoint"],
+        *["report 4", "report 5"],
+    ]
+    assert looks == [60.0] * 5
 
 
 def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
@@ -245,6 +263,31 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
     assert "save at the end" in run.calls
 
 
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_raises(
+    monkeypatch: pytest.MonkeyPatch, is_saved: bool
+) -> None:
+    losses: list[str] = []
+    config = config_of()
+    serving = dataclasses.replace(config.serving, insecure=True)
+    config = dataclasses.replace(config, serving=serving)
+    with linked(2, losses) as (first, other):
+        monkeypatch.setattr(joining, "_links", lambda *_: ({}, ""))
+        monkeypatch.setattr(joining, "Peers", lambda *_: other)
+        monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
+        with (
+            pytest.raises(NotFiniteError if is_saved else CheckpointError),
+            joined(other.place, config, StopRequest()) as hosts,
+        ):
+            run = SupervisedRun(config, hosts)
+            run.saver.failure = None if is_saved else CheckpointError("disk full")
+            hosts.agenda.finish("NOT_FINITE no update was finite any more")
+            run.supervision.run()
+            run.supervision.end()
+        wait_until(lambda: losses or first.left, "that the other host hears of it")
+        assert (losses, first.left) == ([], {1: "no update was finite any more"})
+
+
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     run = SupervisedRun(config_of())
     run.saver.failure = OSError("disk full")
@@ -263,7 +306,7 @@ def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
     def end(text: str, code: int) -> None:
         raise EndedError(text, code)
 
-    monkeypatch.setattr(supervision, "exit_hung", end)
+    monkeypatch.setattr(stuck, "exit_hung", end)
     run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.stuck.extend(["acting", "learning"])
     with pytest.raises(EndedError) as caught:

@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "gone_host_not_noticed",
         _PEERS,
-        "            self._lose(index, _why(error))\n            return False\n",
+        "            self._lose(index, why_lost(error))\n            return False\n",
         "            return False\n",
         "A host whose process has died is waited for.",
         "a host that is gone ends the others at once",

@@ -15,13 +15,14 @@ from learner.hosts.hello import Hello
 from learner.hosts.messages import LONGEST_HELLO_BYTES
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
+from learner.hosts.waiting import StoppedError
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
 from learner.session.sharing import joining
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
 from learner.session.supervision import first_fit
 from seedrl import config_file
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, HostLostError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import run_files
 from tests.learner.hosts.linked import at_once, linked
@@ -37,13 +38,18 @@ def hosts_of(peers: Peers) -> Hosts:
 
 def test_hosts_with_the_same_folder_share_it(tmp_path: Path) -> None:
     with linked(2) as peers:
-        at_once([lambda each=each: require_shared(tmp_path, hosts_of(each)) for each in peers])
+        at_once(
+            [
+                lambda each=each: require_shared(tmp_path, hosts_of(each), StopRequest())
+                for each in peers
+            ]
+        )
 
 
 def refusals(peers: list[Peers], folders: list[Path], seconds: float) -> list[str]:
     def one(each: Peers, folder: Path) -> str:
         try:
-            require_shared(folder, hosts_of(each), seconds)
+            require_shared(folder, hosts_of(each), StopRequest(), seconds)
         except ConfigError as error:
             return str(error)
         return ""
@@ -111,6 +117,68 @@ def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec |
         found = at_once([lambda each=each, hub=hub: spec(each, hub) for each, hub in pairs])
     refused = "environment: expected the same on all hosts"
     assert found == [CARTPOLE, CARTPOLE if then is None else refused]
+
+
+def waiting_spec(peers: Peers, stop: StopRequest, **more: Any) -> CommonSpec:
+    return CommonSpec(cast(Hub, LateHub(None)), hosts_of(peers), stop, **more)
+
+
+def test_a_signal_ends_the_wait_for_a_host_that_does_not_answer() -> None:
+    stop = StopRequest()
+    with linked(2) as peers:
+        stop.set()
+        assert waiting_spec(peers[0], stop).wait(0.0) is None
+        with pytest.raises(StoppedError):
+            joining.common_word("confirmed", True, hosts_of(peers[1]), stop)
+
+
+def test_who_waits_for_a_host_hears_of_a_thread_that_has_died() -> None:
+    def look() -> None:
+        raise RuntimeError("a thread of the service died")
+
+    with linked(2) as peers, pytest.raises(RuntimeError, match="thread of the service died"):
+        waiting_spec(peers[0], StopRequest(), look=look).wait(0.0)
+
+
+@pytest.mark.parametrize(("waits", "named"), [(0, "hosts 1, 3"), (2, "host 0")])
+def test_a_host_that_does_not_answer_in_time_is_named(
+    monkeypatch: pytest.MonkeyPatch, waits: int, named: str
+) -> None:
+    monkeypatch.setattr(joining, "_ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(joining, "_LONGER_SECONDS", 0.0)
+    with linked(4) as peers:
+        if waits == 0:  # the first host knows who has answered
+            peers[2]._give("confirmed", True, told=())
+            wait_until(lambda: 2 in peers[0]._given.get("confirmed", {}), "its answer")
+        with pytest.raises(HostLostError, match=f"within 0 s, but {named} did not answer"):
+            joining.common_word("confirmed", True, hosts_of(peers[waits]), StopRequest())
+
+
+def test_a_host_that_is_stopped_while_others_prepare_stops_them_too() -> None:
+    stop = StopRequest()
+    with linked(2) as peers:
+        peers[1].leave("SIGTERM")
+        with pytest.raises(StoppedError):
+            joining.common_word("confirmed", True, hosts_of(peers[0]), stop)
+    assert (stop.is_set(), stop.by) == (True, "host 1 has ended: SIGTERM")
+
+
+def test_whoever_is_stopped_before_the_run_begins_leaves_and_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    losses: list[str] = []
+    stop, config = StopRequest(), config_file.load("cartpole_r2d2")
+    stop.by = "SIGTERM"
+    config = dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
+    with linked(2, losses) as peers:
+        monkeypatch.setattr(joining, "_links", lambda *_: ({}, ""))
+        monkeypatch.setattr(joining, "Peers", lambda *_: peers[1])
+        monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
+        with pytest.raises(StoppedError), joined(peers[1].place, config, stop) as hosts:
+            stop.set()
+            joining.common_word("confirmed", True, hosts, stop)
+        wait_until(lambda: losses or peers[0].left, "that the other host hears of it")
+        assert (losses, peers[0].left) == ([], {1: "SIGTERM"})
 
 
 @pytest.mark.parametrize("is_alone", [False, True])

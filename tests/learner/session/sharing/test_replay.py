@@ -40,6 +40,8 @@ def checkpoint(hosts: int, shards: int | None) -> Checkpoint:
         (4, 4, 2, 2, "redistributed"),
         (2, 2, 1, 1, "filled again"),
         (1, 1, 2, 1, "filled again"),
+        (2, 4, 2, 1, "filled again"),  # and no shard is dropped without a word
+        (2, 2, 2, 2, "filled again"),
     ],
 )
 def test_shards_are_kept_where_each_has_a_device(

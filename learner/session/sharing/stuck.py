@@ -1,0 +1,32 @@
+"""Work that never ends, of this host or of another one that it waits for."""
+
+from learner.hosts.host_loss import exit_lost
+from learner.hosts.waiting import named
+from learner.session.session import Session
+from learner.threads.hung_exit import exit_hung
+from seedrl.exit_codes import ExitCode
+
+# By then a host whose thread hangs has ended, with a code that says so, which ends the others. The
+# first host waits so long for it; the others twice as long, for they do not know whom it waits for.
+_OTHERS_SECONDS = 30.0
+
+
+def end_if_stuck(session: Session, seconds: float) -> None:
+    """Ends the process at once: nothing can be saved or joined while a thread hangs.
+
+    Called several times a second. `seconds`: what a piece of work may take; see `Session.stuck`.
+    """
+    peers = session.hosts.peers
+    if not (names := session.stuck(seconds)):
+        return
+    if own := [name for name in names if not peers.waited_for(name)]:
+        exit_hung(
+            f"{' and '.join(own)} finished nothing for {seconds:.0f} seconds "
+            "(logging.stuck_seconds)",
+            ExitCode.STUCK,
+        )
+    seconds += _OTHERS_SECONDS if peers.place.is_first else 2 * _OTHERS_SECONDS
+    if (late := session.stuck(seconds)) and (missing := peers.waited_for(late[0])):
+        text = f"{named(missing)} of {peers.place.num_hosts} did not answer for {seconds:.0f} s"
+        peers.fail(text)  # or the others would name this host
+        exit_lost(text)

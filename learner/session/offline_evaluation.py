@@ -38,6 +38,8 @@ class Evaluation(NamedTuple):
       episodes: how many were played; how many by each slot is fixed beforehand.
       updates: the version of the parameters.
       returns: each episode's.
+      slots_leased_again: slots whose env server was lost, and which then had other environments
+        than follow from the seed.
     """
 
     mean: float
@@ -47,6 +49,7 @@ class Evaluation(NamedTuple):
     episodes: int
     updates: int
     returns: tuple[float, ...]
+    slots_leased_again: int = 0
 
 
 def evaluate(
@@ -89,11 +92,12 @@ def evaluate(
     except BaseException:
         service.stop(grace_seconds=0.0)
         raise
+    leased_again = int(np.count_nonzero(slots.epochs > 1))
     service.finish("the evaluation is over", grace_seconds=1.0)
-    return _statistics(score)
+    return _statistics(score, leased_again)
 
 
-def _statistics(score: Score) -> Evaluation:
+def _statistics(score: Score, leased_again: int) -> Evaluation:
     returns = np.asarray(score.returns)
     return Evaluation(
         mean=float(returns.mean()),
@@ -103,6 +107,7 @@ def _statistics(score: Score) -> Evaluation:
         episodes=len(returns),
         updates=score.frozen.version,
         returns=score.returns,
+        slots_leased_again=leased_again,
     )
 
 

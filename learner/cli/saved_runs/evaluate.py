@@ -34,7 +34,7 @@ class EvaluateOptions(PlayOptions):
       step: play the checkpoint of that many updates.
       best: play the checkpoint that scored highest in the evaluations of the run.
       seed: of environments and random actions; by default the run's. The same seed gives the same
-        result, with any number of env servers.
+        result, with any number of env servers, unless one is lost, which is said.
       greedy: take greedy actions only; by default the agent explores as when it is evaluated in
         training.
       allow: code that the run may name: folders of Python files, and factories of environments,
@@ -99,8 +99,14 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
 def _text(evaluation: "Evaluation", *, as_json: bool) -> str:
     if as_json:
         return json.dumps(evaluation._asdict())
+    lost = (
+        f"; {evaluation.slots_leased_again} slots lost their env server and got another one, so "
+        "that the same seed may give another result"
+        if evaluation.slots_leased_again
+        else ""
+    )
     return (
         f"return {evaluation.mean:.2f} ± {evaluation.standard_error:.2f} (standard error), "
         f"minimum {evaluation.minimum:g}, maximum {evaluation.maximum:g}, "
-        f"{evaluation.episodes} episodes, after {evaluation.updates} updates"
+        f"{evaluation.episodes} episodes, after {evaluation.updates} updates{lost}"
     )

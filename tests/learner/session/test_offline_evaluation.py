@@ -59,9 +59,12 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def evaluate(workdir: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     def play(*flags: str) -> dict[str, Any]:
-        assert main(["evaluate", str(workdir), "--episodes", "16", "--json", *flags]) == 0
-        result: dict[str, Any] = json.loads(capsys.readouterr().out)
-        assert len(result["returns"]) == 16
+        """The result of one that has lost no env server, as it may where a machine is very busy."""
+        result: dict[str, Any] = {"slots_leased_again": 1}
+        while result["slots_leased_again"]:
+            assert main(["evaluate", str(workdir), "--episodes", "16", "--json", *flags]) == 0
+            result = json.loads(capsys.readouterr().out)
+            assert len(result["returns"]) == 16
         return result
 
     return play

@@ -48,7 +48,7 @@ def seconds_to_step(costs: Costs, demand: Demand) -> float:
 
 
 def seconds_to_act(costs: Costs, demand: Demand, messages: float) -> float:
-    """Of the thread that acts on a batch of so many messages."""
+    """Of the thread that acts, on a batch of that many messages."""
     more = (messages - 1) * costs.act_message
     return costs.act + more + messages * demand.rows * costs.act_row
 

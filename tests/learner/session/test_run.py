@@ -225,7 +225,7 @@ def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(
     serving = dataclasses.replace(config.serving, bind="127.0.0.1:0", insecure=True)
     config = dataclasses.replace(config, serving=serving)
     place, line = Place(coordinator, 2, 0), unbegun.line(stop.by, stop.command)
-    # Whoever may say why has asked for it: `seedrl train`, which then ends with 0.
+    # Who may say why has asked for it: `seedrl train`, which then ends with 0.
     reason = tmp_path / "reason" if is_told_why else None
     run = functools.partial(
         train, config, workdir=tmp_path / "run", place=place, stop_reason=reason

@@ -37,6 +37,8 @@ class Requests(Generic[A, T]):
 
     def answer(self) -> None:
         """Takes what was asked for, if something was. Called by the owner, when at rest."""
-        request, self.request_made = self.request_made, None
-        if request is not None:
-            request.answer.set_result(self.take(request.argument))
+        # Looked at before it is cleared: a first request that is made in between is not lost.
+        if (request := self.request_made) is None:
+            return
+        self.request_made = None
+        request.answer.set_result(self.take(request.argument))

@@ -30,6 +30,7 @@ from learner.session.geometry import Geometry, described, plan_geometry
 from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
+from learner.session.sharing.first_fit import first_fit, wait_for
 from learner.session.sharing.joining import (
     CommonSpec,
     common_checkpoint,
@@ -40,7 +41,7 @@ from learner.session.sharing.joining import (
 )
 from learner.session.sharing.replay import replay_text
 from learner.session.sharing.serving import serving_hub, slot_table
-from learner.session.supervision import STOP_SECONDS, Supervision, first_fit, wait_for
+from learner.session.supervision import STOP_SECONDS, Supervision
 from learner.threads.deaths import Deaths
 from learner.threads.exit_deadline import ExitDeadline
 from seedrl.config import Config
@@ -270,8 +271,7 @@ def _best(folder: RunFolder) -> Checkpoint | None:
 def _summary(
     config: Config, session: Session, supervision: Supervision, start: float, folder: RunFolder
 ) -> Summary:
-    last, best = supervision.last, folder.best()
-    confirmed = session.evaluator.confirmed
+    last, best, confirmed = supervision.last, folder.best(), session.evaluator.confirmed
     return Summary(
         reason=supervision.reason,
         last=supervision.announcements.last,

@@ -3,8 +3,8 @@
 import contextlib
 import gc
 import threading
-import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import jax
@@ -36,7 +36,6 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.types import Tree
 
-_SNAPSHOT_SECONDS = 300.0
 _LOOK_SECONDS = 60.0
 
 
@@ -214,14 +213,9 @@ class Session:
             **snapshot.meta,
         }
 
-    def snapshot(self, *, with_replay: bool) -> Snapshot | None:
-        """A copy of the state while it is learned from; None if no thread answers."""
-        answer = self._regime.snapshots.request(with_replay)
-        deadline = time.monotonic() + _SNAPSHOT_SECONDS
-        while time.monotonic() < deadline and not self.failed.is_set():
-            with contextlib.suppress(TimeoutError):
-                return answer.result(timeout=0.1)
-        return None
+    def snapshot(self, *, with_replay: bool) -> Future[Snapshot]:
+        """A copy of the state while it is learned from; never, if the thread that gives it ends."""
+        return self._regime.snapshots.request(with_replay)
 
     def source(self) -> Source:
         """Where sampled sequences come from; see `learner.saving.sequences`."""

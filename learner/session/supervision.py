@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import NoReturn, TypeVar
+from collections.abc import Iterable
+from concurrent.futures import wait
+from typing import NoReturn
 
 from learner.learning.snapshot import Snapshot
 from learner.reporting.status import EvaluationStatus
@@ -15,55 +16,14 @@ from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
 from learner.session.sharing.end import SharedEnd
-from learner.session.sharing.joining import CommonSpec
 from learner.session.sharing.part import depend_on_no_service
 from learner.session.sharing.stuck import end_if_stuck
 from learner.threads.deaths import Deaths
 from seedrl.config import Config
-from seedrl.errors import ConfigError, NotFiniteError
-from seedrl.specs import EnvSpec
+from seedrl.errors import NotFiniteError
 
 _TICK_SECONDS = 0.1
 STOP_SECONDS = 120.0
-
-Found = TypeVar("Found")
-
-
-def wait_for(
-    condition: Callable[[float], Found | None],
-    stop: StopRequest,
-    look: Callable[[], object] = lambda: None,
-) -> Found | None:
-    """What `condition(timeout)` finds; None if `stop` is set before. `look` may raise meanwhile."""
-    while not stop.is_set():
-        look()
-        if found := condition(_TICK_SECONDS):
-            return found
-    return None
-
-
-def first_fit(
-    specs: CommonSpec,
-    build: Callable[[EnvSpec], Found],
-    stop: StopRequest,
-    look: Callable[[], object],
-) -> Found | None:
-    """What is built for the first environment that the run can use; None if `stop` is set before.
-
-    What an env server has built shall not end the run: whoever has built what does not fit is told
-    so, as is the user, and the next one decides. Of several hosts it ends this one, and therefore
-    all. Raises ConfigError then, and if a checkpoint names the spec.
-    """
-    while (spec := wait_for(specs.wait, stop, look)) is not None:
-        try:
-            built = build(spec)
-        except ConfigError as error:
-            if not specs.settle(str(error)):
-                raise
-            continue
-        specs.settle()
-        return built
-    return None
 
 
 class Supervision:
@@ -117,7 +77,7 @@ class Supervision:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
-            end_if_stuck(self._session, self._config.logging.stuck_seconds)
+            self._look_for_stuck()
             self._saver.look(self._config.logging.stuck_seconds)
             self.announcements.look()
             depend_on_no_service(self._session.hosts, self._session.learning)
@@ -243,9 +203,25 @@ class Supervision:
         # At once: what is said to have scored highest must outlive a learner that is killed.
         if best is None or not self._saver.wants(best.score.mean):
             return
-        snapshot = self._session.snapshot(with_replay=False)
+        snapshot = self._snapshot(with_replay=False)
         if snapshot is not None and (kept := self._session.best(snapshot)) is not None:
             self._saver.start_best(kept)
+
+    def _look_for_stuck(self) -> None:
+        end_if_stuck(self._session, self._config.logging.stuck_seconds)
+
+    def _snapshot(self, *, with_replay: bool) -> Snapshot | None:
+        """A copy of the state while it is learned from; None if the run is over before.
+
+        It is taken between two updates: who waits for one that never ends must notice that.
+        """
+        answer = self._session.snapshot(with_replay=with_replay)
+        while not answer.done():
+            if self._is_over():
+                return None
+            self._look_for_stuck()
+            wait([answer], _TICK_SECONDS)
+        return answer.result()
 
     def _counts(self) -> tuple[int, int]:
         return self._session.learning.updates, self._session.acting.training_steps
@@ -261,7 +237,7 @@ class Supervision:
             # All take a snapshot before the same update.
             self._session.hosts.agenda.wants_save, self._saved = True, counts
             return
-        snapshot = self._session.snapshot(with_replay=self._config.checkpoint.replay)
+        snapshot = self._snapshot(with_replay=self._config.checkpoint.replay)
         if snapshot is not None:
             self._start_save(snapshot)
             self._saved = counts

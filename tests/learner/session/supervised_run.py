@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,7 +36,9 @@ class SupervisedRun:
       said: the last event of each kind.
       ends: why the run ends, as status says.
       at_step: what happens at the start of a step, by its number.
+      at_stop: what happens while its threads end.
       stops: whether its threads end when they are told to.
+      answer: to who asks for a snapshot while it runs; None: one at once.
     """
 
     def __init__(self, config: Config, hosts: Hosts | None = None) -> None:
@@ -43,11 +46,13 @@ class SupervisedRun:
         self.hosts = hosts or alone()
         self.calls: list[str] = []
         self.at_step: dict[int, Callable[[], None]] = {}
+        self.at_stop: Callable[[], None] = lambda: None
         self.stop = StopRequest()
         self.ends: list[str] = []
         self.said: dict[str, str] = {}
         self.residues: list[str] = []
         self.stuck: list[str] = []
+        self.answer: Future[Any] | None = None
         self.failure: Exception | None = None
         self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
         self.acting = SimpleNamespace(
@@ -117,10 +122,16 @@ class SupervisedRun:
 
         def stop(timeout: float) -> bool:
             self.calls.append("stop threads")
+            self.at_stop()
             return self.stops
 
         def snapshot(name: str) -> Any:
             return SimpleNamespace(name=name, state=SimpleNamespace(updates=7))
+
+        def answered(name: str) -> Future[Any]:
+            answer: Future[Any] = Future()
+            answer.set_result(snapshot(name))
+            return answer
 
         run = self
 
@@ -144,7 +155,7 @@ class SupervisedRun:
                     "best": lambda snapshot: f"the best {snapshot.name}",
                     "stuck": lambda seconds: run.stuck,
                     "residues": lambda at_rest=False: run.residues,
-                    "snapshot": lambda with_replay: snapshot("while it runs"),
+                    "snapshot": lambda with_replay: run.answer or answered("while it runs"),
                     "final_snapshot": lambda: snapshot("at the end"),
                     "stop": stop,
                     "raise_failure": raise_failure,

@@ -100,7 +100,7 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(
     finally:
         gc.enable()
     assert session._hub.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
-    assert session.snapshot(with_replay=False) is not None
+    assert session.snapshot(with_replay=False).result(SECONDS) is not None
     # However long they take: none of it is a thread that hangs.
     assert session.is_compiling
     assert session.stuck(-1.0) == []

@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -10,15 +11,11 @@ from unittest import mock
 import pytest
 
 from learner.hosts.agenda import Agenda, Hosts
-from learner.session.end_of_run import raise_death
 from learner.session.process import StopRequest
 from learner.session.sharing import joining, stuck
 from learner.session.sharing.joining import joined
-from learner.session.supervision import first_fit, wait_for
-from learner.threads.deaths import Deaths
-from seedrl.errors import CheckpointError, ConfigError, NotFiniteError
+from seedrl.errors import CheckpointError, NotFiniteError
 from seedrl.exit_codes import ExitCode
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.hosts.linked import linked
 from tests.learner.session.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
 from tests.patience import wait_until
@@ -124,7 +121,9 @@ def test_a_save_that_hangs_stops_neither_this_thread_nor_what_it_reports() -> No
         run = SupervisedRun(config_of(), Hosts(first, Agenda()))
         run.saver.is_busy, looks = True, []
         run.saver.look = looks.append
-        run.hosts.agenda.snapshots.put(run.supervision._session.snapshot(with_replay=False))
+        run.hosts.agenda.snapshots.put(
+            run.supervision._session.snapshot(with_replay=False).result()
+        )
         run.at_step[3] = lambda: setattr(run.saver, "is_busy", False)
         run.at_step[5] = lambda: run.hosts.agenda.finish("ALL_STEPS all steps taken")
         run.supervision.run()
@@ -297,16 +296,20 @@ def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     assert run.calls[-1] == "record ledger"
 
 
-def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class EndedError(Exception):
-        """The process would be gone."""
+class EndedError(Exception):
+    """The process would be gone."""
 
+
+@pytest.fixture
+def exit_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     def end(text: str, code: int) -> None:
         raise EndedError(text, code)
 
     monkeypatch.setattr(stuck, "exit_hung", end)
+
+
+@pytest.mark.usefixtures("exit_hung")
+def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own() -> None:
     run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.stuck.extend(["acting", "learning"])
     with pytest.raises(EndedError) as caught:
@@ -316,24 +319,40 @@ def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own(
     assert code == ExitCode.STUCK == 75
 
 
-def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:
-    stop, looks = StopRequest(), iter([None, None, "found"])
-    assert wait_for(lambda timeout: next(looks), stop) == "found"
-    stop.set()
-    assert wait_for(lambda timeout: None, stop) is None
+class Unanswered(Future[Any]):
+    """A snapshot that nobody takes; calls `look` whenever somebody looks whether it is there."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        super().__init__()
+        self._look = look
+
+    def done(self) -> bool:
+        self._look()
+        return False
 
 
-def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> None:
-    service: Any = SimpleNamespace(failure=None)
-    deaths, looks = Deaths(), iter([None, None])
+@pytest.mark.usefixtures("exit_hung")
+@pytest.mark.parametrize("is_best", [False, True])
+def test_a_thread_that_hangs_while_a_save_waits_for_it_ends_the_process(is_best: bool) -> None:
+    run = SupervisedRun(config_of(report_seconds=1e9))
+    run.saver.take_turn = lambda has_learned: not is_best
+    run.acting.best_score = SimpleNamespace(score=SimpleNamespace(mean=5.0))
+    looks = iter(range(3))
+    run.answer = Unanswered(lambda: run.stuck.extend(["learning"] * next(looks)))
+    with pytest.raises(EndedError, match="learning finished nothing for 60 seconds"):
+        run.supervision.run()
+    assert next(looks) == 2
 
-    def look(timeout: float) -> None:
-        next(looks)
-        service.failure = OSError("no more sockets")
 
-    with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
-        wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
-    assert next(looks) is None
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_save_that_waits_for_a_thread_ends_with_the_run(is_stopped: bool) -> None:
+    run = SupervisedRun(config_of(report_seconds=1e9))
+    run.saver.take_turn = lambda has_learned: True
+
+    dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731
+    run.answer = Unanswered(run.stop.set if is_stopped else dies)
+    run.supervision.run()
+    assert (run.acting.training_steps, run.calls) == (1, [])
 
 
 def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
@@ -348,26 +367,3 @@ def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
     with pytest.raises(ValueError, match="a defect"):
         run.supervision.end()
     assert run.calls == ["stop threads", "save at the end", "report 1", "stop serving", "saved"]
-
-
-@pytest.mark.parametrize("is_checkpoints", [False, True])
-def test_an_environment_that_does_not_fit_ends_a_run_only_if_a_checkpoint_names_it(
-    is_checkpoints: bool,
-) -> None:
-    small, right = (EnvSpec(ArraySpec((size,), "float32"), DiscreteSpec(2)) for size in (3, 4))
-    specs, stop = mock.Mock(), StopRequest()
-    specs.wait.side_effect = [small, None, right]
-    specs.settle.return_value = not is_checkpoints
-
-    def build(spec: EnvSpec) -> Any:
-        if spec == small:
-            raise ConfigError("agent: too small")
-        return spec
-
-    if is_checkpoints:
-        with pytest.raises(ConfigError, match="too small"):
-            first_fit(specs, build, stop, lambda: None)
-    else:
-        assert first_fit(specs, build, stop, lambda: None) == right
-    assert specs.settle.call_args_list[0] == mock.call("agent: too small")
-    assert (mock.call() in specs.settle.call_args_list) != is_checkpoints

@@ -19,8 +19,8 @@ from learner.hosts.waiting import StoppedError
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
 from learner.session.sharing import joining
+from learner.session.sharing.first_fit import first_fit
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
-from learner.session.supervision import first_fit
 from seedrl import config_file
 from seedrl.errors import ConfigError, HostLostError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

@@ -27,7 +27,7 @@ class Announcements:
 
     Attributes:
       last, best: rounds of evaluation of the run.
-      skipped_in_a_row: updates since the last one that was finite.
+      skipped_in_a_row: updates since the last one that was finite; stays once it ends the run.
     """
 
     def __init__(
@@ -69,6 +69,8 @@ class Announcements:
         self._progress.look(self._session.evaluator.confirmation, self._clock())
 
     def _look_at_row(self) -> None:
+        if self.skipped_in_a_row >= self._max_skipped:
+            return  # the run ends of it, whatever is learned until it has
         # Applied first: one that is finite may come between the two.
         applied, skipped = self._session.learning.num_applied, self._session.learning.num_skipped
         if applied != self._finite[0]:

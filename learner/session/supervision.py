@@ -70,6 +70,7 @@ class Supervision:
         self.reason = ""
         # Updates and environment steps of the run when it was saved last in this session.
         self._saved: tuple[int, int] | None = None
+        self._residues: list[str] = []  # what has ended the run
         self._deaths = deaths
         self._shared_end = SharedEnd(session.hosts)
 
@@ -85,7 +86,8 @@ class Supervision:
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds
                 self.last = self._report()
-                if self._session.residues():
+                self._residues = self._session.residues()
+                if self._residues:
                     break  # experience may be mixed up: no more learning from it
             # While learning is compiled nothing changes that is worth another save.
             if not self._session.is_compiling:
@@ -103,8 +105,18 @@ class Supervision:
             ended = self._outcome()
             self._say_why(ended)
         finally:
-            self._stop_and_save(ended)
+            try:
+                self._stop_and_save(ended)
+            finally:
+                self._saver.wait()  # its thread would end with the process
+        self._look_once_more(ended)
         self._raise_failure(ended)
+
+    def _look_once_more(self, ended: EndOfRun | None) -> None:
+        """Says what the threads' last piece of work has reached: that may be the target."""
+        self.announcements.look()
+        if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:
+            self._say_why(EndOfRun.CONFIRMED)
 
     def _say_why(self, ended: EndOfRun | None) -> None:
         self.reason = self._shared_end.reason or self._why(ended)
@@ -143,7 +155,6 @@ class Supervision:
                 self._service.finish("training is over")
             else:
                 self._service.stop()
-            self._saver.wait()
 
     def _raise_unstopped(self) -> NoReturn:
         """Nothing can be saved. What the run ends of, if that is known, is what is raised."""
@@ -253,7 +264,7 @@ class Supervision:
         raise_death(self._service, self._deaths)
         self._shared_end.leave()
         self._metrics.record("ledger", **self._session.accounts())
-        if broken := self._session.residues(at_rest=True):
+        if broken := self._residues or self._session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))
         if self._saver.failure is not None:
             raise self._saver.failure

@@ -202,7 +202,7 @@ def test_a_thread_that_does_not_stop_does_not_hide_what_the_run_ends_of(
         run.supervision.end()
     text = "learner: error: a thread of the learner did not stop within 120 seconds"
     assert capsys.readouterr().err.splitlines() == [text]
-    assert run.calls == ["stop threads"]
+    assert run.calls == ["stop threads", "saved"]
 
 
 def test_a_thread_that_does_not_stop_is_a_failure_where_there_is_no_other() -> None:
@@ -262,6 +262,36 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
     assert "save at the end" in run.calls
 
 
+def test_a_finite_update_while_a_run_ends_for_want_of_one_does_not_take_the_end_back() -> None:
+    run = SupervisedRun(config_of())
+    run.at_step[2] = lambda: setattr(run.learning, "num_skipped", 1000)
+    run.supervision.run()
+    run.learning.num_applied = 1
+    with pytest.raises(NotFiniteError, match="got 1,000 in a row"):
+        run.supervision.end()
+    assert run.ends == ["no update was finite any more"]
+
+
+def test_experience_that_was_mixed_up_is_raised_also_if_it_looks_right_at_the_end() -> None:
+    run = SupervisedRun(config_of())
+    run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
+    run.supervision.run()
+    run.residues = []
+    with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
+        run.supervision.end()
+
+
+def test_a_target_that_the_last_piece_of_work_confirms_is_said_to_be() -> None:
+    run = SupervisedRun(config_of())
+    frozen = SimpleNamespace(version=7)
+    score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
+    run.supervision.run()
+    run.at_stop = lambda: setattr(run.evaluator, "confirmed", score)
+    run.supervision.end()
+    assert run.ends[-1] == "target 475 confirmed: 500.0 over 100 episodes"
+    assert run.supervision.reason == run.ends[-1]
+
+
 @pytest.mark.parametrize("is_saved", [True, False])
 def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_raises(
     monkeypatch: pytest.MonkeyPatch, is_saved: bool
@@ -285,6 +315,15 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
             run.supervision.end()
         wait_until(lambda: losses or first.left, "that the other host hears of it")
         assert (losses, first.left) == ([], {1: "no update was finite any more"})
+
+
+def test_what_is_being_saved_is_waited_for_whatever_else_fails() -> None:
+    run = SupervisedRun(config_of())
+    run.service.finish = mock.Mock(side_effect=OSError("a defect"))
+    run.supervision.run()
+    with pytest.raises(OSError, match="a defect"):
+        run.supervision.end()
+    assert run.calls[-1] == "saved"
 
 
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:

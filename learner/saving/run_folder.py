@@ -100,7 +100,8 @@ class RunFolder:
         """What ends inside before it has begun leaves what the folder says of the run as it was.
 
         That is its configuration, its command lines and with them the number of the next session,
-        and an earlier session's status. A folder that was made for a run which is then refused, or
+        and an earlier session's status and metrics, which `--resume never` would declare another
+        attempt's. A folder that was made for a run which is then refused, or
         stopped, is removed. Raises ConfigError if what is there cannot be read.
         """
         before = {
@@ -109,6 +110,7 @@ class RunFolder:
         }
         if before[run_files.STATUS] is None:
             del before[run_files.STATUS]  # the only place that says why a first session has ended
+        metrics_bytes = _size(self.metrics)
         is_defect = True
         try:
             yield
@@ -120,6 +122,7 @@ class RunFolder:
             if not self.has_begun:
                 for name, content in before.items():
                     _put_back(self.path / name, content)
+                _cut(self.metrics, metrics_bytes)
                 if self._is_new and not is_defect:
                     with contextlib.suppress(OSError):
                         remove_ours(self.path)
@@ -160,6 +163,19 @@ def _put_back(path: Path, content: bytes | None) -> None:
             path.unlink(missing_ok=True)
         elif content != _content(path):
             _replace(path, content)
+    except OSError as error:
+        _logger.error("%s could not be put back as it was: %s", path, error.strerror)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _cut(path: Path, size: int) -> None:
+    """Takes back what was appended to the file. An error is logged, as by `_put_back`."""
+    try:
+        if _size(path) > size:
+            os.truncate(path, size)
     except OSError as error:
         _logger.error("%s could not be put back as it was: %s", path, error.strerror)
 

@@ -136,6 +136,25 @@ def test_a_refused_run_leaves_what_was_said_of_the_one_before(tmp_path: Path) ->
     folder.close()
 
 
+def test_a_refused_run_that_begins_again_leaves_the_rounds_of_the_one_before(
+    tmp_path: Path,
+) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text('{"kind": "evaluation"}\n{"ki')  # a killed process left half a line
+    before = metrics.read_bytes()
+    folder = RunFolder(tmp_path)
+    with pytest.raises(UserError), folder.unchanged_until_begun():
+        with metrics.open("a") as file:
+            file.write('\n{"kind": "session", "is_begun_anew": true}\n')
+        raise UserError("no")
+    assert metrics.read_bytes() == before
+    with folder.unchanged_until_begun():
+        metrics.write_text("longer than it was before, by a session that has begun\n" * 2)
+        folder.has_begun = True
+    assert len(metrics.read_text().splitlines()) == 2
+    folder.close()
+
+
 def test_what_a_refused_run_did_not_change_is_not_written_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     (tmp_path / "config.json").write_text("as before")

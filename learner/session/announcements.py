@@ -263,9 +263,10 @@ class ConfirmationProgress:
 class StandStill:
     """Notices that environments take no steps, and says so ever more rarely. Used by one thread."""
 
-    def __init__(self, listener: Listener, now: float):
+    def __init__(self, listener: Listener, steps: int, now: float):
+        """`steps`: that there are at the time `now`; those of earlier sessions, say."""
         self._listener = listener
-        self._steps, self._moved = 0, now
+        self._steps, self._moved = steps, now
         self._next = _FIRST_WAIT_SECONDS
 
     def look(self, steps: int, now: float, holdup: Callable[[], str]) -> None:

@@ -69,7 +69,7 @@ class LiveStatus:
         self.address = ""
         self._env_servers = EnvServers()
         self._sequences = SequencesOnRequest(workdir)
-        self._still = StandStill(events, time.monotonic())
+        self._still = StandStill(events, events.count_steps(), time.monotonic())
         self._vacancies = Vacancies(
             events,
             time.monotonic(),
@@ -116,7 +116,7 @@ class LiveStatus:
 
     def _look(self) -> None:
         if self.address and self._ending is None:
-            self._still.look(self._env_steps, time.monotonic(), self.holdup)
+            self._still.look(self._events.count_steps(), time.monotonic(), self.holdup)
         if self.hub is not None:
             self._env_servers = self.hub.env_servers()
             self._gauges(self._env_servers)
@@ -143,9 +143,11 @@ class LiveStatus:
     def now(self) -> Status:
         """What the run is doing. Rates are since the call before."""
         session, config = self.session, self._config
-        env_steps = self._env_steps
+        env_steps = self._events.count_steps()
         updates = 0 if session is None else session.learning.updates
-        steps_per_second, updates_per_second = self._rates(env_steps, updates)
+        steps_per_second, updates_per_second = 0.0, 0.0
+        if session is not None:  # what is resumed was not done since the look before
+            steps_per_second, updates_per_second = self._rates(env_steps, updates)
         state, reason = self._ending if self._ending is not None else (self._state(), "")
         now = time.time()
         if state != self._state_and_since[0]:
@@ -182,10 +184,6 @@ class LiveStatus:
             evaluation_slots=self._env_servers.evaluation,
             env_servers=self._env_servers.servers,
         )
-
-    @property
-    def _env_steps(self) -> int:
-        return 0 if self.session is None else self.session.acting.training_steps
 
     def _state(self) -> State:
         session = self.session

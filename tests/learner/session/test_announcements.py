@@ -165,7 +165,7 @@ def test_without_a_target_nothing_is_nominated() -> None:
 def test_a_stand_still_is_said_ever_more_rarely_and_its_end_once() -> None:
     said: list[tuple[str, str]] = []
     listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))
-    still = StandStill(listener, now=0.0)
+    still = StandStill(listener, steps=0, now=0.0)
     for now, steps in ((5, 100), (14, 100), (15, 100), (24, 100), (25, 100), (44, 100), (45, 100)):
         still.look(steps, float(now), lambda: "no env server is connected")
     assert said == [

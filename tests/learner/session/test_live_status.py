@@ -46,12 +46,12 @@ def test_who_is_waited_for_is_said_in_words(servers: list[EnvServerStatus], text
 class Reported:
     """A LiveStatus on fakes; `seen` are the statuses that were shown."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, events: Events | None = None) -> None:
         self.folder = folder
         self.seen: list[Status] = []
         self.is_shown = threading.Event()
         self.metrics = Metrics(folder)
-        self.events = Events(folder, lambda event: None)
+        self.events = events or Events(folder, lambda event: None)
         self.live = LiveStatus(
             load("cartpole_r2d2"),
             "mine",
@@ -60,6 +60,11 @@ class Reported:
             metrics=self.metrics,
             show=self._show,
         )
+
+    def close(self) -> None:
+        self.live.close()
+        self.events.close()
+        self.metrics.close()
 
     def _show(self, status: Status) -> None:
         self.seen.append(status)
@@ -74,9 +79,7 @@ class Reported:
 def reported(tmp_path: Path) -> Iterator[Reported]:
     made = Reported(tmp_path)
     yield made
-    made.live.close()
-    made.events.close()
-    made.metrics.close()
+    made.close()
 
 
 def test_the_status_is_written_as_soon_as_there_is_a_run(reported: Reported) -> None:
@@ -126,6 +129,33 @@ def test_states_follow_one_another(reported: Reported) -> None:
         "finished",
         "all steps taken",
     )
+
+
+def test_what_was_learned_before_a_run_is_resumed_is_no_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = Events(tmp_path, lambda event: None, env_steps=5000)
+    said: list[str] = []
+    monkeypatch.setattr(events, "say", lambda kind, text, **fields: said.append(kind))
+    reported = Reported(tmp_path, events)
+    live = reported.live
+    live.close()  # no thread looks beside this one
+    assert live.now().env_steps == 5000
+    session: Any = SimpleNamespace(
+        acting=SimpleNamespace(training_steps=5000),
+        learning=SimpleNamespace(updates=70),
+        evaluator=SimpleNamespace(is_running=True, is_confirming=False),
+        is_compiling=True,
+    )
+    live.session, events.count_steps = session, lambda: session.acting.training_steps
+    resumed = live.now()
+    assert (resumed.env_steps_per_second, resumed.updates_per_second) == (0.0, 0.0)
+    session.acting.training_steps, session.learning.updates = 5001, 71
+    moved = live.now()
+    assert moved.env_steps_per_second == moved.updates_per_second > 0.0
+    live._still.look(5000, live._still._moved + 11.0, live.holdup)
+    assert said == ["waiting"]
+    reported.close()
 
 
 def test_what_is_built_and_compiled_for_env_servers_that_have_come_is_named(

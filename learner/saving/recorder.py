@@ -26,7 +26,8 @@ class Recorder:
 
     What is there already and arrives again, as in a run that is resumed and played its own
     recording, stays as it is, so that it may be read at the same time; from the first difference on
-    it is replaced. Where a stream is cut the recording ends.
+    it is replaced. Where a stream is cut, or a disk takes no more, the recording ends; the run does
+    not.
 
     Args:
       path: the file.
@@ -44,6 +45,7 @@ class Recorder:
         self._header = _header(path, spec, num_slots, position)
         self._start = 0 if self._header is None else len(self._header.encode())
         self._is_ended = False
+        self._next = position  # number of the next batch
         path.touch()
         self._file = path.open("r+b", buffering=0)
 
@@ -51,13 +53,23 @@ class Recorder:
         """Takes a batch of all slots, in their order, and its actions, `[N, ...]`."""
         if self._is_ended:
             return
+        self._next = batch.number
+        try:
+            self._append(batch, actions)
+            self._next += 1
+        except OSError as error:
+            self._end(f"it cannot be written ({error.strerror or error})")
+
+    def _append(self, batch: Batch, actions: np.ndarray) -> None:
         streams = batch.streams.tolist()
         if batch.number == 0 and (self._header is None or self._header.streams != streams):
             self._begin(streams)
         assert self._header is not None
         place = self._start + batch.number * self._layout.num_bytes
         if self._header.streams != streams:
-            self._end(place, batch.number)
+            self._end(
+                "an env server was lost, or the run resumed with environments that began again"
+            )
             return
         data = self._layout.pack(batch.number, Record(_timestep(self._spec, batch), actions))
         descriptor = self._file.fileno()
@@ -66,8 +78,12 @@ class Recorder:
             self._write(data, place)
 
     def sync(self) -> None:
-        """Returns when all that was appended is on disk."""
-        os.fsync(self._file.fileno())
+        """Returns when all that was appended is on disk, or the recording has ended."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if not self._is_ended:
+                self._end(f"it cannot be written ({error.strerror or error})")
 
     def close(self) -> None:
         """Closes the file."""
@@ -85,14 +101,17 @@ class Recorder:
         if written != len(data):
             raise OSError(f"{self._path}: expected to write {len(data)} bytes, wrote {written}")
 
-    def _end(self, place: int, number: int) -> None:
+    def _end(self, reason: str) -> None:
         self._is_ended = True
-        os.ftruncate(self._file.fileno(), place)
+        place = self._start + self._next * self._layout.num_bytes
+        with contextlib.suppress(OSError):  # of a disk that has just refused something
+            if os.fstat(self._file.fileno()).st_size > place:
+                os.ftruncate(self._file.fileno(), place)
         _logger.warning(
-            "the recording %s ends before batch %d: an env server was lost, or the run resumed "
-            "with environments that began again; what follows cannot be played back",
+            "the recording %s ends before batch %d: %s; what follows cannot be played back",
             self._path,
-            number,
+            self._next,
+            reason,
         )
 
 

@@ -193,7 +193,7 @@ class Learning:
                 self._insert(pages.get(timeout=timeout))
 
     def abandon_pages(self) -> None:
-        """Counts what there was no room for. After both threads have ended."""
+        """Counts what was not inserted. After both threads have ended."""
         while not self._exchange.pages.empty():
             self.abandoned_rows += len(self._exchange.pages.get().streams) * self._shards.page_steps
 

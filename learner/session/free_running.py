@@ -77,6 +77,11 @@ class FreeRunning:
         return not self._update.done()
 
     @property
+    def can_insert(self) -> bool:
+        """Whether insertion is compiled."""
+        return self._insertion.done() and self._insertion.exception() is None
+
+    @property
     def _own_steps(self) -> int:
         """Without those of other hosts."""
         return sum(self._totals.steps[: len(self._parts.acting)])

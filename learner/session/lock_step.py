@@ -22,7 +22,10 @@ class LockStep:
 
     Attributes:
       is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
+      can_insert: True then.
     """
+
+    can_insert = True
 
     def __init__(self, parts: Parts, hub: Hub, recorder: Recorder | None):
         """`recorder`: takes each batch with its actions."""

@@ -14,10 +14,10 @@ class Rounds:
     """One thread's work, a batch at a time; see `learner.session.session.Regime`.
 
     Attributes:
-      is_compiling: False: everything is compiled before the thread starts.
+      is_compiling, can_insert: everything is compiled before the thread starts.
     """
 
-    is_compiling = False
+    is_compiling, can_insert = False, True
 
     def __init__(self, parts: Parts):
         self._parts = parts

@@ -55,6 +55,11 @@ class Regime(Protocol):
         """Whether something is being compiled yet; that may take as long as it likes."""
         ...
 
+    @property
+    def can_insert(self) -> bool:
+        """Whether what puts pages into replay is compiled."""
+        ...
+
     def warm_up(self) -> None:
         """Compiles what must be compiled before the threads start."""
         ...
@@ -247,7 +252,8 @@ class Session:
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         if has_stopped and not self.failed.is_set():
             self.learning.finish_update()  # what is reported and saved knows whether it counts
-            self.learning.insert_pages()
+            if self._regime.can_insert:  # else this thread would compile that, to end
+                self.learning.insert_pages()
             self.learning.abandon_pages()
         return has_stopped
 

@@ -161,6 +161,32 @@ def test_what_is_wrong_in_an_agent_refuses_a_run_that_has_learned_nothing(
     assert not session.is_refused
 
 
+def test_a_stop_does_not_compile_insertion_for_pages_that_wait(
+    session: Session, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
+) -> None:
+    is_compiling, end = threading.Event(), threading.Event()
+
+    def compile_insertion(*arguments: object) -> None:
+        is_compiling.set()
+        end.wait(SECONDS)
+
+    monkeypatch.setattr(session.learning, "compile_insertion", compile_insertion)
+    session.start()
+    try:
+        assert is_compiling.wait(SECONDS)
+        page = session._parts.page
+        pages = jax.tree.map(lambda x: np.zeros((SLOTS, *x.shape), x.dtype), page)
+        slots = tuple(range(SLOTS))
+        filled = FilledPages(jax.device_put(pages), slots, slots, (), [0] * SLOTS)
+        session._parts.exchange.pages.put_nowait(filled)
+        compiled.clear()
+        assert session.stop(SECONDS)
+        assert compiled == []
+        assert session.learning.abandoned_rows == SLOTS * len(jax.tree.leaves(page.steps)[0])
+    finally:
+        end.set()
+
+
 @pytest.mark.parametrize("session", [(1, 0), (4, 0), (2, 1)], indirect=True, ids=str)
 def test_what_is_compiled_ahead_is_what_runs(
     session: Session, compiled: list[str], monkeypatch: pytest.MonkeyPatch

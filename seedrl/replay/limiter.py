@@ -165,7 +165,8 @@ class RatioLimiter(NamedTuple):
 
         Kept, they would make a run resumed at a higher ratio first train for all of its past.
         """
-        if counts["replay_ratio"] != self.replay_ratio:
+        # There is none among the counts of another kind of replay.
+        if counts.get("replay_ratio") != self.replay_ratio:
             return self._replace(env_steps=0, taken_steps=0, applied_steps=0)
         return self._replace(
             env_steps=int(counts["env_steps"]),

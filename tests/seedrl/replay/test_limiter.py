@@ -174,6 +174,11 @@ def test_the_debt_of_another_ratio_is_dropped() -> None:
     assert not resumed.may_learn()
 
 
+def test_a_limiter_without_counts_leaves_no_debt() -> None:
+    limiter = _limiter(replay_ratio=4.0)
+    assert limiter.restored({}) == limiter
+
+
 def test_an_update_that_is_skipped_pays_and_is_not_reported_as_trained() -> None:
     limiter = _limiter(replay_ratio=1.0, batch_steps=10, tolerance_updates=2.0).acted(20)
     assert not limiter.may_act()

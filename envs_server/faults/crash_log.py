@@ -30,7 +30,7 @@ _MOST_ENVIRONMENTS = 4096
 _LENGTH = struct.Struct("<Q")
 _TEXT = _MOST_ENVIRONMENTS + _LENGTH.size
 _SIZE = 2**16
-_LAST = _SIZE - 1  # whether the process has ended by its own decision
+_LAST = _SIZE - 1  # whether the process has heard that training is over
 
 
 class CrashLog:
@@ -77,12 +77,12 @@ class CrashLog:
             _LENGTH.pack_into(self._memory, _MOST_ENVIRONMENTS, len(data))
 
     def say_farewell(self) -> None:
-        """The process ends by its own decision; see `said_farewell`."""
+        """The process has heard that training is over; see `said_farewell`."""
         self._memory[_LAST] = True
 
 
 def said_farewell(path: Path) -> bool:
-    """Whether the process whose log that is has ended by its own decision, not an environment's."""
+    """Whether the process whose log that is had heard that training is over."""
     try:
         with path.open("rb") as file:
             file.seek(_LAST)

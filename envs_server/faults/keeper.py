@@ -67,6 +67,7 @@ class Keeper:
         allow_computing: Callable[[float], None] = lambda seconds: None,
         max_memory_mib: int = 0,
         note: Callable[[int, bool], None] | None = None,
+        farewell: Callable[[], None] = lambda: None,
     ) -> None:
         """Watches nothing yet.
 
@@ -77,11 +78,12 @@ class Keeper:
             of this machine's memory while environments are built.
           note: takes the position of each environment that is at work, and of each that no longer
             is; None if that is not asked for.
+          farewell: says that training is over, to whoever would start the process again.
         """
         self.quarantine = quarantine
         self.note = note
         self.watch: Watch[Stepped | None] = Watch(allow_computing=allow_computing)
-        self._start_again = start_again
+        self._start_again, self._farewell = start_again, farewell
         self._max_memory_mib = max_memory_mib
         self._lease: Lease | None = None
         self._connection: Cancelled | None = None
@@ -108,6 +110,8 @@ class Keeper:
     def is_to_end(self, end: End) -> None:
         """Once the environments are closed; one that hangs at that does not change it."""
         self._end = end
+        if end.code == ExitCode.OK:
+            self._farewell()
 
     def begin_again_if_grown(self) -> None:
         """Replaces the process if it has grown too large; nothing is served now.

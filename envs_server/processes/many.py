@@ -151,14 +151,14 @@ class Many:
 
     def _has_ended(self, start: _Start, process: int, code: int) -> None:
         code = code if code >= 0 else _FIRST_SIGNAL - code
-        # An environment, too, may end its process with 0.
-        if code == ExitCode.OK and said_farewell(crash_log_of(self._log(start.number))):
-            self._is_over = True
-            return
         if self._is_ending:
             return
         if code in _IN_VAIN:
             self._end(code)
+            return
+        # Whatever its code: an environment may end the process too, with 0, or in its `close`.
+        if said_farewell(crash_log_of(self._log(start.number))):
+            self._is_over = True
             return
         lived = time.monotonic() - start.seconds
         pause = min(2 * self._pauses[start.number], _LONGEST_PAUSE_SECONDS)

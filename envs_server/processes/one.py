@@ -66,10 +66,9 @@ def serve(options: Options, words: Sequence[str]) -> int:
         allow_computing=self_restart.allow_computing,
         max_memory_mib=options.max_memory_mib,
         note=crash_log.note if is_suspect(ended) else None,
+        farewell=crash_log.say_farewell,
     )
-    code = client.run(keeper)
-    crash_log.say_farewell()
-    return code
+    return client.run(keeper)
 
 
 @contextlib.contextmanager

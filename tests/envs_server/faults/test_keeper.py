@@ -96,6 +96,14 @@ def test_what_hangs_in_a_process_that_is_to_end_ends_it_as_it_was_to(
     assert caplog.messages == [_HANGS, last]
 
 
+@pytest.mark.parametrize("code", [ExitCode.OK, ExitCode.USAGE])
+def test_a_farewell_is_said_before_the_environments_are_closed(code: ExitCode) -> None:
+    """One that hangs or dies at that keeps nobody from knowing that training is over."""
+    said: list[str] = []
+    Keeper(Quarantine(1), farewell=lambda: said.append("farewell")).is_to_end(End(code, ""))
+    assert said == ["farewell"] * (code == ExitCode.OK)
+
+
 def test_what_hangs_in_a_process_that_is_to_go_on_has_it_begin_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

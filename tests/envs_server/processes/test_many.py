@@ -46,7 +46,12 @@ def serve(options, words):
     with starts.open("a") as file:
         file.write(os.environ.get("SEEDRL_ENV_SERVER_ENDED", "-") + " ")
     start = len(starts.read_text().split())
-    CrashLog(many.crash_log_of(options.sent_log)).say_farewell()  # but for `os._exit(0)`, below
+    log = CrashLog(many.crash_log_of(options.sent_log))
+
+    def over():
+        log.say_farewell()  # it has heard that training is over
+        return 0
+
     {body}
 
 many.serve = serve
@@ -81,7 +86,7 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
         "if number == 1 and start == 1: os.kill(os.getpid(), 11)",
         "if number == 1 and start == 2: os._exit(70)",
         "wait_for(1, 3)",
-        "return 0",
+        "return over()",
     )
     assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 139 70", "-"])
     first, *lines = ended.stderr.splitlines()
@@ -93,14 +98,13 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
 
 
 def test_an_environment_that_ends_its_process_with_0_has_heard_nothing(tmp_path: Path) -> None:
-    killed = ("many.crash_log_of(options.sent_log).unlink()", "os._exit(0)")
-    ends = f"if number == 1 and start == 1: {'; '.join(killed)}"
-    ended = _run(tmp_path, ends, "wait_for(1, 2)", "return 0")
+    ends = "if number == 1 and start == 1: os._exit(0)"
+    ended = _run(tmp_path, ends, "wait_for(1, 2)", "return over()")
     assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 0", "-"])
 
 
 def test_who_lived_long_is_started_again_at_once(tmp_path: Path) -> None:
-    body = ("if start == 1 and number == 0: os._exit(4)", "wait_for(0, 2)", "return 0")
+    body = ("if start == 1 and number == 0: os._exit(4)", "wait_for(0, 2)", "return over()")
     ended = _run(tmp_path, *body, settings="many._LONG_LIFE_SECONDS = 0.0")
     assert "ended with 4 and is started again at once" in ended.stderr
     assert _starts(tmp_path)[0] == "- 4"
@@ -115,7 +119,7 @@ def test_a_child_that_they_did_not_start_ends_nothing(tmp_path: Path) -> None:
         "if number == 0: (folder / 'end').write_text('')",
         "stranger = Path('/proc', (folder / 'stranger').read_text().strip())",
         "while stranger.exists(): time.sleep(0.005)",  # until it was reaped
-        "return 0",
+        "return over()",
         before=["sh", "-c", script, str(tmp_path)],
     )
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1), ended.stderr
@@ -139,7 +143,7 @@ def test_what_goes_wrong_at_the_end_of_one_ends_no_other(
             f"if number == 1 and start == 1: {ends}",
             "wait_for(1, 2)",
             "if not options.sent_log.parent.exists(): return 2",
-            "return 0",
+            "return over()",
             stdout=full,
         )
     assert (ended.returncode, _starts(tmp_path)) == (0, ["-", f"- {code}", "-"])
@@ -158,20 +162,40 @@ def test_who_pauses_when_training_is_over_does_not_come_back(tmp_path: Path) -> 
         tmp_path,
         "if number == 1 and start < 20: os._exit(4)",
         "wait_for(1, 8)",
-        "return 0",
+        "return over()",
     )
     assert ended.returncode == 0
     # The pauses of the eighth and of those after it are seconds: the others have ended before.
     assert 8 <= len(_starts(tmp_path)[1].split()) < 20
 
 
+@pytest.mark.parametrize("dies", ["os.kill(os.getpid(), 11)", "os._exit(4)"])
+def test_who_dies_after_it_has_heard_the_end_does_not_come_back(tmp_path: Path, dies: str) -> None:
+    """As in closing its environments: nobody would tell the next one that training is over."""
+    ended = _run(
+        tmp_path,
+        f"if number == 1 and start == 1: over(); {dies}",
+        f"if number == 1: time.sleep({SECONDS})",
+        "return over()",
+        settings="many._LONG_LIFE_SECONDS = 0.0",
+    )
+    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "-", "-"])
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_farewell_of_an_earlier_run_hides_no_refusal(tmp_path: Path) -> None:
+    """One that is refused what it needs may end before it has opened its logs."""
+    ended = _run(tmp_path, "if number == 1: over(); return 2", f"time.sleep({SECONDS})")
+    assert ended.returncode == 2
+
+
 def test_each_has_random_numbers_of_its_own(tmp_path: Path) -> None:
-    ended = _run(tmp_path, "say(np.random.random())", "return 0")
+    ended = _run(tmp_path, "say(np.random.random())", "return over()")
     assert len(set(ended.stdout.split())) == 3
 
 
 def test_the_folder_of_their_logs_is_gone_afterwards(tmp_path: Path) -> None:
-    ended = _run(tmp_path, "say(options.sent_log)", "return 0")
+    ended = _run(tmp_path, "say(options.sent_log)", "return over()")
     folders = {Path(line).parent for line in ended.stdout.split()}
     assert len(folders) == 1 and not folders.pop().exists()
 
@@ -256,6 +280,20 @@ def test_all_serve_one_is_killed_and_returns_and_sigterm_ends_them(
     assert f"env server {killed} ended with 137" in stderr
     assert stderr.count("stopped") == 3
     assert not any(Path(f"/proc/{pid}").exists() for pid in played.pids)
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_one_that_somebody_else_asks_to_end_is_started_again(learner: Any, spawn: Spawn) -> None:
+    played = _Played(learner)
+    learner.serve(*[played] * 3)
+    process = spawn(learner.address, 2)
+    wait_until(lambda: len(played.answered) == 2)
+    asked = played.hellos[0].pid
+    os.kill(asked, signal.SIGTERM)
+    wait_until(lambda: len(played.answered) == 3)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0 and f"env server {asked} ended with 0 and is started" in stderr
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "environments_zero_ends_its_env_server",
         _MANY,
-        "if code == ExitCode.OK and said_farewell(",
+        "if said_farewell(",
         "if code == ExitCode.OK or said_farewell(",
         "An environment that ends its process with 0 is taken for the end of training.",
         "an environment that ends its process costs its env server a start (matrix, E2)",

@@ -67,7 +67,7 @@ class ServingConfig:
       max_message_bytes: longest message accepted, in bytes; 0 for what the observations of all
         slots take together if a checkpoint says so, else 4 MiB.
       ready_deadline_seconds: the longest that an env server may build its environments; its slots
-        are reserved meanwhile.
+        are reserved meanwhile. At most 600.
       handshakes_per_second: calls that one address may begin, of env servers and probes; beside one
         for each slot, and those of two seconds more, at once. Beyond it they are refused, and env
         servers return later. All Unix sockets are one address.

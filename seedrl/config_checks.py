@@ -29,6 +29,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "serving.evaluation_slots": (0, math.inf),
     "serving.inference_devices": (0, math.inf),
     "serving.batch_deadline_seconds": (0, 60),
+    "serving.ready_deadline_seconds": (0, 600),  # after which env servers give up by themselves
     "serving.step_deadline_seconds": (0, math.inf),
     # Twice as much is what gRPC holds, which counts in 32 bits.
     "serving.max_message_bytes": (0, 2**30 - 1),

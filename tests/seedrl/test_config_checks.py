@@ -69,6 +69,7 @@ def test_the_least_config_that_one_would_write_passes() -> None:
     ("path", "value"),
     [
         ("environment.frames_per_step", 0),
+        ("serving.ready_deadline_seconds", 601.0),  # its env server has given up by then
         ("serving.training_slots", 0),
         ("serving.evaluation_slots", -1),
         ("serving.batch_deadline_seconds", -0.1),

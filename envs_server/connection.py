@@ -28,7 +28,7 @@ from seedrl.wire.version import MAJOR, MINOR, MINOR_OF_FAILURE
 
 _log = logging.getLogger("envs_server")
 
-_BUILDING_SECONDS = 600.0  # more than a learner waits for Ready
+_BUILDING_SECONDS = 600.0  # a learner waits no longer for Ready
 _CLOSING_SECONDS = 60.0  # for a group, of a learner without a deadline for its steps
 LAST_MESSAGE_SECONDS = 5.0  # for it to reach the learner, which ends the stream
 
@@ -163,7 +163,7 @@ class Lease:
             step = self._groups[group].step(actions)
         finally:
             self._watch.end()
-        self._quarantine.has_worked = True
+        self._quarantine.worked()
         # Only now: what arrived twice is refused by then, and answers a step once.
         self._sent_log.answered(group)
         return step

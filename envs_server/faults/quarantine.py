@@ -50,7 +50,7 @@ class Quarantine:
           num_envs: how many environments there are.
           clock: gives monotonic seconds.
           remembered: what `remember` gave in that process, by the same clock.
-          keep: takes what `remember` gives: now, and after each failure.
+          keep: takes what `remember` gives: now, after each failure and after the first step.
         """
         self._num_envs, self._clock = num_envs, clock
         memory = json.loads(remembered or "{}")
@@ -84,6 +84,12 @@ class Quarantine:
             return False
         others = {*self._failures} - {position}
         return position is None or bool(others) or len(self.live) == 1
+
+    def worked(self) -> None:
+        """An environment has taken a step."""
+        if not self.has_worked:
+            self.has_worked = True
+            self._keep(self.remember())
 
     def failed(self, position: int | None, text: str, *, ends_process: bool = False) -> str:
         """Counts a failure, in time; returns the line that says so, and what follows from it.

@@ -120,6 +120,11 @@ def test_of_several_that_were_at_work_none_is_blamed(
     assert caplog.messages == [text] * 2
 
 
+def test_the_process_after_a_death_knows_that_environments_have_worked(path: Path) -> None:
+    quarantine_after(1, CrashLog(path), "", "").worked()
+    assert not quarantine_after(1, CrashLog(path), "", _KILLED).is_defect(0)
+
+
 def test_a_farewell_is_of_the_last_process_alone(tmp_path: Path) -> None:
     path = tmp_path / "log"
     assert not said_farewell(path)

@@ -86,6 +86,7 @@ class Keeper:
         self._start_again, self._farewell = start_again, farewell
         self._max_memory_mib = max_memory_mib
         self._lease: Lease | None = None
+        self._has_served = False
         self._connection: Cancelled | None = None
         self._since = 0.0
         self._grown_mib = 0
@@ -105,6 +106,7 @@ class Keeper:
 
     def keeps(self, lease: Lease, connection: Cancelled) -> None:
         """These are served now."""
+        self._has_served |= self._lease is not None and self._lease.is_serving
         self._lease, self._connection, self._since = lease, connection, time.monotonic()
 
     def is_to_end(self, end: End) -> None:
@@ -128,7 +130,8 @@ class Keeper:
 
     def _end_what_hangs(self, begun: Begun[Stepped | None]) -> None:
         work, seconds = begun.work, begun.limit_seconds
-        error = EnvironmentFailedError(f"building the environments takes more than {seconds:g} s")
+        what = "building the environments" if work is None else "playing a recording"
+        error = EnvironmentFailedError(f"{what} takes more than {seconds:g} s")
         if isinstance(work, EnvGroup):
             error = work.overdue(begun.frames(), seconds)
         line = self.quarantine.failed(error.position, str(error), ends_process=True)
@@ -167,7 +170,7 @@ class Keeper:
     def _end_what_is_too_large(self, mib: int) -> None:
         line = f"building the environments takes more than {mib} MiB (--max-memory-mib)"
         self._end_if_it_is_to(line)
-        if self.quarantine.has_worked:  # maybe what was built before has leaked
+        if self._has_served:  # maybe what was built before has leaked
             _log.error("%s; the env server begins again", line)
             self._start_again(self.quarantine.remember())
         _leave(End(ExitCode.USAGE, line))

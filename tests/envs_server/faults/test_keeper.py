@@ -27,14 +27,15 @@ def ended(*arguments: Any) -> NoReturn:
     raise EndedError(*arguments)
 
 
-@pytest.mark.parametrize("has_worked", [False, True])
+@pytest.mark.parametrize("has_served", [False, True])
 def test_what_takes_too_much_memory_to_build_ends_the_process(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_worked: bool
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_served: bool
 ) -> None:
     caplog.set_level(logging.ERROR)
     quarantine, lease = Quarantine(1), SimpleNamespace(is_serving=False)
-    quarantine.has_worked = has_worked
     keeper = Keeper(quarantine, start_again=ended)
+    if has_served:
+        keeper.keeps(SimpleNamespace(is_serving=True), SimpleNamespace())  # type: ignore[arg-type]
     keeper.keeps(lease, SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setattr(module.os, "_exit", ended)
     assert not keeper._end_what_grows(20_000)  # nothing is built
@@ -42,13 +43,26 @@ def test_what_takes_too_much_memory_to_build_ends_the_process(
     with pytest.raises(EndedError) as caught:
         keeper._end_what_grows(20_000)
     # What was built before may have leaked: with another process it is tried again.
-    assert caught.value.args == ((quarantine.remember(),) if has_worked else (ExitCode.USAGE,))
+    assert caught.value.args == ((quarantine.remember(),) if has_served else (ExitCode.USAGE,))
     line = "building the environments takes more than 20000 MiB (--max-memory-mib)"
     assert caplog.messages == [
-        line + "; the env server begins again" if has_worked else f"ends: {line}"
+        line + "; the env server begins again" if has_served else f"ends: {line}"
     ]
     lease.is_serving = True
     assert not keeper._end_what_grows(20_000)  # without a limit of its own
+
+
+def test_a_process_that_has_served_nobody_is_not_replaced_for_what_is_too_large_to_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing has leaked in it, whatever the process before has known."""
+    keeper = Keeper(Quarantine(1, remembered='{"has_worked": true}'), start_again=ended)
+    keeper.keeps(SimpleNamespace(is_serving=False), SimpleNamespace())  # type: ignore[arg-type]
+    monkeypatch.setattr(module.os, "_exit", ended)
+    keeper.watch.begin(None, 600.0)
+    with pytest.raises(EndedError) as caught:
+        keeper._end_what_grows(20_000)
+    assert caught.value.args == (ExitCode.USAGE,)
 
 
 def _keeper(*, is_stopping: bool, num_envs: int = 2) -> Keeper:

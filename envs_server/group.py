@@ -116,13 +116,12 @@ class EnvGroup:
 
         `frames` are those of the thread that is at it, outermost first. Called by another thread.
         """
-        what = "close" if self._is_closing else f"step {self._sequence + 1}"
+        what, limit = f"step {self._sequence + 1}", f"{seconds:g} s (serving.step_deadline_seconds)"
+        if self._is_closing or self._sequence < 0:
+            what, limit = "close" if self._is_closing else "reset", f"{seconds:g} s"
         where = f"{what} of group {self._index}"
         code = frames[-1].f_code
-        text = (
-            f"{where}: it hangs for {seconds:g} s (serving.step_deadline_seconds), in "
-            f"{code.co_name} of {Path(code.co_filename).name}"
-        )
+        text = f"{where}: it hangs for {limit}, in {code.co_name} of {Path(code.co_filename).name}"
         return self._named(row_in(frames), text)
 
     def close(self) -> None:

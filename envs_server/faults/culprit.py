@@ -36,7 +36,7 @@ def row_in(frames: Iterable[FrameType]) -> int | None:
     """
     row = None
     for frame in frames:
-        if frame.f_code in _LOOPS:
+        if row is None and frame.f_code in _LOOPS:  # an environment may have such a loop too
             row = frame.f_locals.get("i")
         elif row is not None and frame.f_globals.get("__name__") == _AFTER_LOOP:
             return None

@@ -398,5 +398,5 @@ def test_an_environment_that_hangs_when_it_is_closed_is_seen_and_named(
     for number, (text, position) in enumerate(Closing.said):
         assert position == number
         hangs = f"close of group {min(number, 1)}: it hangs for {deadline_seconds or 60:g} s"
-        assert text.startswith(f"environment {number} (slot {number}), {hangs} (")
+        assert text.startswith(f"environment {number} (slot {number}), {hangs}, in ")
     assert len(Closing.said) == 3

@@ -1,11 +1,13 @@
 """Of two environments in one group the second fails: it is named, whatever it does."""
 
+import sys
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 
 from envs_server.backends import sync
 from envs_server.errors import EnvironmentFailedError
@@ -103,3 +105,27 @@ def test_the_environment_that_cannot_be_reset_is_named(
         group.first()
     assert str(fault.value).startswith("environment 7 (slot 21), reset of group 3: RuntimeError: n")
     assert fault.value.position == 7
+
+
+def test_an_environment_that_is_made_of_several_is_named_itself(
+    group: EnvGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = SyncVectorEnv([Second] * 8)
+    monkeypatch.setattr(parts.envs[6], "step", lambda action: _raise())
+    monkeypatch.setattr(Second, "bad", lambda: parts.step(np.zeros(8, np.int64)))
+    group.first()
+    parts.reset()
+    with pytest.raises(EnvironmentFailedError) as fault:
+        group.step(ActionsPayload(pack_actions(3, 0, np.zeros(2, np.int32))))
+    assert fault.value.position == 7
+
+
+def test_what_hangs_names_the_setting_that_decides_after_what_time(group: EnvGroup) -> None:
+    frames = [sys._getframe()]
+    assert ": it hangs for 600 s, in " in (text := str(group.overdue(frames, 600)))
+    assert text.startswith("reset of group 3: ")
+    group.first()
+    text = str(group.overdue(frames, 60))
+    assert text.startswith("step 1 of group 3: it hangs for 60 s (serving.step_deadline_seconds)")
+    group.close()
+    assert str(group.overdue(frames, 60)).startswith("close of group 3: it hangs for 60 s, in ")

@@ -23,7 +23,7 @@ ENV_SERVERS_FAILED = "the env servers failed"
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
 _ENV_SERVER_GRACE_SECONDS = 5.0
-_LEARNER_GRACE_SECONDS = 60.0  # enough to save a checkpoint
+LEARNER_GRACE_SECONDS = 780.0  # more than its own: 120 s and logging.stuck_seconds (600)
 
 
 class _Exit(NamedTuple):
@@ -104,7 +104,7 @@ class Supervisor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end_all(0.0 if kind is None else _LEARNER_GRACE_SECONDS)
+        self._end_all(0.0 if kind is None else LEARNER_GRACE_SECONDS)
 
     def signal(self, number: int) -> None:
         """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
@@ -239,7 +239,7 @@ class Supervisor:
         self._say(f"seedrl: error: {line}")
         self._outcome, self._is_ending = outcome, True
         if self._learner is not None:
-            self._deadline = self._clock() + _LEARNER_GRACE_SECONDS
+            self._deadline = self._clock() + LEARNER_GRACE_SECONDS
             self._give_reason(f"{ENV_SERVERS_FAILED}: {line}")
             self._learner.send(signal.SIGTERM)
 

@@ -14,6 +14,8 @@ from learner.launch import restarts
 from learner.launch import supervisor as supervisor_module
 from learner.launch.child import Command
 from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
+from learner.session.supervision import STOP_SECONDS
+from seedrl.config import LoggingConfig
 
 PAUSE = "signal.pause()"
 SAVING = (
@@ -244,7 +246,7 @@ def test_an_env_server_that_is_not_to_be_started_again_says_how_it_ended(stage: 
 def test_a_learner_that_does_not_end_is_killed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor_module, "_LEARNER_GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor_module, "LEARNER_GRACE_SECONDS", 0.01)
     learner = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell()\nwhile True: signal.pause()"
     with stage.supervisor(
         "listen(); print('ends: no'); sys.exit(2)", learner=learner
@@ -367,3 +369,8 @@ def test_a_program_that_is_not_there_is_an_exit_like_any_other(stage: Stage) -> 
     supervisor = Supervisor([], learner=missing, restarts=0, say=stage.said.append)
     with supervisor:
         assert supervisor.wait() == 1
+
+
+def test_a_learner_whose_env_servers_fail_has_the_time_to_save_that_it_gives_itself() -> None:
+    own = STOP_SECONDS + LoggingConfig().stuck_seconds
+    assert own < supervisor_module.LEARNER_GRACE_SECONDS

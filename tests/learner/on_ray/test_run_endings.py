@@ -156,7 +156,7 @@ def test_a_learner_that_does_not_end_in_time_is_killed() -> None:
     def steps() -> Iterator[object]:
         yield script.reports(FIRST, 2, "1 2 env server 3: ends: refused")
         yield None
-        script.seconds += 61
+        script.seconds += 781
 
     assert script.play(steps) == 2
     assert script.said[-1] == "the learner did not end in time and is killed"

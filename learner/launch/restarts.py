@@ -1,5 +1,6 @@
 """How often an env server that dies is started again, and when one rests."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Literal
@@ -18,7 +19,7 @@ class Restarts:
         """`per_minute` is what each may use; `clock` gives monotonic seconds."""
         self._names, self._per_minute, self._clock = names, per_minute, clock
         self._used: dict[str, deque[float]] = {name: deque() for name in names}
-        self._resting: set[str] = set()  # until they have lived for a minute
+        self._rested: dict[str, float] = {}  # when their last rest was over
         self._due: dict[str, float] = {}  # when a rest is over
 
     def died(self, name: str) -> Verdict:
@@ -27,11 +28,9 @@ class Restarts:
         while used and now - used[0] >= _MINUTE_SECONDS:
             used.popleft()
         if len(used) < self._per_minute:
-            self._resting.discard(name)
             used.append(now)
             return "again"
-        was_resting = name in self._resting
-        self._resting.add(name)
+        was_resting = now - self._rested.get(name, -math.inf) < _MINUTE_SECONDS
         self._due[name] = now + _MINUTE_SECONDS
         if len(self._due) == len(self._names):
             return "all rest"
@@ -53,7 +52,8 @@ class Restarts:
         """Ends a rest, however long it still was: the env server is started."""
         if self._due.pop(name, None) is not None:
             # One restart is all that it has until it lives for a minute.
-            self._used[name] = deque([self._clock()] * self._per_minute)
+            self._rested[name] = now = self._clock()
+            self._used[name] = deque([now] * self._per_minute)
 
     def seconds_left(self) -> float | None:
         """Until the next rest is over; None if nobody rests."""

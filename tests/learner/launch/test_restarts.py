@@ -36,6 +36,20 @@ def test_who_has_lived_for_a_minute_after_its_rest_has_its_budget_back() -> None
     assert [restarts.died("a") for _ in range(2)] == ["again", "rests"]
 
 
+def test_without_restarts_too_a_rest_is_heard_of_again_after_a_minute_of_life() -> None:
+    clock = Clock()
+    restarts = Restarts(["a", "b"], 0, clock)
+    assert restarts.died("a") == "rests"
+    clock.now = 60.0
+    assert restarts.take_due() == ["a"]
+    clock.now = 119.0
+    assert restarts.died("a") == "still rests"
+    clock.now = 179.0
+    assert restarts.take_due() == ["a"]
+    clock.now = 239.0
+    assert restarts.died("a") == "rests"
+
+
 def test_when_all_rest_nobody_is_left() -> None:
     clock = Clock()
     restarts = Restarts(["a", "b"], 0, clock)

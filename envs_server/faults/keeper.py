@@ -68,6 +68,7 @@ class Keeper:
         max_memory_mib: int = 0,
         note: Callable[[int, bool], None] | None = None,
         farewell: Callable[[], None] = lambda: None,
+        films: bool = False,
     ) -> None:
         """Watches nothing yet.
 
@@ -79,12 +80,13 @@ class Keeper:
           note: takes the position of each environment that is at work, and of each that no longer
             is; None if that is not asked for.
           farewell: says that training is over, to whoever would start the process again.
+          films: whether episodes are filmed: another process would number its films like the first.
         """
         self.quarantine = quarantine
         self.note = note
         self.watch: Watch[Stepped | None] = Watch(allow_computing=allow_computing)
         self._start_again, self._farewell = start_again, farewell
-        self._max_memory_mib = max_memory_mib
+        self._max_memory_mib, self._films = max_memory_mib, films
         self._lease: Lease | None = None
         self._has_served = False
         self._connection: Cancelled | None = None
@@ -121,12 +123,8 @@ class Keeper:
         Not one that is asked to stop: the next one would not know of it.
         """
         if self._grown_mib and not self._is_stopping():
-            _log.error(
-                "the process has grown to %d MiB, beyond --max-memory-mib %d, and begins again",
-                self._grown_mib,
-                self._max_memory_mib,
-            )
-            self._start_again(self.quarantine.remember())
+            limit = f"beyond --max-memory-mib {self._max_memory_mib}"
+            self._begin_again(f"the process has grown to {self._grown_mib} MiB, {limit}")
 
     def _end_what_hangs(self, begun: Begun[Stepped | None]) -> None:
         work, seconds = begun.work, begun.limit_seconds
@@ -140,6 +138,11 @@ class Keeper:
         self._end_if_it_is_to(line)
         if not self.quarantine.live:
             _leave(End(ExitCode.FAILING_ENVIRONMENT, line))
+        self._begin_again(line)
+
+    def _begin_again(self, line: str) -> NoReturn:
+        if self._films:
+            _leave(End(ExitCode.FAILED_FILMS, line))
         _log.error("%s; the env server begins again", line)
         self._start_again(self.quarantine.remember())
 
@@ -171,8 +174,7 @@ class Keeper:
         line = f"building the environments takes more than {mib} MiB (--max-memory-mib)"
         self._end_if_it_is_to(line)
         if self._has_served:  # maybe what was built before has leaked
-            _log.error("%s; the env server begins again", line)
-            self._start_again(self.quarantine.remember())
+            self._begin_again(line)
         _leave(End(ExitCode.USAGE, line))
 
 

@@ -67,6 +67,7 @@ def serve(options: Options, words: Sequence[str]) -> int:
         max_memory_mib=options.max_memory_mib,
         note=crash_log.note if is_suspect(ended) else None,
         farewell=crash_log.say_farewell,
+        films=options.films is not None,
     )
     return client.run(keeper)
 

@@ -126,6 +126,17 @@ def test_what_hangs_in_a_process_that_is_to_go_on_has_it_begin_again(
     assert caplog.messages == [f"{_HANGS}; the env server begins again"]
 
 
+def test_one_that_films_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its films would be numbered like those that are there."""
+    monkeypatch.setattr(module.os, "_exit", ended)
+    keeper = Keeper(Quarantine(2), start_again=ended, films=True)
+    assert _hang(keeper) == (ExitCode.FAILED_FILMS,)
+    keeper._grown_mib = 2**31
+    with pytest.raises(EndedError) as caught:
+        keeper.begin_again_if_grown()
+    assert caught.value.args == (ExitCode.FAILED_FILMS,)
+
+
 def test_a_process_that_has_grown_begins_again_unless_it_is_asked_to_stop() -> None:
     for is_stopping in (True, False):
         keeper = _keeper(is_stopping=is_stopping)

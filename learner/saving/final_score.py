@@ -18,7 +18,7 @@ class FinalScore(NamedTuple):
     Attributes:
       mean: of the returns.
       episodes: how many.
-      updates: in the parameters that were played.
+      updates: of the run when it was played; confirmed parameters may be of fewer.
       greedy: whether they were played without exploration.
     """
 

@@ -37,6 +37,7 @@ class Evaluation(NamedTuple):
       mean, standard_error, minimum, maximum: of the returns.
       episodes: how many were played; how many by each slot is fixed beforehand.
       updates: the version of the parameters.
+      step: updates of the checkpoint, which are more where confirmed parameters were saved with it.
       returns: each episode's.
       slots_leased_again: slots whose env server was lost, and which then had other environments
         than follow from the seed.
@@ -48,6 +49,7 @@ class Evaluation(NamedTuple):
     maximum: float
     episodes: int
     updates: int
+    step: int
     returns: tuple[float, ...]
     slots_leased_again: int = 0
 
@@ -94,10 +96,10 @@ def evaluate(
         raise
     leased_again = int(np.count_nonzero(slots.epochs > 1))
     service.finish("the evaluation is over", grace_seconds=1.0)
-    return _statistics(score, leased_again)
+    return _statistics(score, checkpoint.step, leased_again)
 
 
-def _statistics(score: Score, leased_again: int) -> Evaluation:
+def _statistics(score: Score, step: int, leased_again: int) -> Evaluation:
     returns = np.asarray(score.returns)
     return Evaluation(
         mean=float(returns.mean()),
@@ -106,6 +108,7 @@ def _statistics(score: Score, leased_again: int) -> Evaluation:
         maximum=float(returns.max()),
         episodes=len(returns),
         updates=score.frozen.version,
+        step=step,
         returns=score.returns,
         slots_leased_again=leased_again,
     )

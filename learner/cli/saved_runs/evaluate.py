@@ -80,9 +80,7 @@ def run(argv: Sequence[str]) -> int:
     if not isinstance(evaluation, tuple):
         return evaluation
     if options.save:
-        played = FinalScore(
-            evaluation.mean, evaluation.episodes, evaluation.updates, options.greedy
-        )
+        played = FinalScore(evaluation.mean, evaluation.episodes, evaluation.step, options.greedy)
         write_final_score(options.workdir, played)
     print(_text(evaluation, as_json=options.json))
     return ExitCode.OK

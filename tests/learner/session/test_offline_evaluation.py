@@ -50,7 +50,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(to_json(CONFIG))
     params = jax.jit(CONFIG.agent.build(SPEC).init)(jax.random.key(1))
-    meta = {"env_spec": encode_spec(SPEC), "config": to_json(CONFIG)}
+    meta = {"env_spec": encode_spec(SPEC), "config": to_json(CONFIG), "params_updates": 2}
     arrays = {"params": params, "updates": np.int32(3)}
     checkpoints.save(folder / "checkpoints", 3, arrays, meta, keep=2)
     return folder
@@ -78,5 +78,6 @@ def test_a_seed_decides_the_result_with_any_number_of_env_servers_and_greedy_act
     drawn = evaluate("--env-servers", "1", "--seed", str(CONFIG.seed))
     assert drawn == evaluate("--env-servers", "2")
     assert len(set(drawn["returns"])) > 1
+    assert (drawn["updates"], drawn["step"]) == (2, 3)
     assert drawn["returns"] != evaluate("--env-servers", "1", "--seed", "0")["returns"]
     assert drawn["returns"] != evaluate("--env-servers", "1", "--greedy")["returns"]

@@ -28,6 +28,7 @@ RESULT = Evaluation(
     maximum=3.0,
     episodes=2,
     updates=7,
+    step=7,
     returns=(1.0, 3.0),
 )
 PAUSE = "import signal; signal.pause()"
@@ -232,6 +233,15 @@ def test_the_result_is_kept_as_the_final_score_of_the_run(
     (run_folder / "status.json").unlink()
     (run_folder / "final_score.json").write_text('{"mean": 2.0')
     assert read_final_score(run_folder) is None
+
+
+def test_the_final_score_of_confirmed_parameters_is_that_of_the_run_which_learned_meanwhile(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, lambda: RESULT._replace(updates=5))
+    (run_folder / "status.json").write_text('{"updates": 7}')
+    assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 0
+    assert read_final_score(run_folder) == (2.0, 2, 7, True)
 
 
 def test_only_the_newest_checkpoint_has_the_final_score(

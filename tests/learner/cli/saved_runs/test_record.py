@@ -15,7 +15,7 @@ from seedrl.config import Config
 from seedrl.config_json import to_json
 from seedrl.exit_codes import ExitCode
 
-RESULT = Evaluation(2.0, 0.5, 1.0, 3.0, 2, 7, returns=(1.0, 3.5))
+RESULT = Evaluation(2.0, 0.5, 1.0, 3.0, 2, 7, 7, returns=(1.0, 3.5))
 
 
 def _film(commands: list[Command], number: int) -> None:

@@ -1,5 +1,6 @@
 """How far a planned run is, from the files of its folder alone: a kill of us loses nothing."""
 
+import json
 import shlex
 from pathlib import Path
 from typing import Literal
@@ -53,12 +54,27 @@ def check_same(folder: Path, run: PlannedRun) -> None:
     command = _command(folder)
     if command is None:
         return
-    before, now = (_without(words, (_MAY_GROW,)) for words in (_words(command), [*run.words]))
-    if before != now:
+    words = _words(command), [*run.words]
+    before, now = (_without(each, (_MAY_GROW,)) for each in words)
+    if before != now or _shrinks(folder, *words):
         raise ConfigError(
             f"{folder}: expected the run `seedrl train {shlex.join(run.words)}`, found that of "
             f"`{command}`; choose another --workdir, or remove that folder"
         )
+
+
+def _shrinks(folder: Path, before: list[str], now: list[str]) -> bool:
+    """Whether fewer steps are planned than the run has, or maybe fewer: no number is given now."""
+    if _MAY_GROW not in now:
+        return _MAY_GROW in before
+    planned = int(now[now.index(_MAY_GROW) + 1])
+    if _MAY_GROW in before:
+        return planned < int(before[before.index(_MAY_GROW) + 1])
+    try:
+        saved = json.loads((folder / run_files.CONFIG).read_text())
+        return planned < int(saved["config"]["learning"]["total_steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # `seedrl train` says what is wrong with it
 
 
 def _command(folder: Path) -> str | None:

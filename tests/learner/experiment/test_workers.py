@@ -257,3 +257,23 @@ def test_a_run_of_other_options_is_refused_but_more_steps_are_trained(tmp_path: 
         ConfigError, match=r"expected the run `seedrl train own --seed 0 .*ratio 1`"
     ):
         check_same(tmp_path, PlannedRun("run", (*words[:-1], "1")))
+
+
+def test_a_run_does_not_shrink(tmp_path: Path) -> None:
+    total = "--learning.total-steps"
+    begins(tmp_path, ("own", "--seed", "0"))
+    (tmp_path / "config.json").write_text('{"config": {"learning": {"total_steps": 200}}}')
+
+    def planned(*words: str) -> PlannedRun:
+        return PlannedRun("run", ("own", "--seed", "0", *words))
+
+    check_same(tmp_path, planned())
+    check_same(tmp_path, planned(total, "300"))
+    with pytest.raises(ConfigError, match="found that of"):
+        check_same(tmp_path, planned(total, "100"))
+    # By hand it was trained on; the grid does not say how far.
+    begins(tmp_path, ("own", "--seed", "0", total, "300"))
+    check_same(tmp_path, planned(total, "300"))
+    for words in ((total, "250"), ()):
+        with pytest.raises(ConfigError, match="found that of"):
+            check_same(tmp_path, planned(*words))

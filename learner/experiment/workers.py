@@ -84,6 +84,7 @@ class Workers:
         self._waiting = list(runs)
         self._num_runs = len(runs)
         self._trained: set[str] = set()
+        self._refused: set[str] = set()
         self._busy: dict[Child, _Job] = {}
         self._events: queue.SimpleQueue[_Exit | _Signal] = queue.SimpleQueue()
         self._first_signal: float | None = None
@@ -176,7 +177,7 @@ class Workers:
         run, step = self._busy.pop(child)
         if self._first_signal is not None:
             self._stopped(run, step, code)
-        elif code == ExitCode.ADDRESS_IN_USE:
+        elif code == ExitCode.ADDRESS_IN_USE and self._may_be_free_later(run):
             self._trained.discard(run.name)
             self._waiting.append(run)
         elif code not in (_DONE if step == "train" else {ExitCode.OK}):
@@ -192,6 +193,14 @@ class Workers:
             self._fail(run, "interrupted", reason)
         else:
             self._waiting.insert(0, run)
+
+    def _may_be_free_later(self, run: PlannedRun) -> bool:
+        """Whether its folder was in use; a port that is taken is tried once more."""
+        if is_in_use(self._folder / run.name):
+            return True
+        is_first = run.name not in self._refused  # the holder of its folder may just have left
+        self._refused.add(run.name)
+        return is_first
 
     def _stopped(self, run: PlannedRun, step: Step, code: int) -> None:
         if step == "train" and code not in (*_DONE, ExitCode.KILLED):

@@ -241,6 +241,32 @@ def test_a_folder_that_is_still_in_use_is_waited_for(stage: Stage) -> None:
     assert stage.said.count(waits) == 1 and workers.reasons == {}
 
 
+def test_a_port_that_is_taken_fails_a_run_at_its_second_try(stage: Stage) -> None:
+    stage.acts["train run1"] = lambda folder: ExitCode.ADDRESS_IN_USE
+    with stage.workers() as workers:
+        assert workers.wait() == ExitCode.FAILED_RUNS
+    assert stage.started.count("train run1") == 2 and workers.outcomes["run1"] == "failed"
+    assert workers.reasons["run1"] == "ended with 98: the last line"
+
+
+def test_a_run_whose_folder_is_taken_as_it_begins_is_begun_later(stage: Stage) -> None:
+    held = []
+
+    def is_taken(folder: Path) -> int:
+        held.append(lock(folder))
+        return ExitCode.ADDRESS_IN_USE
+
+    def say(line: str) -> None:
+        if line.startswith("run0: another learner"):
+            stage.acts = {}
+            os.close(held.pop())
+
+    stage.acts["train run0"] = is_taken
+    with stage.workers(say=say) as workers:
+        assert workers.wait() == ExitCode.OK
+    assert stage.started.count("train run0") == 2 and workers.reasons == {}
+
+
 def test_a_run_of_other_options_is_refused_but_more_steps_are_trained(tmp_path: Path) -> None:
     words = ("own", "--seed", "0", "--learning.total-steps", "100", "--replay.ratio", "4")
     begins(tmp_path, words)

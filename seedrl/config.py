@@ -46,6 +46,10 @@ class EnvironmentConfig:
     failures_per_hour: int = 10
 
 
+# Of `serving`, what hosts of one run, and runs of one configuration, have each their own.
+OWN_SERVING = ("bind", "token_file", "certificate", "private_key", "authority", "insecure")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServingConfig:
     """Central inference.

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from learner.evidence.measured_run import MeasuredRun
+from seedrl.config import OWN_SERVING
 
 # What does not change how a run learns, or must differ between its runs.
-_IGNORED = ("seed", "serving.bind", "logging.", "checkpoint.")
+_IGNORED = ("seed", *(f"serving.{name}" for name in OWN_SERVING), "logging.", "checkpoint.")
 _MOST_NAMED = 4
 _ABSENT = "(absent)"
 

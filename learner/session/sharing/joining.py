@@ -26,7 +26,7 @@ from learner.hosts.waiting import Clock, StoppedError, Waiting, named
 from learner.serving.hub import Hub
 from learner.session.process import StopRequest
 from learner.threads.worker import ClosedError
-from seedrl.config import Config
+from seedrl.config import OWN_SERVING, Config
 from seedrl.config_json import to_json
 from seedrl.errors import ConfigError, UserError
 from seedrl.programs.version import describe
@@ -36,9 +36,8 @@ from seedrl.storage import checkpoints, run_files
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.wire.credentials import read_token
 
-# What hosts may have each its own.
+# What hosts may have each its own, beside OWN_SERVING.
 _OWN = ("launch", "logging")
-_OWN_SERVING = ("bind", "token_file", "certificate", "private_key", "authority", "insecure")
 # How long a file of the first host may take until another one sees it.
 _SEEN_SECONDS = 20.0
 _LOOK_SECONDS = 0.2
@@ -276,7 +275,7 @@ def _common(config: Config) -> dict[str, str]:
         if section in _OWN:
             continue
         if section == "serving":
-            fields = {name: value for name, value in fields.items() if name not in _OWN_SERVING}
+            fields = {name: value for name, value in fields.items() if name not in OWN_SERVING}
         common[section] = _short(json.dumps(fields, sort_keys=True))
     return common
 

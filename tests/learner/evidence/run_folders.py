@@ -32,7 +32,7 @@ def write_run(
     tree = {
         "environment": {"type": "EnvironmentConfig", "id": environment, "wrappers": []},
         "replay": {"ratio": ratio},
-        "serving": {"bind": f"unix:/tmp/{folder.name}"},
+        "serving": {"bind": f"unix:/tmp/{folder.name}", "token_file": f"/tmp/{folder.name}"},
         "learning": {"total_steps": 1000},
         "evaluation": {"target_return": target, "confirm_episodes": 100 if target else 0},
         "seed": seed,

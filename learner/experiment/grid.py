@@ -101,7 +101,9 @@ def _flag(name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         section, dot, last = name.rpartition(".")
         return [f"--{name}" if value else f"--{section}{dot}no-{last}"]
-    return [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    values = value if isinstance(value, list) else [value]
+    # One line, as a run records its command: it is compared with that.
+    return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]
 
 
 def _name(config: str, options: Mapping[str, Any], seed: int) -> str:

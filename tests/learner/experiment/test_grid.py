@@ -51,6 +51,12 @@ def test_a_value_that_no_folder_can_be_called_is_shortened(tmp_path: Path) -> No
     assert run.words[-1] == '{"map": "a/b"}'
 
 
+def test_a_value_of_several_lines_is_one_line_as_the_run_records_it(tmp_path: Path) -> None:
+    text = SMALL + '[options]\nenvironment.arguments = """\n{"a": 1,\n "k": 4}\n"""\n'
+    (run,) = read_grid(grid(tmp_path, text))
+    assert run.words[-1] == '{"a": 1,  "k": 4} '
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

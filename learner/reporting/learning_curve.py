@@ -56,7 +56,7 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    lines = list(_lines(metrics_jsonl))
+    lines = _lines(metrics_jsonl)
     steps, returns, low, high = columns(
         lines, *(f"return/training{suffix}" for suffix in ("", "_min", "_max"))
     )
@@ -86,7 +86,24 @@ def columns(lines: list[dict[str, Any]], *names: str) -> tuple[list[float], ...]
     return tuple(map(list, zip(*found, strict=True))) or tuple([] for _ in (0, *names))
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Those that are part of the run: what a session did not resume from is not."""
+    kept: list[dict[str, Any]] = []
+    for line in _objects(path):
+        if line.get("kind") != "session":
+            kept.append(line)
+        elif line.get("is_begun_anew"):
+            kept = []
+        elif _is_number(steps := line.get("env_steps")):
+            kept = [each for each in kept if not _is_later(each, steps)]
+    return kept
+
+
+def _is_later(line: dict[str, Any], steps: float) -> bool:
+    return _is_number(line.get("env_steps")) and line["env_steps"] > steps
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     for text in path.read_text(errors="replace").splitlines():

@@ -48,8 +48,24 @@ def test_what_is_damaged_or_missing_is_skipped(tmp_path: Path) -> None:
         {"kind": "checkpoint", "updates": 3},
         {"env_steps": 50, "return/training": 2.5},
     )
-    found = columns(list(learning_curve._lines(path)), "return/training")
+    found = columns(learning_curve._lines(path), "return/training")
     assert found == ([10.0, 50.0], [1.5, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("session", "expected"),
+    [({}, [1.0, 2.0, 3.0, 4.0]), ({"is_begun_anew": True, "env_steps": 0}, [4.0])],
+)
+def test_what_a_run_did_not_resume_from_is_not_part_of_its_curve(
+    tmp_path: Path, session: dict[str, object], expected: list[float]
+) -> None:
+    rows: list[dict[str, object]] = [
+        {"env_steps": steps, "return/training": 1.0} for steps in range(6)
+    ]
+    resumed = {"kind": "session", "env_steps": 3, **session}
+    path = write(tmp_path, *rows[1:], resumed, rows[4])
+    found = columns(learning_curve._lines(path), "return/training")
+    assert found[0] == expected
 
 
 def test_a_picture_shows_episodes_rounds_and_the_target(

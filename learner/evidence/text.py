@@ -57,7 +57,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
         )
     if comparison.overall is not None:
         yield "over all environments"
-        yield from _indented([("final score", _improvement(comparison.overall, "A", "B"))])
+        yield from _indented([("final score", _improvement(comparison.overall, "RUN", "AGAINST"))])
     yield from _notes(comparison.groups)
 
 

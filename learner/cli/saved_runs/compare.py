@@ -122,13 +122,14 @@ def _measured(folders: Sequence[Path]) -> list[MeasuredRun]:
         if not inside:
             what = "found none" if folder.is_dir() else "but there is no such folder"
             raise ConfigError(f"{folder}: expected the folder of a run or runs, {what}")
-        known = len(found)
+        measured = 0
         for each in inside:
             try:
-                found.setdefault(each.resolve(), measure(each))
+                found[each.resolve()] = measure(each)
+                measured += 1
             except ConfigError as error:
                 # Others stand for the folder; alone, it is what was asked for.
-                if each is inside[-1] and len(found) == known:
+                if each is inside[-1] and not measured:
                     raise
                 print(f"left out: {error}", file=sys.stderr)
     return list(found.values())

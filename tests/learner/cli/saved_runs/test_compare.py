@@ -95,6 +95,27 @@ def test_of_many_runs_those_without_a_score_are_left_out(
     assert [line[:10] for line in err.splitlines()] == ["left out: "] * 2
 
 
+def test_what_was_named_before_stands_for_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scored = write_run(tmp_path / "g" / "s0", [1.0])
+    write_run(tmp_path / "g" / "s1", [])
+    assert main(["compare", str(scored), str(tmp_path / "g")]) == 0
+    assert capsys.readouterr().err.startswith("left out: ")
+
+
+def test_over_all_environments_the_sides_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ratio in (4.0, 1.0):
+        for task in ("X", "Y"):
+            write_run(tmp_path / str(ratio) / task, [ratio], environment=task, ratio=ratio)
+    assert main(["compare", str(tmp_path / "4.0"), "--against", str(tmp_path / "1.0")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    overall = lines[lines.index("over all environments") + 1]
+    assert overall.startswith("       final score      P(RUN > AGAINST) = 1.00")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

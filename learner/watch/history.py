@@ -75,7 +75,7 @@ class History:
             if _IS_METRICS in line:
                 is_rewritten |= self._take_metrics(line, is_last=number == last)
             else:
-                self._take_record(_parsed(line))
+                is_rewritten |= self._take_record(_parsed(line))
         is_rewritten |= self._thin_out()
         if is_rewritten:
             return Added({}, [], is_rewritten=True)
@@ -106,7 +106,10 @@ class History:
         steps = values.get("env_steps")
         if steps is None:
             return False
-        is_rewritten = self._forget_after(steps)
+        taken = self._columns["env_steps"]
+        is_rewritten = bool(taken) and taken[-1] > steps
+        if is_rewritten:
+            self._forget_after(steps)
         rows = self.num_rows
         for name, value in values.items():
             if not _NOT_A_CURVE.fullmatch(name):
@@ -121,18 +124,22 @@ class History:
         kept = len(taken)
         while kept and taken[kept - 1] > steps:
             kept -= 1
-        if kept == len(taken):
-            return False
+        rounds = [found for found in self.rounds if found["env_steps"] <= steps]
+        is_rewritten = kept < len(taken) or len(rounds) < len(self.rounds)
         self._columns = {name: column[:kept] for name, column in self._columns.items()}
-        self.rounds = [found for found in self.rounds if found["env_steps"] <= steps]
-        return True
+        self.rounds = rounds
+        return is_rewritten
 
-    def _take_record(self, fields: Mapping[str, Any]) -> None:
+    def _take_record(self, fields: Mapping[str, Any]) -> bool:
+        """Takes any other line; says whether rows or rounds had to go."""
         numbers = _numbers(fields)
+        if fields.get("kind") == "session" and "env_steps" in numbers:
+            return self._forget_after(-1 if fields.get("is_begun_anew") else numbers["env_steps"])
         if fields.get("kind") == "ledger":
             self.latest |= {f"ledger/{name}": value for name, value in numbers.items()}
         elif fields.get("kind") == "evaluation" and None not in map(numbers.get, _OF_A_ROUND):
             self.rounds.append(numbers)
+        return False
 
     def _since(self, row: int) -> dict[str, list[float | None]]:
         return {name: _short(column[row:]) for name, column in self._columns.items()}

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 from learner.watch.run_reader import RunReader, View, find_runs
+
+_logger = logging.getLogger(__name__)
 
 # How often the files are looked at: what has changed is on the page well within a second.
 POLL_SECONDS = 0.25
@@ -25,6 +28,12 @@ class _Page:
     def __init__(self, run: str | None):
         self.run = run
         self.waiting: asyncio.Queue[str | None] = asyncio.Queue(MOST_WAITING)
+
+    def end(self) -> None:
+        """What waits is not sent: its browser connects again, and gets all that there is."""
+        while not self.waiting.empty():
+            self.waiting.get_nowait()
+        self.waiting.put_nowait(None)
 
 
 class Feed:
@@ -45,7 +54,7 @@ class Feed:
 
     def run(self, name: str) -> RunReader | None:
         """The reader of a run by its name."""
-        self._search()
+        self.look()  # pages hear of the runs that it finds
         return self._readers.get(name)
 
     async def messages(self, run: str | None) -> AsyncIterator[str]:
@@ -84,9 +93,7 @@ class Feed:
             return
         for page in self._pages:
             if page.waiting.full():
-                while not page.waiting.empty():
-                    page.waiting.get_nowait()
-                page.waiting.put_nowait(None)
+                page.end()
             else:
                 page.waiting.put_nowait(self._message(page, views, names))
 
@@ -101,7 +108,12 @@ class Feed:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                _logger.exception("the files of runs could not be looked at")
+                for page in self._pages:  # some of what was read has not reached them
+                    page.end()
 
     def _search(self) -> list[str] | None:
         """Finds runs, now and then; returns the names of all."""

@@ -120,13 +120,14 @@ class RunReader:
 
     def films(self) -> list[str]:
         """Videos in the folder, as paths below it, newest first."""
-        found = [
-            path
-            for depth in ("*", "*/*")
-            for path in self.folder.glob(depth)
-            if path.suffix in _FILMS and os.path.isfile(path)
-        ]
-        with contextlib.suppress(OSError):
+        found: list[Path] = []
+        with contextlib.suppress(OSError):  # a folder, or a film, that goes meanwhile
+            found.extend(
+                path
+                for depth in ("*", "*/*")
+                for path in self.folder.glob(depth)
+                if path.suffix in _FILMS and os.path.isfile(path)
+            )
             found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         return [path.relative_to(self.folder).as_posix() for path in found[:_MOST_FILMS]]
 

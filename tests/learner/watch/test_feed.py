@@ -155,3 +155,50 @@ def test_a_run_that_wakes_up_is_noticed_though_no_page_looks_at_it(
         assert found["status"]["env_steps"] == 60_000
 
     run(test())
+
+
+def test_after_a_failed_look_pages_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulated = SimulatedRun(tmp_path / "a")
+
+    def fail(self: Feed) -> None:
+        monkeypatch.undo()
+        simulated.advance(5)
+        raise FileNotFoundError("a folder has gone")
+
+    async def test() -> None:
+        feed = Feed(tmp_path)
+        messages = feed.messages(None)
+        await first(messages)
+        monkeypatch.setattr(Feed, "look", fail)
+        await until_end(messages)
+        again = feed.messages(None)
+        assert (await first(again))["runs"]["a"]["curve"]["env_steps"] == [60_000]
+        simulated.say("hung", "again")
+        assert await until(again, lambda found: found.get("detail", {}).get("events"))
+
+    async def until_end(messages: AsyncIterator[str]) -> None:
+        async for _ in messages:
+            pass
+
+    run(test())
+    assert "could not be looked at" in caplog.text
+
+
+def test_pages_are_told_of_a_run_that_is_found_because_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "POLL_SECONDS", SECONDS)
+    monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.0)
+
+    async def test() -> None:
+        feed = Feed(tmp_path)
+        messages = feed.messages(None)
+        await first(messages)
+        SimulatedRun(tmp_path / "new")
+        assert feed.run("new") is not None
+        monkeypatch.setattr(feed_module, "SEARCH_SECONDS", SECONDS)
+        assert (await first(messages))["names"] == ["new"]
+
+    run(test())

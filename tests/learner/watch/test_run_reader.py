@@ -1,5 +1,8 @@
 import json
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from learner.watch.run_reader import RunReader, View, find_runs
 from tests.learner.watch.simulated_run import SimulatedRun
@@ -101,3 +104,16 @@ def test_videos_are_found_newest_first(tmp_path: Path) -> None:
     for name in ("videos/old.mp4", "new.webm", "notes.txt"):
         (tmp_path / name).write_bytes(b"")
     assert sorted(RunReader(tmp_path).films()) == ["new.webm", "videos/old.mp4"]
+
+
+def test_a_folder_that_goes_while_films_are_looked_for_hides_none_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new.webm").touch()
+
+    def glob(self: Path, pattern: str) -> Iterator[Path]:
+        yield self / "new.webm"
+        raise FileNotFoundError("a folder has gone")
+
+    monkeypatch.setattr(Path, "glob", glob)
+    assert RunReader(tmp_path).films() == ["new.webm"]

@@ -152,7 +152,6 @@ class Workers:
             words = ["evaluate", str(folder), "--episodes", number, "--greedy", "--save"]
             words += self._allowing(folder)
         logs = self._folder / "logs"
-        logs.mkdir(exist_ok=True)
         command = Command(
             name=run.name,
             arguments=(sys.executable, "-m", "learner.cli.main", *words),
@@ -160,7 +159,14 @@ class Workers:
             log=logs / f"{run.name}.log",
             ending=signal.SIGTERM,
         )
-        child = self._start_child(command, lambda child, code: self._events.put(_Exit(child, code)))
+        try:
+            logs.mkdir(exist_ok=True)
+            child = self._start_child(
+                command, lambda child, code: self._events.put(_Exit(child, code))
+            )
+        except OSError as error:  # others that train go on
+            self._fail(run, "failed", f"cannot be started: {error}")
+            return
         self._busy[child] = _Job(run, step)
         self._say(f"{run.name}: {'trains' if step == 'train' else 'plays its final score'}")
 

@@ -241,6 +241,17 @@ def test_a_folder_that_is_still_in_use_is_waited_for(stage: Stage) -> None:
     assert stage.said.count(waits) == 1 and workers.reasons == {}
 
 
+def test_a_run_that_cannot_be_started_is_named_and_ends_no_other(stage: Stage) -> None:
+    def fail(folder: Path) -> int:
+        raise OSError(28, "No space left on device")
+
+    stage.acts["train run0"] = fail
+    with stage.workers() as workers:
+        assert workers.wait() == ExitCode.FAILED_RUNS
+    assert workers.outcomes == {"run0": "failed", "run1": "finished", "run2": "finished"}
+    assert "No space left" in workers.reasons["run0"]
+
+
 def test_a_port_that_is_taken_fails_a_run_at_its_second_try(stage: Stage) -> None:
     stage.acts["train run1"] = lambda folder: ExitCode.ADDRESS_IN_USE
     with stage.workers() as workers:

@@ -79,10 +79,10 @@ def run(argv: Sequence[str]) -> int:
         evaluation = play(supervisor, config, options, logs=logs)
     if not isinstance(evaluation, tuple):
         return evaluation
+    print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if options.save:
         played = FinalScore(evaluation.mean, evaluation.episodes, evaluation.step, options.greedy)
         write_final_score(options.workdir, played)
-    print(_text(evaluation, as_json=options.json))
     return ExitCode.OK
 
 
@@ -91,7 +91,8 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
     needed = min(config.serving.training_slots + config.serving.evaluation_slots, episodes)
     num_servers = min(planned.num_servers, needed)
     num_envs = math.ceil(needed / num_servers)
-    return env_servers.Fleet(num_servers, num_envs, min(planned.num_groups, num_envs))
+    num_groups = min(planned.num_groups, num_envs)
+    return planned._replace(num_servers=num_servers, num_envs=num_envs, num_groups=num_groups)
 
 
 def _text(evaluation: "Evaluation", *, as_json: bool) -> str:

@@ -1,5 +1,6 @@
 """`seedrl evaluate` with env servers that only pretend, and a result that is given."""
 
+import errno
 import json
 import signal
 import threading
@@ -11,9 +12,10 @@ import pytest
 
 import learner.session.offline_evaluation
 from learner.cli.main import main
+from learner.cli.saved_runs.evaluate import _just_enough
 from learner.launch import env_servers
 from learner.launch.child import Command
-from learner.saving.final_score import read_final_score
+from learner.saving.final_score import FinalScore, read_final_score
 from learner.session.offline_evaluation import Evaluation
 from seedrl import config_file
 from seedrl.config import Config
@@ -242,6 +244,24 @@ def test_the_final_score_of_confirmed_parameters_is_that_of_the_run_which_learne
     (run_folder / "status.json").write_text('{"updates": 7}')
     assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 0
     assert read_final_score(run_folder) == (2.0, 2, 7, True)
+
+
+def test_a_result_that_cannot_be_kept_is_printed(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(folder: Path, score: FinalScore) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+    stand_in(monkeypatch)
+    monkeypatch.setattr("learner.cli.saved_runs.evaluate.write_final_score", fail)
+    assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 74
+    assert capsys.readouterr().out.startswith("return 2.00")
+
+
+def test_an_evaluation_has_the_fleet_settings_of_the_run() -> None:
+    config = config_file.load("cartpole_r2d2")
+    fleet = env_servers.Fleet(4, 8, 2, False, 300, True)
+    assert _just_enough(fleet, config, 3) == (3, 1, 1, False, 300, True)
 
 
 def test_only_the_newest_checkpoint_has_the_final_score(

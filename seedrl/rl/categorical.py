@@ -20,7 +20,9 @@ def log_probability(logits: Array, action: Array) -> Array:
 def entropy(logits: Array) -> Array:
     """-Σ π log π, `[...] float32`."""
     log_policy = jax.nn.log_softmax(logits)
-    return -jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1)
+    # Of probability 0 are actions that a network forbids: 0 * -inf would be NaN. NaN itself stays.
+    finite = jnp.where(log_policy == -jnp.inf, 0.0, log_policy)
+    return -jnp.sum(jnp.exp(log_policy) * finite, axis=-1)
 
 
 def drawn(logits: Array, exploration: Array, key: Array) -> Array:

@@ -34,7 +34,8 @@ class ReplayConfig:
 
     Attributes:
       capacity_steps: stored environment steps, over all devices.
-      min_steps: environment steps in replay before learning starts.
+      min_steps: environment steps in replay before learning starts; near `capacity_steps`, as many
+        as are sure to be in complete sequences.
       page_steps: steps of a page; divides the agent's stride. 0 takes the stride. For agents that
         store no carry, such as Ape-X and SAC without memory, it may be a multiple of the stride
         instead: sequences then start inside pages, storing costs less, and a step is learned from
@@ -76,7 +77,12 @@ class ReplayConfig:
         page = self.steps_of_page(window)
         # While `min_steps` steps fill up, each training slot has one sequence that is not complete.
         incomplete = training_slots * (window.pages_per_sequence(page) - 1) * page
-        return max(1, (self.min_steps - incomplete) // window.stride // num_devices)
+        # A full replay has whole pages alone, and may have another such sequence of each slot, of a
+        # stream that was cut. Both streams may lie across a stride.
+        held = self.capacity_pages(window, num_devices) * num_devices * page
+        lost = incomplete + 2 * training_slots * max(0, window.stride - page)
+        steps = min(self.min_steps, held - lost) - incomplete
+        return max(1, steps // window.stride // num_devices)
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         """See ExperienceConfig."""

@@ -9,6 +9,7 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
+from seedrl.replay.index import PageIndex
 from seedrl.replay.limiter import RatioLimiter
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.types import Array, Page, StoredStep, TimeStep
@@ -81,6 +82,30 @@ def test_learning_waits_for_complete_sequences(
     config = dataclasses.replace(CONFIG, **changes)
     found = config.min_sequences(WINDOW, training_slots=8, num_devices=num_devices)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("page_steps", "stride", "length", "capacity_steps", "num_slots"),
+    [(32, 1, 4, 10_000, 32), (40, 40, 120, 12_000, 16), (10, 40, 120, 12_000, 16)],
+)
+def test_learning_starts_and_goes_on_where_all_of_a_replay_is_the_minimum(
+    page_steps: int, stride: int, length: int, capacity_steps: int, num_slots: int
+) -> None:
+    window = WindowSpec(burn_in=0, unroll=length - 3, bootstrap=3, stride=stride)
+    config = ReplayConfig(
+        page_steps=page_steps, capacity_steps=capacity_steps, min_steps=capacity_steps
+    )
+    config.check(window, training_slots=num_slots, total_steps=10**9)
+    capacity_pages = config.capacity_pages(window, 1)
+    index = PageIndex(capacity_pages=capacity_pages, window=window, page_steps=page_steps)
+    least = config.min_sequences(window, training_slots=num_slots, num_devices=1)
+    for round_ in range(3 * capacity_pages // num_slots):
+        index.plan(range(num_slots))
+        if index.fill == 1.0:
+            assert index.num_sequences >= least
+        if round_ == 2 * capacity_pages // num_slots:  # all env servers connect again
+            for slot in range(num_slots):
+                index.end_stream(slot)
 
 
 def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:

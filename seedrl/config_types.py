@@ -31,6 +31,11 @@ def check_types(path: str, value: Any) -> None:
         hints = typing.get_type_hints(type(value))
     except NameError:  # names that only type checkers know, of a class of a user's own
         hints = {}
+    if any(field.name == "type" for field in dataclasses.fields(value)):
+        raise ConfigError(
+            f"{path}type: expected another name, `kind` say, for saved configurations name the "
+            f"class {type(value).__name__} by this one"
+        )
     for field in dataclasses.fields(value):
         item, hint = getattr(value, field.name), hints.get(field.name, Any)
         if not _fits(item, hint):

@@ -135,6 +135,16 @@ def test_a_field_that_would_be_lost_is_named(value: Any, line: str) -> None:
     assert str(caught.value).startswith(line)
 
 
+@dataclass(frozen=True)
+class Typed:
+    type: str = "gru"
+
+
+def test_a_field_named_as_saved_configurations_name_the_class_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^agent\.type: expected another name"):
+        check_types("", dataclasses.replace(Outer(), agent=Typed()))
+
+
 class Plain:
     """No dataclass, with names that a dataclass after it declares as fields."""
 

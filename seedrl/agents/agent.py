@@ -53,7 +53,8 @@ class UpdateOutput(NamedTuple):
         are maxima, and all others means.
       guarded: scalars that must be finite for the update to be applied, on every device: the loss
         and the norm of the gradient, say.
-      priorities: `[B] float32`, new ones; `()` leaves those in the replay as they are.
+      priorities: `[B] float32`, new ones; `()` leaves those in the replay as they are. Where
+        sequences are cut, column i B + b is piece i of sequence b: the largest of them counts.
     """
 
     metrics: Mapping[str, Array]

@@ -19,7 +19,7 @@ from learner.learning.learn_step import (
 )
 from learner.learning.loop import fetched
 from learner.learning.over_devices import over_devices
-from seedrl.agents.agent import Agent, Passes
+from seedrl.agents.agent import Agent, AgentState, Passes
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
@@ -390,6 +390,23 @@ def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_up
     assert after.target == 4 * 101  # once for each minibatch, and always of the same number
     rewards = _sequence(TOY).steps.timestep.reward.sum(axis=0)
     np.testing.assert_allclose(memory.priorities[:, ::-1].reshape(B), rewards, rtol=1e-6)
+
+
+@pytest.mark.parametrize("passes", [Passes(pieces=2), Passes(minibatches=2, pieces=2)])
+def test_a_sequence_has_the_largest_priority_of_its_pieces(passes: Passes) -> None:
+    def doubled(state: AgentState, sequence: Sequence, weights: Array) -> tuple[Sequence, Array]:
+        timestep = sequence.steps.timestep
+        second = timestep._replace(reward=timestep.reward + jnp.arange(B)[None])
+        pieces = [sequence.steps, sequence.steps._replace(timestep=second)]
+        steps = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *pieces)
+        carry = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 2), sequence.carry)
+        return Sequence(steps, carry), jnp.tile(weights, 2)
+
+    setting = _setting(TOY._replace(passes=passes, before_batch=doubled), 1)
+    _, memory, _ = _learn(setting, setting.state, setting.memory(_sequence(TOY)))
+    rewards = _sequence(TOY).steps.timestep.reward
+    largest = (rewards + np.arange(B)[None]).sum(axis=0)
+    np.testing.assert_allclose(memory.priorities[0, ::-1], largest, rtol=1e-5)
 
 
 def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:

@@ -37,6 +37,9 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
         raise ConfigError(f"{what}: expected a seedrl.agents.agent.Agent, got {shown(agent)}")
     if agent.window != config.window:
         raise ConfigError(f"{what}: expected the config's {config.window}, got {agent.window}")
+    if min(agent.passes) < 1:
+        what = _what(config, "passes")
+        raise ConfigError(f"{what}: expected at least 1 of each, got {agent.passes}")
     what = _what(config, "evaluation_exploration")
     require_array(what, agent.evaluation_exploration, (), NUMBERS, "evaluation slots share it")
     return agent._replace(

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import ActOutput, Agent, AgentState, Passes, UpdateOutput
 from seedrl.agents.contract import build_agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -310,6 +310,10 @@ def test_what_is_no_agent_is_one_line() -> None:
         (
             {"evaluation_exploration": np.ones},
             r"evaluation_exploration \(Mine\): expected float32\[\], got a function; evaluation",
+        ),
+        (
+            {"passes": Passes(epochs=0)},
+            r"passes \(Mine\): expected at least 1 of each, got Passes\(epochs=0, minibatches=1",
         ),
     ],
 )

@@ -143,8 +143,8 @@ class LearningConfig:
 class EvaluationConfig:
     """Measuring frozen parameters on the evaluation slots during training.
 
-    A round freezes the parameters and plays `episodes`, the same number on every evaluation slot,
-    so that short episodes are not over-represented.
+    A round freezes the parameters and plays `episodes`, dealt to the evaluation slots beforehand,
+    to each as many as to the others but for one: short episodes are not over-represented.
 
     Attributes:
       interval_seconds: pause between two rounds; the next one waits for parameters that are new.
@@ -207,7 +207,8 @@ class LaunchConfig:
     Attributes:
       env_servers: number of env-server processes.
       envs_per_server: environments of each; 0, and `seedrl launch` always, shares the slots out
-        evenly.
+        evenly. The flags `--env-servers` and `--envs-per-server` of `seedrl train` also set
+        `serving.training_slots` where environments of each are given: all but the evaluation slots.
       groups: groups that an env server steps interleaved.
       group_threads: whether each of them is built and stepped in a thread of its own: then a slow
         environment holds back its own group alone, and environments that sleep or wait do so side

@@ -15,7 +15,7 @@ class ExitCode(enum.IntEnum):
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
       BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.
-      FAILING_ENVIRONMENT: an env server: the environment raised an error too often; `seedrl train`:
+      FAILING_ENVIRONMENT: an env server: all its environments failed too often; `seedrl train`:
         an env server has died too often.
       FAILED_RUNS: `seedrl experiment`: some of its runs have failed; the others are done.
       FAILED_FILMS: `seedrl record`, or an env server that films: fewer films than asked for were

@@ -241,14 +241,14 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "system",
         "slots",
-        "of those, the ones for whose step the learner has waited for a second or more",
+        "of the live ones, those for whose step the learner has waited for a second or more",
     ),
     Metric(
         "slots_hung",
         "gauge",
         "system",
         "slots",
-        "of those, the ones beyond `serving.step_deadline_seconds`",
+        "of the live ones, those beyond `serving.step_deadline_seconds`",
     ),
     Metric(
         "slots_quarantined",

@@ -26,10 +26,10 @@ class ActorCriticConfig:
     What a default leaves open follows from the observation, in `build`.
 
     Attributes:
-      torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
-        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow" is the
-        small one of IMPALA, "minatar" one convolution, for small images. What the encoder does not
-        take is flattened.
+      torso: encoder of images, which are uint8 or float16 arrays of `[H, W]` or `[H, W, C]`; "mlp"
+        flattens them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow"
+        is the small one of IMPALA, "minatar" one convolution, for small images. What the encoder
+        does not take is flattened.
       torso_sizes: dense layers after it, which policy and value share.
       core: recurrent core.
       core_size: its units.

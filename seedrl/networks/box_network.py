@@ -26,10 +26,10 @@ class BoxNetworkConfig:
     arrays of a dict (by sorted keys) or tuple are concatenated in that order.
 
     Attributes:
-      torso: encoder of images, which are uint8 arrays of `[H, W]` or `[H, W, C]`; "mlp" flattens
-        them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow" is the
-        small one of IMPALA, "minatar" one convolution, for small images. What the encoder does not
-        take is flattened.
+      torso: encoder of images, which are uint8 or float16 arrays of `[H, W]` or `[H, W, C]`; "mlp"
+        flattens them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow"
+        is the small one of IMPALA, "minatar" one convolution, for small images. What the encoder
+        does not take is flattened.
       core: recurrent core of the memory; "none" is no memory.
       core_size: its units.
       actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.

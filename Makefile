@@ -71,7 +71,7 @@ format: $(STAMP) ## Format, and repair what lint can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMP) ## Write docs/metrics.md and docs/config.md again, from the code
+docs: $(STAMP) ## Write the generated pages of docs and configs/jobs again, from the code
 	$(BIN)/python -m tests.architecture.documents
 
 wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no index needs

@@ -8,7 +8,7 @@ Command: `seedrl train recall_impala`.
 
 Lab record
   Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 329,864, 467,208, 247,096, 274,128 and
-  278,432 environment steps (median 35 seconds after the first update). `--agent.network.core none`,
+  278,432 environment steps (median 35 seconds). `--agent.network.core none`,
   600,000 steps: 0.32, 0.22, 0.21, 0.22 and 0.26. Two cores of a Xeon at 2.5 GHz, no accelerator,
   shared with much other work; 2026-11-22, commit 45a4281.
 """

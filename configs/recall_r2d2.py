@@ -8,7 +8,7 @@ Command: `seedrl train recall_r2d2`.
 
 Lab record
   Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 125,096, 82,064, 96,584, 133,320 and
-  92,792 environment steps (median 18 seconds after the first update). `--agent.network.core none`,
+  92,792 environment steps (median 18 seconds). `--agent.network.core none`,
   600,000 steps: 0.24, 0.23, 0.21, 0.21 and 0.29. Two cores of a Xeon at 2.5 GHz, no accelerator,
   shared with much other work; 2026-11-22, commit 45a4281.
 """

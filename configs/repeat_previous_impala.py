@@ -10,9 +10,9 @@ Command: `seedrl train repeat_previous_impala`.
 
 Lab record
   Seeds 0 to 4: 0.91, 0.99, 0.95, 0.94 and 0.99 over the 100 confirming episodes, after 576,376,
-  478,696, 470,064, 659,096 and 733,544 environment steps (median 67 seconds after the first
-  update). `--agent.network.core none`, 800,000 steps: -0.49, -0.50, -0.49, -0.48 and -0.50. Two
-  cores of a Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22, commit
+  478,696, 470,064, 659,096 and 733,544 environment steps (median 67 seconds; seed 0 took 1,658, why
+  is not known). `--agent.network.core none`, 800,000 steps: -0.49, -0.50, -0.49, -0.48 and -0.50.
+  Two cores of a Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22, commit
   45a4281.
 """
 

@@ -10,7 +10,7 @@ Command: `seedrl train repeat_previous_r2d2`.
 
 Lab record
   Seeds 0 to 4: 0.91, 0.91, 1.00, 0.95 and 0.99 over the 100 confirming episodes, after 104,888,
-  97,744, 138,696, 103,864 and 136,456 environment steps (median 26 seconds after the first update).
+  97,744, 138,696, 103,864 and 136,456 environment steps (median 26 seconds).
   `--agent.network.core none`, 800,000 steps: -0.50, -0.51, -0.49, -0.49 and -0.49. Two cores of a
   Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-22, commit 45a4281.
 """

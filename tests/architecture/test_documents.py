@@ -15,7 +15,7 @@ from learner.reporting.metric_names import METRICS, lines
 from learner.reporting.record_kinds import RECORDS
 from learner.serving.ledger import ACCOUNTS, APART, AT_REST, QUEUED
 from seedrl import config_file
-from seedrl.config import Config
+from seedrl.config import Config, EnvironmentConfig
 from tests.architecture import documents
 
 ROOT = Path(__file__).parents[2]
@@ -294,3 +294,18 @@ def test_every_field_that_a_document_names_exists(document: Path) -> None:
         if name.split(".")[0] in sections
     }
     assert spelled - known == set()
+
+
+def test_defaults_that_troubleshooting_names_are_those_of_the_configuration() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    stated = re.findall(r"`([a-z]+)\.([a-z_]+)` \((\d[\d,.]*)\)", text)
+    assert len(stated) >= 3
+    config = Config(environment=EnvironmentConfig(id="any"), agent=None)
+    for section, name, number in stated:
+        default = getattr(getattr(config, section), name)
+        assert default == float(number.replace(",", "")), f"{section}.{name}"
+
+
+def test_of_every_bundled_configuration_it_is_said_what_it_has_learned() -> None:
+    text = (ROOT / "docs" / "learning.md").read_text()
+    assert [name for name in config_file.bundled_names() if name not in text] == []

@@ -26,6 +26,7 @@ def priorities_after(
     """
     kept = jnp.full_like(weights, jnp.nan)
     (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
-    # Piece i of sequence b is at column i B + b: a sequence has the largest of its pieces.
-    priorities = jnp.max(priorities.reshape(-1, *weights.shape), axis=0)
+    if priorities.shape != weights.shape:
+        # Piece i of sequence b is at column i B + b: a sequence has the largest of its pieces.
+        priorities = jnp.max(priorities.reshape(-1, *weights.shape), axis=0)
     return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))

@@ -11,8 +11,8 @@ Lab record
   2026-11-24 on two cores of an EPYC, beside other work: 5,623 and 5,507 over 100 fresh episodes
   after 200,000 steps; 2,195 after 59,000 and 2,618 after 58,000, in evaluations. With a third of
   it (cef35c3), seed 0: 6,566; 3,487 after 58,000. As in PyTorch, biases too (a180f75), seed 0:
-  6,732; 3,132 after 62,000; seeds 1 and 2 (1187edb): 6,410 and 6,682. Stable-Baselines3, seeds 0
-  to 4: 7,179, 7,260, 6,679, 6,687, 7,239. Seeds 3 and 4 of ours are still to be run.
+  6,732; 3,132 after 62,000; seeds 1 to 4 (1187edb): 6,410, 6,682, 7,547 and 6,930.
+  Stable-Baselines3, seeds 0 to 4: 7,179, 7,260, 6,679, 6,687, 7,239 (docs/learning.md).
 """
 
 from seedrl.agents.sac.config import SacConfig

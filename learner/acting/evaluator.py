@@ -74,6 +74,7 @@ class Round:
         self._episodes = episodes
         self._has_left: set[int] = set()
         self._missing: dict[int, int] = {}
+        self._streams: dict[int, int] = {}
         self._counting: set[int] = set()
         # With the slots. Replaced, not changed, where one leaves: another thread reads it.
         self._returns: list[tuple[int, float]] = []
@@ -82,13 +83,17 @@ class Round:
 
     def change(self, slots: np.ndarray) -> None:
         """Goes on with other slots; without any it waits for some."""
-        left = set(self._missing).difference(map(int, slots))
+        self.slots = slots
+        self._leave(set(self._missing).difference(map(int, slots)))
+
+    def _leave(self, left: set[int]) -> None:
+        for slot in left:
+            self._streams.pop(slot, None)
         self._has_left |= left
         self._counting -= left
         kept = [(slot, value) for slot, value in self._returns if slot not in left]
         self.num_dropped += len(self._returns) - len(kept)
         self._returns = kept
-        self.slots = slots
         self._deal()
 
     def _deal(self) -> None:
@@ -108,9 +113,21 @@ class Round:
         self._counting = playing
 
     def observe(
-        self, slots: np.ndarray, step_types: np.ndarray, ended: Mapping[int, float]
+        self,
+        slots: np.ndarray,
+        streams: np.ndarray,
+        step_types: np.ndarray,
+        ended: Mapping[int, float],
     ) -> None:
-        """Takes the rows just acted on, and the returns of episodes that ended in them, by slot."""
+        """Takes the rows just acted on, and the returns of episodes that ended in them, by slot.
+
+        A slot with another stream than before has left, and returned before `change` could know.
+        """
+        now = dict(zip(slots.tolist(), streams.tolist(), strict=True))
+        cut = {slot for slot, stream in now.items() if self._streams.get(slot, stream) != stream}
+        if left := cut & self._missing.keys():
+            self._leave(left)
+        self._streams |= now
         for slot, episode_return in ended.items():
             if slot in self._counting and self._missing.get(slot, 0) > 0:
                 self._missing[slot] -= 1
@@ -199,11 +216,16 @@ class Evaluator:
         return self._config.confirm_episodes if self._is_confirming else self._config.episodes
 
     def observe(
-        self, now: float, slots: np.ndarray, step_types: np.ndarray, ended: Mapping[int, float]
+        self,
+        now: float,
+        slots: np.ndarray,
+        streams: np.ndarray,
+        step_types: np.ndarray,
+        ended: Mapping[int, float],
     ) -> tuple[Score, bool] | None:
         """Takes rows of evaluation slots; returns a finished round's score, and if it confirmed."""
         assert self._round is not None
-        self._round.observe(slots, step_types, ended)
+        self._round.observe(slots, streams, step_types, ended)
         score = self._round.score
         if score is None:
             return None

@@ -162,8 +162,7 @@ class Acting:
         live = self._hub.live_slots("evaluation", self._device)
         if live.size or self.evaluator.is_running:
             self.evaluator.poll(now, self._params, live)
-        ended = self._hub.take_ended(self._device)
-        if ended:
+        if ended := self._hub.take_ended(self._device):
             self._send(FilledPages((), (), (), ended, ()))
 
     def _act(self, batch: Batch) -> np.ndarray:
@@ -228,7 +227,9 @@ class Acting:
         steps = int(np.count_nonzero(step_type != _FIRST))
         if batch.role == "evaluation":
             self._tally.counted["evaluation_steps"] += steps
-            result = self.evaluator.observe(self._clock(), batch.slots, step_type, returns)
+            result = self.evaluator.observe(
+                self._clock(), batch.slots, batch.streams, step_type, returns
+            )
             if result is not None:
                 self._report(*result)
             return

@@ -164,8 +164,10 @@ class _Player:
                     return round_.score
 
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
+        # First, for who is back by now has played with other seeds meanwhile.
+        cut = self._hub.take_ended()
         live = self._hub.live_slots("evaluation")
-        if len(live) < self._actor.num_slots:
+        if cut or len(live) < self._actor.num_slots:
             return None
         return round_ or Round(self._frozen, live, episodes)
 
@@ -176,4 +178,4 @@ class _Player:
         step_type, reward = (leaf[: len(batch.slots)] for leaf in timestep[:2])
         ended = self._episodes.observe(batch.slots, step_type, reward)
         returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
-        round_.observe(batch.slots, step_type, returns)
+        round_.observe(batch.slots, batch.streams, step_type, returns)

@@ -13,8 +13,8 @@ OLD, NEW = FrozenParams("old", 3), FrozenParams("new", 9)
 SLOTS = np.array([4, 6], np.int32)
 
 
-def _begin(target: Round | Evaluator, slots: list[int]) -> None:
-    _observe(target, slots, FIRST, {})
+def _begin(target: Round | Evaluator, slots: list[int], *, lease: int = 0) -> None:
+    _observe(target, slots, FIRST, {}, lease=lease)
 
 
 def _end(
@@ -29,12 +29,15 @@ def _observe(
     step_type: StepType,
     ended: dict[int, float],
     now: float = 0.0,
+    *,
+    lease: int = 0,
 ) -> tuple[Score, bool] | None:
+    streams = np.array(slots) + 10 * lease
     step_types = np.full(len(slots), step_type, np.uint8)
     if isinstance(target, Round):
-        target.observe(np.array(slots), step_types, ended)
+        target.observe(np.array(slots), streams, step_types, ended)
         return None
-    return target.observe(now, np.array(slots), step_types, ended)
+    return target.observe(now, np.array(slots), streams, step_types, ended)
 
 
 def _play(evaluator: Evaluator, returns: list[float], now: float = 0.0) -> tuple[Score, bool]:
@@ -167,6 +170,36 @@ def test_what_a_slot_had_played_that_leaves_is_played_again_by_those_that_stay()
         _begin(evaluation, [slot])
         _end(evaluation, slot, episode_return)
     assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
+
+
+def test_a_slot_that_is_leased_again_between_two_looks_has_left() -> None:
+    evaluation = Round(OLD, SLOTS, episodes=4)
+    _begin(evaluation, [4, 6])
+    _end(evaluation, 4, 100.0)
+    _end(evaluation, 6, 1.0)
+    _begin(evaluation, [4, 6])
+    _begin(evaluation, [4], lease=1)
+    assert (evaluation.returns, evaluation.num_dropped) == ((1.0,), 1)
+    _observe(evaluation, [4], LAST, {4: 100.0}, lease=1)
+    _end(evaluation, 6, 2.0)
+    for episode_return in (3.0, 4.0):
+        assert evaluation.score is None
+        _begin(evaluation, [6])
+        _end(evaluation, 6, episode_return)
+    assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
+
+
+def test_where_all_slots_are_leased_again_between_two_looks_all_play_again() -> None:
+    evaluation = Round(OLD, SLOTS, episodes=2)
+    _begin(evaluation, [4, 6])
+    _end(evaluation, 4, 100.0)
+    _begin(evaluation, [4, 6], lease=1)
+    for episode_return in (1.0, 2.0):
+        assert evaluation.score is None
+        slot = 4 if episode_return == 1.0 else 6
+        _observe(evaluation, [slot], LAST, {slot: episode_return}, lease=1)
+    assert evaluation.score == Score(OLD, (1.0, 2.0))
+    assert evaluation.num_dropped == 1
 
 
 def test_where_all_slots_have_left_at_some_time_all_play_again() -> None:

@@ -3,13 +3,16 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import numpy as np
 import pytest
 
 from learner.cli.main import main
+from learner.session.offline_evaluation import _Player
+from learner.threads.exchange import FrozenParams
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_json import to_json
@@ -81,3 +84,18 @@ def test_a_seed_decides_the_result_with_any_number_of_env_servers_and_greedy_act
     assert (drawn["updates"], drawn["step"]) == (2, 3)
     assert drawn["returns"] != evaluate("--env-servers", "1", "--seed", "0")["returns"]
     assert drawn["returns"] != evaluate("--env-servers", "1", "--greedy")["returns"]
+
+
+def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased_again() -> None:
+    cut: list[int] = []
+    hub = SimpleNamespace(take_ended=lambda: cut, live_slots=lambda role: np.arange(3))
+    player = _Player(
+        cast(Any, hub),
+        cast(Any, SimpleNamespace(num_slots=3)),
+        FrozenParams({}, 3),
+        cast(Any, None),
+    )
+    begun = player._current_round(None, 6)
+    assert begun is not None and player._current_round(begun, 6) is begun
+    cut.append(4)
+    assert player._current_round(begun, 6) is None

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import jax
+import numpy as np
 
 from learner.acting.actor import page_rows
 from learner.learning.device_mapping import stack_shards
@@ -111,8 +112,14 @@ def sharded_replay(
         sections = ("agent", "replay", "learning.num_devices")
         refusal = CheckpointError(str(error))
         raise by_field(refusal, checkpoint, config, sections) from error
-    restored = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, memory)
-    return shards._replace(memory=restored)
+    return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory))
+
+
+def _in_place_of(saved: np.ndarray, empty: jax.Array) -> jax.Array:
+    """The saved leaf where the empty one was: a device need not have memory for both."""
+    sharding = empty.sharding
+    empty.delete()
+    return jax.device_put(saved, sharding)
 
 
 def _own(geometry: Geometry) -> slice | None:

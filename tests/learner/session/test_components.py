@@ -23,6 +23,7 @@ from learner.saving.saver import Saver
 from learner.serving.slot_deal import lanes_of
 from learner.session.components import _exploration, _gauge_constants, _learner_state
 from learner.session.geometry import plan_geometry, scale
+from learner.session.sharing import replay
 from learner.session.sharing.replay import sharded_replay
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -88,6 +89,23 @@ def test_a_saved_replay_goes_on_without_its_streams(tmp_path: Path) -> None:
     assert index.num_sequences == 1
     assert index.state()["num_inserted"] == 3
     assert index.state()["streams"] == []
+
+
+def test_a_saved_replay_takes_the_place_of_the_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = _saved(tmp_path)
+    empty: list[Any] = []
+    stack_shards = replay.stack_shards
+
+    def kept(*arguments: Any) -> Any:
+        empty.append(stack_shards(*arguments))
+        return empty[0]
+
+    monkeypatch.setattr(replay, "stack_shards", kept)
+    restored = jax.tree.leaves(_build(CONFIG, checkpoint).memory)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(empty))
+    assert not any(leaf.is_deleted() for leaf in restored)
 
 
 @pytest.mark.parametrize(

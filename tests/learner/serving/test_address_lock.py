@@ -1,10 +1,11 @@
+import socket
 import stat
 from pathlib import Path
 
 import pytest
 
 from learner.serving.address_lock import AddressLock
-from seedrl.errors import AddressInUseError
+from seedrl.errors import AddressInUseError, ConfigError
 
 
 def test_a_socket_path_is_held_until_it_is_released(tmp_path: Path) -> None:
@@ -42,3 +43,18 @@ def test_a_port_is_its_own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for lock in locks:
         lock.release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_family_that_the_kernel_does_not_have_and_a_host_that_is_no_name_are_left_to_grpc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    AddressLock("a..b:8686")
+    found = [(9999, socket.SOCK_STREAM, 0, "", ("::1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    AddressLock("localhost:8686")
+
+
+def test_a_socket_below_a_file_is_refused_by_field(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"serving.bind: expected a path where a socket can be"):
+        AddressLock(f"unix:{tmp_path}/file/socket")

@@ -191,11 +191,11 @@ def test_an_env_server_that_keeps_dying_rests_while_others_go_on(
     )
     with stage.supervisor(bad, PAUSE, learner="listen()", restarts=0) as supervisor:
         assert supervisor.wait() == 0
-    (line,) = stage.said
-    assert line == (
+    # Whoever has lived for such a minute has a reason anew. That others have none: test_restarts.
+    assert set(stage.said) == {
         f"env server 0 ended with 3; its log, {stage.folder}/env_server_0.log, ends: out of luck; "
         "the run goes on without it, and it is tried again every minute"
-    )
+    }
 
 
 def test_restarts_older_than_a_minute_are_forgotten(stage: Stage) -> None:

@@ -9,12 +9,15 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 # What the process before knew; see `Quarantine.remember`.
 _VARIABLE = "SEEDRL_ENV_SERVER_REMEMBERS"
 _MODULE = "envs_server"
+# Killed, a process is gone at once, unless the kernel waits for a device for it.
+_DYING_SECONDS = 1.0
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 
 
@@ -38,6 +41,7 @@ def starter(words: Sequence[str]) -> Callable[[str], NoReturn]:
         if ending:  # it belongs to a thread, and that is to be this one
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ending)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        _end_children()
         _close_files_on_exec()
         os.execv(command[0], command)
 
@@ -56,6 +60,32 @@ def allow_computing(seconds: float) -> None:
     all. 0 for never.
     """
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+
+
+def _end_children() -> None:
+    """Ends what environments have started: it would keep what the next ones need, a port or a lock.
+
+    A process that was forked holds the lock of the sent log, too.
+    """
+    for pid in _descendants("self"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + _DYING_SECONDS
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.01)
+
+
+def _descendants(pid: str) -> list[int]:
+    """Of a process, on Linux: its children, those of them, and so on."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # no /proc, or it has ended
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children") as file:
+                for child in file.read().split():
+                    found += [int(child), *_descendants(child)]
+    return found
 
 
 def _close_files_on_exec() -> None:

@@ -75,7 +75,7 @@ class Hub:
                 raise unavailable("the learner is stopping")
             try:
                 self._end_superseded(offer.earlier)
-                is_known = self._serving.reconciliation.has_been_ready(offer.earlier)
+                is_known = self._serving.reconciliation.has_been_ready(offer.peer, offer.earlier)
                 if disputed := self._serving.report(offer.sent):
                     raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
                 row = first_row(self._serving) if offer.plays_recording else None

@@ -47,19 +47,30 @@ class Reconciliation:
         self._ended: dict[int, Lease] = {}
         # By key, the steps that each group sent; None if they are disputed.
         self._reported: dict[int, dict[int, int] | None] = {}
+        self._ready_peers: dict[str, None] = {}  # the latest last
 
     @property
     def num_unreported(self) -> int:
         """Leases that have ended and that nobody has reported."""
         return len(self._ended)
 
-    def has_been_ready(self, keys: Iterable[int]) -> bool:
-        """Whether one of these keys is of a lease whose environments were built."""
-        return any(key in self._ended and self._ended[key].is_ready for key in keys)
+    def has_been_ready(self, peer: str, keys: Iterable[int]) -> bool:
+        """Whether the environments of an earlier lease were built: this peer's, or of such a key.
+
+        A peer need not report, and a report is gone with the Hello that found no slot.
+        """
+        return peer in self._ready_peers or any(
+            key in self._ended and self._ended[key].is_ready for key in keys
+        )
 
     def ended(self, lease: Lease) -> None:
         """The lease has ended on this side."""
         self._ended[lease.key] = lease
+        if lease.is_ready:
+            self._ready_peers.pop(lease.peer, None)
+            self._ready_peers[lease.peer] = None
+            if len(self._ready_peers) > _MOST_LEASES:
+                del self._ready_peers[next(iter(self._ready_peers))]
         if len(self._ended) > _MOST_LEASES:
             given_up = self._ended.pop(next(iter(self._ended)))
             self.accounts["unsettled"] += _rows_seen(given_up)

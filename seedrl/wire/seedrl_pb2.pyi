@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 d1c20bdc111724c1f9b73ead0f7c1c8ac8dcf3247fbc04ef516357218d7043c6
+# seedrl/wire/seedrl.proto sha256 d7100df58e09a3942e0ba5233b431e4a90997e0045c38121010a15a9fde50dbf
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

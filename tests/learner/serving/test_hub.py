@@ -145,6 +145,18 @@ def test_who_is_ready_may_have_what_is_free_and_returns_for_it() -> None:
     assert again.transport.outbox.empty()
 
 
+def test_who_leaves_its_report_out_has_what_it_returns_for_too() -> None:
+    hub = _unknown_fleet()
+    first = _join(hub, 8)
+    assert len(_assigned(first)[1]) == 4
+    _ready(first)
+    assert _end(first) == "more slots are free"
+    again = _join(hub, 8)
+    assert len(_assigned(again)[1]) == 8
+    _ready(again)
+    assert again.transport.outbox.empty()
+
+
 def test_a_key_that_was_never_ready_gives_no_right_to_more() -> None:
     hub = _unknown_fleet()
     key, _ = _assigned(_join(hub, 8))

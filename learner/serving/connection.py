@@ -21,6 +21,7 @@ from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
     StepPayload,
     WireError,
+    step_message_bytes,
 )
 from seedrl.wire.payload import Buffer, StepLayout, sequence_of, split
 from seedrl.wire.printable import printable
@@ -116,7 +117,7 @@ class Connection:
         Called by the acting thread.
         """
         together = b"".join(payloads)
-        is_too_long = 0 < self._max_message_bytes < len(together)
+        is_too_long = 0 < self._max_message_bytes < step_message_bytes(len(together))
         for payload in payloads if is_too_long else [together]:
             if not self.transport.send_actions(memoryview(payload)):
                 reason = "the env server is gone, or does not read its answers"

@@ -2,6 +2,7 @@
 
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.specs import EnvSpec
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.version import LEAST_MESSAGE_BYTES
 
@@ -27,5 +28,7 @@ def message_limit(
     if spec is None:
         return UNKNOWN_BYTES
     slots = serving.training_slots + serving.evaluation_slots
-    longest = StepLayout(spec, slots, len(environment.metrics)).most_bytes
+    steps = StepLayout(spec, slots, len(environment.metrics)).most_bytes
+    # Of many numbers in a box, actions may be longer than observations.
+    longest = max(steps, ActionLayout(spec.action, slots).num_bytes)
     return max(LEAST_MESSAGE_BYTES, int(longest * _SPARE))

@@ -135,7 +135,7 @@ def test_each_group_gets_the_actions_of_its_own_slots() -> None:
     assert _actions(players[3], 1) == [3]
 
 
-@pytest.mark.parametrize(("longest", "messages"), [(0, [48]), (48, [48]), (47, [24, 24])])
+@pytest.mark.parametrize(("longest", "messages"), [(0, [48]), (50, [48]), (49, [24, 24])])
 def test_actions_that_were_computed_together_leave_together_if_they_may(
     longest: int, messages: list[int]
 ) -> None:

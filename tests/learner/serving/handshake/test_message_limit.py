@@ -2,7 +2,8 @@
 
 from learner.serving.handshake.message_limit import message_limit
 from seedrl.config import EnvironmentConfig, ServingConfig
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.version import LEAST_MESSAGE_BYTES
 
@@ -21,6 +22,13 @@ def test_a_handshake_always_fits_and_an_unknown_spec_has_4_mib() -> None:
     small = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
     assert message_limit(ServingConfig(), ENVIRONMENT, small) == LEAST_MESSAGE_BYTES
     assert message_limit(ServingConfig(), ENVIRONMENT, None) == 4 * 2**20
+
+
+def test_actions_that_are_longer_than_observations_fit() -> None:
+    reaching = EnvSpec(ArraySpec((1,), "float32"), BoxSpec((1024,), (-1.0,) * 1024, (1.0,) * 1024))
+    serving = ServingConfig(training_slots=20, evaluation_slots=12)
+    limit = message_limit(serving, ENVIRONMENT, reaching)
+    assert limit >= ActionLayout(reaching.action, 32).num_bytes
 
 
 def test_the_configuration_has_the_last_word() -> None:

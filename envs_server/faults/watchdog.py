@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from seedrl.exit_codes import ExitCode
 
 # Between two looks, each a quarter of a millisecond of CPU where a process does nothing else; one
-# that comes later than by that was suspended, and so was what it watches.
+# that comes later than by that was suspended, and so was what it watches, if it has not computed.
 _LOOK_SECONDS = 0.5
 _LATE_SECONDS = 1.3
 # For an environment that hangs while the process is asked to end.
@@ -150,13 +150,14 @@ class Watchdog(Generic[Work]):
             self._leave(ExitCode.INTERNAL)
 
     def _run(self) -> None:
-        last = time.monotonic()
+        last, last_computed = time.monotonic(), time.process_time()
         resumed, stopping_since = -math.inf, math.inf
         while not self._has_closed.wait(_LOOK_SECONDS):
-            now = time.monotonic()
-            if now - last > _LATE_SECONDS:
+            now, computed = time.monotonic(), time.process_time()
+            # What has computed meanwhile was not suspended: it kept the interpreter's lock.
+            if now - last > _LATE_SECONDS and 2 * (computed - last_computed) < now - last:
                 resumed = now
-            last = now
+            last, last_computed = now, computed
             if self._is_stopping():
                 stopping_since = min(stopping_since, now)
             self._look(now, resumed, stopping_since)

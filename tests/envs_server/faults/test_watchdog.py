@@ -120,12 +120,26 @@ def test_time_in_which_nothing_ran_does_not_count(
 ) -> None:
     # Each look finds that none was made for long: the process was suspended.
     monkeypatch.setattr(module, "_LATE_SECONDS", -math.inf)
+    monkeypatch.setattr(time, "process_time", lambda: 0.0)
     watch = seen.work()
     watch.begin("long", 99.0)
     watchdog = seen.watch(watch)
     seen.look(3)
     watchdog.close()
     assert seen.overdue == []
+
+
+def test_time_in_which_nobody_could_look_because_another_thread_computed_counts(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LATE_SECONDS", -math.inf)
+    monkeypatch.setattr(time, "process_time", time.monotonic)
+    watch = seen.work()
+    watch.begin("long", 99.0)
+    watchdog = seen.watch(watch)
+    seen.look(3)
+    watchdog.close()
+    assert seen.overdue == [("long", 99.0)]
 
 
 def test_memory_beyond_the_limit_is_reported_until_something_is_done(seen: Seen) -> None:

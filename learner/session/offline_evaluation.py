@@ -132,7 +132,9 @@ def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, s
     )
     # In lock step every batch has all slots.
     shapes = BatchShapes(spec, num_training=0, num_evaluation=num_slots, rungs=1)
-    return Actor(programs, shapes, programs.init(jax.random.PRNGKey(seed)))
+    # Batches count in half of the key: with the seed itself there, two seeds would share keys.
+    key, _ = jax.random.split(jax.random.PRNGKey(seed))
+    return Actor(programs, shapes, programs.init(key))
 
 
 class _Player:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.session.offline_evaluation import _Player
+from learner.session.offline_evaluation import _actor, _Player
 from learner.threads.exchange import FrozenParams
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
@@ -99,3 +99,9 @@ def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased
     assert begun is not None and player._current_round(begun, 6) is begun
     cut.append(4)
     assert player._current_round(begun, 6) is None
+
+
+def test_two_seeds_share_no_half_of_their_keys() -> None:
+    agent = CONFIG.agent.build(SPEC)
+    keys = [_actor(agent, SPEC, 1, exploration=0.5, seed=seed)._state.key for seed in (0, 1)]
+    assert not np.any(np.asarray(keys[0]) == np.asarray(keys[1]))

@@ -4,8 +4,9 @@ Matrix products and convolutions only: everything else is small beside them. XLA
 the body of a loop once, however often it runs.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,17 +16,26 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 def count_flops(function: Callable[..., Any], *arguments: Any) -> int:
     """Operations of `function(*arguments)`, of which only shapes and dtypes matter.
 
-    A multiplication and an addition are two. Of a conditional's branches the longest counts; a loop
-    of unknown length counts as one round.
+    A multiplication and an addition are two. What no result depends on doesn't count. Of a
+    conditional's branches the longest counts, or that of this platform; a loop of unknown length
+    counts as one round.
     """
-    return _count(jax.make_jaxpr(function)(*arguments).jaxpr)
+    jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
+    return _count(jaxpr, [True] * len(jaxpr.outvars))
 
 
-def _count(jaxpr: Jaxpr) -> int:
-    return sum(_of_equation(equation) for equation in jaxpr.eqns)
+def _count(jaxpr: Jaxpr, are_used: Sequence[bool]) -> int:
+    flops = 0
+    used = set(map(id, itertools.compress(jaxpr.outvars, are_used)))
+    for equation in reversed(jaxpr.eqns):
+        outputs = [id(variable) in used for variable in equation.outvars]
+        if any(outputs):
+            used |= set(map(id, equation.invars))
+            flops += _of_equation(equation, outputs)
+    return flops
 
 
-def _of_equation(equation: Any) -> int:
+def _of_equation(equation: Any, are_used: Sequence[bool]) -> int:
     name, parameters = equation.primitive.name, equation.params
     if name == "dot_general":
         (contracted, _), _ = parameters["dimension_numbers"]
@@ -38,10 +48,27 @@ def _of_equation(equation: Any) -> int:
         outputs = parameters["dimension_numbers"].rhs_spec[0]
         per_output = math.prod(kernel) // kernel[outputs]
         return 2 * math.prod(equation.outvars[0].aval.shape) * per_output
-    counts = [_count(inner) for inner in _inner(parameters)]
+    # A round of a loop may use what nothing uses afterwards.
+    is_one_to_one = name not in ("scan", "while")
+    counts = [
+        _count(inner, are_used if is_one_to_one else [True] * len(inner.outvars))
+        for inner in _inner(parameters)
+    ]
     if name == "cond":
-        return max(counts, default=0)
+        return _of_branches(counts, parameters.get("branches_platforms"))
     return sum(counts) * int(parameters.get("length", 1) if name == "scan" else 1)
+
+
+def _of_branches(counts: Sequence[int], platforms: Sequence[Sequence[str] | None] | None) -> int:
+    """`platforms`: where one is chosen by them, those of each; none are all others."""
+    if platforms is None:
+        return max(counts)
+    here = jax.default_backend()
+    return next(
+        count
+        for count, names in zip(counts, platforms, strict=True)
+        if names is None or here in names
+    )
 
 
 def _inner(parameters: dict[str, Any]) -> Iterator[Jaxpr]:

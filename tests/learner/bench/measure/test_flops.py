@@ -1,5 +1,7 @@
 """Operations counted by hand."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -45,6 +47,31 @@ def test_of_branches_the_longest_counts() -> None:
         return jax.lax.cond(x.sum() > 0, lambda y: y @ y @ y, lambda y: y, x)
 
     assert count_flops(choose, jnp.ones((4, 4))) == 2 * 2 * 64
+
+
+def test_of_branches_by_platform_this_one_counts() -> None:
+    def choose(x: jax.Array) -> jax.Array:
+        return jax.lax.platform_dependent(x, cuda=lambda y: y @ y @ y, default=lambda y: y @ y)
+
+    assert jax.default_backend() == "cpu"
+    assert count_flops(choose, jnp.ones((4, 4))) == 2 * 64
+
+
+def test_what_no_result_depends_on_does_not_count() -> None:
+    @jax.jit
+    def both(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return x @ x, x @ x @ x
+
+    assert count_flops(lambda x: both(x)[0], jnp.ones((4, 4))) == 2 * 64
+
+
+def test_what_only_later_rounds_of_a_loop_use_counts() -> None:
+    def body(carry: tuple[jax.Array, jax.Array], _: None) -> Any:
+        _, passed_on = carry
+        return (passed_on, passed_on @ passed_on), None
+
+    start = (jnp.ones((4, 4)), jnp.ones((4, 4)))
+    assert count_flops(lambda x: jax.lax.scan(body, x, None, length=10)[0][0], start) == 10 * 128
 
 
 def test_elementwise_work_does_not_count() -> None:

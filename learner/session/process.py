@@ -12,6 +12,7 @@ import jax
 
 from learner.launch.malloc_settings import keep_freed_memory
 from learner.launch.repeats import is_repeat
+from learner.launch.xla_settings import compile_quick_convolutions
 from learner.threads.turns import take_turns_fast
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.ending_signals import ending_signals
@@ -111,13 +112,14 @@ def _text(path: Path | None) -> str:
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
-    """Keeps compiled programs between runs, and lets threads take turns fast.
+    """Keeps compiled programs between runs, lets threads take turns fast, and sets XLA's flags.
 
     `keeps_freed_memory`: see `LearningConfig.keep_freed_memory`.
     """
     if keeps_freed_memory:
         keep_freed_memory()
     take_turns_fast()
+    compile_quick_convolutions()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache))

@@ -59,13 +59,12 @@ class ActionLayout:
     def _check(self, group: int, actions: np.ndarray) -> None:
         if self._num_actions:
             is_legal = actions.view(np.uint32) < self._num_actions
-            expected = f"0 to {self._num_actions - 1}"
         else:
             is_legal = np.abs(actions) <= 1.0  # also false for NaN
-            expected = "-1 to 1"
         # Bytes again, as in the checks of a step: a fraction of the time of `all`.
         if 0 in is_legal.tobytes():
             position = np.argwhere(~is_legal)[0]
+            expected = f"0 to {self._num_actions - 1}" if self._num_actions else "-1 to 1"
             raise WireError(
                 f"expected actions {expected} for group {group}, got {actions[tuple(position)]} "
                 f"for environment {position[0]}"

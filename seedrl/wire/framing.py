@@ -5,6 +5,7 @@ their tag and length are written and read by hand around an untouched buffer, be
 (de)serialiser copies it several times. What goes over the wire is valid protobuf all the same.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -135,6 +136,7 @@ def wrong_length(sizes: Sequence[tuple[str, int]], length: int) -> str:
     )
 
 
+@functools.lru_cache(64)  # Nearly all messages of a stream have one length.
 def _head(tag: int, length: int) -> bytes:
     head = bytearray((tag,))
     while length > 0x7F:

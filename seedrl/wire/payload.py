@@ -8,8 +8,8 @@ to a multiple of 8 bytes. What the contract rules out in a step is refused as th
 import math
 import operator
 import struct
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -86,7 +86,6 @@ class StepLayout:
         """`num_metrics` is M; `max_abs_reward` bounds rewards, 0 for no bound."""
         if num_envs < 1:
             raise ValueError(f"expected at least one environment in a group, got {num_envs}")
-        self._spec = spec
         self._num_envs = num_envs
         self._num_metrics = num_metrics
         self._largest_reward = largest_reward(max_abs_reward)
@@ -94,6 +93,7 @@ class StepLayout:
         # Most observations are one array: then there is no tree to build.
         is_array = isinstance(spec.observation, ArraySpec)
         self._unflatten = operator.itemgetter(0) if is_array else spec.unflatten
+        self._flatten: Callable[[Tree], Sequence[Any]] = _alone if is_array else spec.flatten
         # Checks of observations by their positions: bytes and short integers need none.
         self._checks = [
             (index, section.path, OBSERVATION_CHECKS[section.dtype.name])
@@ -138,8 +138,7 @@ class StepLayout:
         """
         if not self._checks:
             return
-        leaves = self._spec.flatten(observation)
-        self._check(leaves)
+        self._check(self._flatten(observation))
 
     def metrics(self, data: Buffer) -> np.ndarray:
         """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
@@ -187,7 +186,7 @@ class StepLayout:
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
     ) -> list[bytes | memoryview]:
-        observation = self._spec.flatten(timestep.observation)
+        observation = self._flatten(timestep.observation)
         leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
         parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
         for section, leaf in zip(self._sections, leaves, strict=True):
@@ -243,6 +242,11 @@ def section_of(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) ->
     dtype = np.dtype(leaf.dtype).newbyteorder("<")
     stop = start + math.prod(rows) * leaf.num_bytes
     return Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
+
+
+def _alone(leaf: Tree) -> tuple[Any]:
+    """The leaves of what is no tree."""
+    return (leaf,)
 
 
 def _padded(size: int) -> int:

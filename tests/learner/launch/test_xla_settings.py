@@ -20,7 +20,7 @@ print("ynn_fusion" in jax.jit(convolve).lower(images, kernel).compile().as_text(
 
 
 @pytest.mark.skipif(
-    not metadata.version("jaxlib").startswith("0.10."), reason="the option is one of jaxlib 0.10"
+    metadata.version("jaxlib") != "0.10.2", reason="the option is set for jaxlib 0.10.2"
 )
 @pytest.mark.parametrize(
     ("flags", "is_by_ynnpack"),

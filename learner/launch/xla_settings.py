@@ -3,8 +3,8 @@
 import os
 from importlib import metadata
 
-# XLA ends the process at a flag that it does not know: only for the release that was tried, which is
-# the last for Python 3.11.
+# XLA ends the process at a flag that it does not know: only for the release that was tried, which
+# is the last for Python 3.11.
 _JAXLIB = "0.10.2"
 _OPTION = "xla_cpu_experimental_ynn_fusion_type"
 
@@ -12,10 +12,10 @@ _OPTION = "xla_cpu_experimental_ynn_fusion_type"
 def compile_quick_convolutions() -> None:
     """Lets convolutions on CPUs use all cores, as long as nothing of XLA has run.
 
-    jaxlib 0.10.2 gives each to YNNPACK, and where its result is kept for the gradient, that computes
-    it in one thread, in three times the CPU time: the first layer of the Nature network takes 360
-    images in 30 ms, without YNNPACK in 11 (two cores of an EPYC). An update of Pong by R2D2 takes
-    240 and 170 ms, one by PPO 165 and 122. Dot products and sums stay as they are.
+    jaxlib 0.10.2 gives each to YNNPACK, and where its result is kept for the gradient, that takes
+    one thread and three times as long: the first layer of the Nature network takes 360 images in 30
+    ms, without YNNPACK in 11 (two cores of an EPYC). An update of Pong by R2D2 takes 240 and 170
+    ms, one by PPO 165 and 122. Dot products and sums stay as they are.
 
     Who names the option in XLA_FLAGS decides.
     """

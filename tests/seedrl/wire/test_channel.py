@@ -120,9 +120,16 @@ def test_a_compressed_message_is_refused_and_not_read(
 
 
 def test_a_compressed_answer_is_refused(tmp_path: Path) -> None:
+    def answer(_: object, context: grpc.ServicerContext) -> Iterator[bytes]:
+        is_refused = threading.Event()
+        context.add_callback(is_refused.set)
+        yield bytes(10_000)
+        is_refused.wait(SECONDS)  # an end of its own could arrive before the refusal counts
+
     server = grpc.server(ThreadPoolExecutor(1), compression=grpc.Compression.Gzip)
-    answer = grpc.stream_stream_rpc_method_handler(lambda messages, context: iter([bytes(10_000)]))
-    handler = grpc.method_handlers_generic_handler(SERVICE, {"Connect": answer})
+    handler = grpc.method_handlers_generic_handler(
+        SERVICE, {"Connect": grpc.stream_stream_rpc_method_handler(answer)}
+    )
     server.add_generic_rpc_handlers((handler,))
     address = f"unix:{tmp_path}/learner"
     server.add_insecure_port(address)

@@ -40,7 +40,7 @@ class SentLog:
                 os.close(self._lock)
             raise
         self._rows = table[1:]
-        # The same memory again: every step is counted twice, and an array takes four times as long.
+        # The same memory: each step is counted twice, and arrays take longer to add one.
         self._counts = table.data.cast("B").cast("Q")
         self._num_open = 0
 
@@ -70,12 +70,11 @@ class SentLog:
         The caller has reported everything: the learner's Assign says that it has arrived.
         """
         self._rows[:] = 0
-        self._num_open = 0
         for group, size in enumerate(num_envs[:_MOST_GROUPS]):
             self._rows[group] = (0, group, size, 0, 0)
             # Last: a row that says whose it is is complete.
             self._rows[group, _LEASE] = lease
-            self._num_open += 1
+        self._num_open = min(len(num_envs), _MOST_GROUPS)
 
     def sent(self, group: int) -> None:
         """A step of `group` is about to be sent."""
@@ -97,7 +96,7 @@ class SentLog:
 
 
 def _at(group: int, field: int) -> int:
-    """Behind the row that says what the table is."""
+    """Where the count is in the table, whose first row belongs to no group."""
     return len(_FIELDS) * (1 + group) + field
 
 

@@ -36,14 +36,18 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_parallel_codegen_split_count=1" + " --xla_cpu_use_fusion_emitters=false"
-    # Later ones have no other emitters, and a flag that XLA does not know ends the process. The
-    # second is that of learners, so that both find one another's programs in the cache.
-    " --xla_cpu_experimental_ynn_fusion_type=-individual_convolution"
+    "--xla_cpu_parallel_codegen_split_count=1"
+    # Later ones have no other emitters, and a flag that XLA does not know ends the process.
+    + " --xla_cpu_use_fusion_emitters=false"
     * metadata.version("jaxlib").startswith("0.10."),
 )
 
 import pytest
+
+from learner.launch.xla_settings import compile_quick_convolutions
+
+# As learners do, so that tests find the programs of these in the cache.
+compile_quick_convolutions()
 
 # As if a terminal had started the tests: what `nohup` makes them ignore, their programs would, too.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -41,10 +41,10 @@ def _of_xla(strides: _Size, pads: _Pads, images: Array, kernel: Array) -> Array:
 
 
 def _as_products(strides: _Size, pads: _Pads, images: Array, kernel: Array) -> Array:
-    """Cut into blocks of a stride's size, and summed over the blocks of the kernel.
+    """The same as a sum of matrix products, one for each block of the kernel.
 
-    With the values of a block as channels what is left is a convolution of stride 1 with fewer and
-    longer rows: 4 products over 64 channels where the kernel has 8 x 8 pixels of 4.
+    Images and kernel are cut into blocks of one stride. With all values of a block as its channels,
+    a kernel of 8 x 8 pixels, 4 channels and stride 4 has 2 x 2 blocks of 64 channels and stride 1.
     """
     down, right = strides
     rows = (images.shape[1] + sum(pads[0]) - kernel.shape[0]) // down + 1
@@ -62,9 +62,10 @@ def _as_products(strides: _Size, pads: _Pads, images: Array, kernel: Array) -> A
 
 
 def _blocks(images: Array, block: _Size, before: _Size, number: _Size) -> Array:
-    """`[N, H, W, C]` -> `[N, *number, block C]`, with so many zeros before, and zeros behind.
+    """Cuts `[N, H, W, C]` into `[N, *number, block C]`.
 
-    What does not fit into so many blocks is cut off: no kernel sees it.
+    `before` rows and columns of zeros are added at the top and left. At the bottom and right zeros
+    are added, or pixels that no kernel sees are cut off, until `number` blocks remain.
     """
     below = number[0] * block[0] - before[0] - images.shape[1]
     behind = number[1] * block[1] - before[1] - images.shape[2]

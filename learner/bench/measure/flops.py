@@ -48,19 +48,22 @@ def _of_equation(equation: Any, are_used: Sequence[bool]) -> int:
         outputs = parameters["dimension_numbers"].rhs_spec[0]
         per_output = math.prod(kernel) // kernel[outputs]
         return 2 * math.prod(equation.outvars[0].aval.shape) * per_output
-    # A round of a loop may use what nothing uses afterwards.
-    is_one_to_one = name not in ("scan", "while")
-    counts = [
-        _count(inner, are_used if is_one_to_one else [True] * len(inner.outvars))
-        for inner in _inner(parameters)
-    ]
+    counts = [_count(inner, _used_inside(name, inner, are_used)) for inner in _inner(parameters)]
     if name == "cond":
         return _of_branches(counts, parameters.get("branches_platforms"))
     return sum(counts) * int(parameters.get("length", 1) if name == "scan" else 1)
 
 
+def _used_inside(name: str, inner: Jaxpr, are_used: Sequence[bool]) -> Sequence[bool]:
+    """Which results of `inner` are used, where the equation around it has those of `are_used`."""
+    # A round of a loop may use what nothing uses afterwards.
+    if name in ("scan", "while") or len(inner.outvars) != len(are_used):
+        return [True] * len(inner.outvars)
+    return are_used
+
+
 def _of_branches(counts: Sequence[int], platforms: Sequence[Sequence[str] | None] | None) -> int:
-    """`platforms`: where one is chosen by them, those of each; none are all others."""
+    """`platforms`: those of each branch, None for all others; None if they do not choose it."""
     if platforms is None:
         return max(counts)
     here = jax.default_backend()

@@ -75,11 +75,14 @@ def test_a_signal_may_interrupt_the_handler_of_another_anywhere() -> None:
     assert stop.is_set() and stop.first_signal is not None
 
 
-def test_threads_ask_for_the_interpreter_soon_and_programs_are_cached() -> None:
+def test_threads_take_turns_fast_programs_are_cached_and_flags_are_those_of_learners() -> None:
     code = (
-        "import jax, sys; from learner.session.process import tune_process; "
+        "import jax, os, sys; from learner.session.process import tune_process; "
         "tune_process(keeps_freed_memory=False); "
-        "print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir)"
+        "print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir); "
+        "before = os.environ.pop('XLA_FLAGS', ''); "
+        "from learner.launch.xla_settings import compile_quick_convolutions; "
+        "compile_quick_convolutions(); print(before == os.environ.get('XLA_FLAGS', ''))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -88,4 +91,4 @@ def test_threads_ask_for_the_interpreter_soon_and_programs_are_cached() -> None:
         text=True,
         timeout=60,
     )
-    assert done.stdout.split() == ["0.0005", "/some/cache/seedrl/jax"], done.stderr
+    assert done.stdout.split() == ["0.0005", "/some/cache/seedrl/jax", "True"], done.stderr

@@ -30,8 +30,8 @@ _ROOT = Path(__file__).parents[1]
 _IMPORTED = ("JAX_", "XLA_", "PYTHON", "GRPC_", "OMP_", "OPENBLAS_", "LD_", "MALLOC_")
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST_BYTES = 2**20
-# The others import little.
-_MODULES = ("learner", "envs_server")
+# Packages whose programs import much.
+_PACKAGES = ("learner", "envs_server", "tests")
 
 
 def start(
@@ -41,15 +41,16 @@ def start(
     variables: Mapping[str, str],
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
-) -> "subprocess.Popen[bytes]":
+) -> "subprocess.Popen[str]":
     """Runs `python -m` with these words: the module, then its arguments.
 
-    `variables` are all that it has of the environment. Nothing comes from stdin.
+    `variables` are all that it has of the environment. Nothing comes from stdin. What goes to a
+    PIPE is text.
     """
-    if sys.platform == "linux" and words[0] in _MODULES:
+    if sys.platform == "linux" and words[0].partition(".")[0] in _PACKAGES:
         forker = _forker(_imported(variables))
         if forker is not None:
-            return forker.fork(words, cwd, variables, [_number(stdout), _number(stderr)])
+            return forker.fork(words, cwd, variables, [stdout, stderr])
     return subprocess.Popen(
         [sys.executable, "-m", *words],
         stdin=subprocess.DEVNULL,
@@ -57,16 +58,40 @@ def start(
         stderr=stderr,
         cwd=cwd,
         env=dict(variables),
+        text=True,
     )
 
 
-class _Forked(subprocess.Popen[bytes]):
+def env_server(*words: str) -> "subprocess.Popen[str]":
+    """Runs `python -m envs_server` with these words; its stderr is for the caller to read."""
+    return start(
+        ["envs_server", *words],
+        cwd=Path.cwd(),
+        variables=variables(),
+        stdout=sys.__stdout__.fileno(),
+        stderr=subprocess.PIPE,
+    )
+
+
+def variables() -> dict[str, str]:
+    """Those of this process, with what tests name on Python's path, and with buffered output."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    # As each program does, and so this process once a test has run one in it: then others would
+    # differ from what has been imported, and import all of it again.
+    own.setdefault("GRPC_VERBOSITY", "NONE")
+    return own | {"PYTHONPATH": os.pathsep.join([str(_ROOT), str(_ROOT / "tests" / "plugin")])}
+
+
+class _Forked(subprocess.Popen[str]):
     """A child that this process has not started itself, with everything a Popen can do then."""
 
-    def __init__(self, pid: int, words: Sequence[str]) -> None:
+    def __init__(self, pid: int, words: Sequence[str], ends: Sequence[IO[str] | None]) -> None:
+        """`ends`: to read its stdout and stderr from, where these are pipes."""
         self.args = [sys.executable, "-m", *words]
         self.pid, self.returncode = pid, None  # type: ignore[assignment]
-        self.stdin = self.stdout = self.stderr = None
+        self.stdin = None
+        self.stdout, self.stderr = ends
+        self._input, self._communication_started, self.text_mode = None, False, True
         self._waitpid_lock = threading.Lock()
         self._sigint_wait_secs = 0.25
         self._child_created = True
@@ -88,13 +113,27 @@ class _Forker:
         atexit.register(self._close)
 
     def fork(
-        self, words: Sequence[str], cwd: Path, variables: Mapping[str, str], files: list[int]
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        variables: Mapping[str, str],
+        outputs: Sequence[IO[bytes] | int],
     ) -> _Forked:
         request = {"words": words, "cwd": str(cwd), "variables": dict(variables)}
-        with _adopting():
+        ends: list[IO[str] | None] = []
+        with contextlib.ExitStack() as stack, _adopting():
+            files = []
+            for output in outputs:
+                if output == subprocess.PIPE:
+                    read_end, output = os.pipe()
+                    stack.callback(os.close, output)
+                    ends.append(os.fdopen(read_end))
+                else:
+                    ends.append(None)
+                files.append(output if isinstance(output, int) else output.fileno())
             socket.send_fds(self._own, [json.dumps(request).encode()], files)
             pid = int(self._own.recv(_MAX_REQUEST_BYTES))
-        return _Forked(pid, words)
+        return _Forked(pid, words, ends)
 
     def _close(self) -> None:
         self._own.close()
@@ -116,10 +155,6 @@ def _forker(imported: tuple[tuple[str, str], ...]) -> _Forker | None:
 
 def _imported(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(item for item in variables.items() if item[0].startswith(_IMPORTED)))
-
-
-def _number(file: IO[bytes] | int) -> int:
-    return file if isinstance(file, int) else file.fileno()
 
 
 @contextlib.contextmanager
@@ -190,6 +225,8 @@ def _become(request: Mapping[str, Any], files: list[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["variables"])
+    for output in (sys.stdout, sys.stderr):
+        output.reconfigure(line_buffering=output.isatty() or output is sys.stderr)
     # As `python -m` makes it: the current folder first.
     sys.path[0] = os.getcwd()
     module, *sys.argv[1:] = request["words"]

@@ -1,7 +1,6 @@
 """The examples of docs/examples: each configuration builds an agent that acts, and trains."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -23,7 +22,6 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.seedrl_pb2 import Environment
 from tests import started
 from tests.patience import SECONDS, wait_until
-from tests.system.processes import PLUGIN, ROOT
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
@@ -69,7 +67,7 @@ def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> No
     learner_command = learner_command.replace("runs/recall", str(run))
     learner_command = f"{learner_command.replace('0.0.0.0:8686', '127.0.0.1:0')} {_SHORT}"
     # As of other tests: what has imported for their programs serves here, too.
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(PLUGIN)])}
+    variables = started.variables()
     log = tmp_path / "learner.log"
     with log.open("wb") as output:
         learner = started.start(

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +12,7 @@ import pytest
 
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.patience import SECONDS
-
-
-def _spawn(address: str, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "envs_server", "--learner", address, *arguments]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+from tests.started import env_server
 
 
 @pytest.mark.parametrize(
@@ -34,7 +29,7 @@ def test_a_signal_ends_the_process_cleanly(learner: Any, number: signal.Signals)
             yield answer
 
     learner.serve(endless)
-    process = _spawn(learner.address, "--num-envs", "2")
+    process = env_server("--learner", learner.address, "--num-envs", "2")
     assert ready.wait(SECONDS)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=SECONDS)
@@ -45,7 +40,7 @@ def test_a_signal_ends_the_process_cleanly(learner: Any, number: signal.Signals)
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)  # nobody is there to offer a link
 def test_a_signal_ends_the_wait_for_a_learner(learner: Any) -> None:
-    process = _spawn(learner.address, "--num-envs", "1")
+    process = env_server("--learner", learner.address, "--num-envs", "1")
     assert process.stderr
     assert "waiting for the learner" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
@@ -62,7 +57,7 @@ def test_it_stands_back_once_it_is_served(learner: Any) -> None:
             ready.set()
             yield answer
 
-    process = _spawn(learner.address, "--num-envs", "1", "--niceness", "4")
+    process = env_server("--learner", learner.address, "--num-envs", "1", "--niceness", "4")
     assert process.stderr
     assert "waiting for the learner" in process.stderr.readline()
     own = os.getpriority(os.PRIO_PROCESS, 0)
@@ -87,7 +82,7 @@ def _niceness(process: "subprocess.Popen[str]") -> set[int]:
 def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
     environment = Environment(id="CartPole-v1", vectorization="native")
     learner.serve(learner.play(learner.assign([1, 2], [3, 4], environment=environment), 50))
-    process = _spawn(learner.address, "--num-envs", "4", "--groups", "2")
+    process = env_server("--learner", learner.address, "--num-envs", "4", "--groups", "2")
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     link = "a socket of the kernel" if learner.takes_link else "gRPC"

@@ -2,7 +2,6 @@
 
 import queue
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from seedrl.wire.seedrl_pb2 import (
     Refusal,
 )
 from tests.patience import SECONDS
+from tests.started import env_server
 
 SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, DiscreteSpec(999))
 NUM_SLOTS, NUM_RECORDS = 4, 6
@@ -165,8 +165,7 @@ def test_at_the_end_nothing_is_sent_and_the_stream_stays_open(recording: Recordi
 
 
 def _spawn(address: str, path: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "4"]
-    return subprocess.Popen([*command, "--play", str(path)], stderr=subprocess.PIPE, text=True)
+    return env_server("--learner", address, "--num-envs", "4", "--play", str(path))
 
 
 def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_seed_is_a_history() -> None:
     "bug", ["stores the carry burn-in steps late", "resets the carry one step late"]
 )
 def test_the_oracle_sees_a_wrong_carry_on_every_seed(bug: Bug) -> None:
-    seeds = range(8)
+    seeds = range(4)
     found = sweep(seeds, functools.partial(CoreLearner, bug=bug))
     assert list(found.broken) == list(seeds)
 

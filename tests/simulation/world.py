@@ -32,6 +32,8 @@ _LEDGER_SECONDS = 0.01
 # After the last fault: for everybody to be back, and then to get ahead.
 _RECOVERY_SECONDS = 0.1
 _PROGRESS_SECONDS = 0.03
+# For the last messages to arrive, and the last batch to be answered.
+_REST_SECONDS = 0.02
 
 
 class World:
@@ -231,7 +233,7 @@ class World:
     def _come_to_rest(self) -> None:
         for process in self._processes:
             process.stop()
-        self.timeline.run(self.timeline.now + _RECOVERY_SECONDS)
+        self.timeline.run(self.timeline.now + _REST_SECONDS)
         if self._is_computing:
             self.oracle.broken.append("a batch is never answered")
         self.learner.learn()

@@ -5,7 +5,6 @@ and saving are left out. Afterwards a test can look at the learner state and at 
 """
 
 import functools
-import os
 import signal
 import subprocess
 import sys
@@ -39,10 +38,8 @@ from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests import started
 from tests.patience import SECONDS
-from tests.system.processes import PLUGIN
 from tests.system.sequences import sequence_reader
 
-_ROOT = Path(__file__).parents[2]
 _POLL_SECONDS = 0.002
 # What others go on with while the end of a killed env server is noticed, at most.
 _STEPS_BESIDE_KILL = 1000
@@ -121,7 +118,7 @@ class LearnerRun:
         self.config = config
         self.geometry = plan_geometry(config)
         self.metrics = RecordingMetrics(folder / "run")
-        self.env_servers: list[subprocess.Popen[bytes]] = []
+        self.env_servers: list[subprocess.Popen[str]] = []
         self._num_env_servers = 0
         self._folder = folder
         slots = SlotTable(
@@ -148,7 +145,7 @@ class LearnerRun:
         pages: int = self.config.replay.capacity_pages(window, len(devices))
         return pages
 
-    def add_env_server(self, num_envs: int, *arguments: str) -> subprocess.Popen[bytes]:
+    def add_env_server(self, num_envs: int, *arguments: str) -> subprocess.Popen[str]:
         """Starts an env server with two groups; every other one sends over gRPC alone."""
         command = ["envs_server", "--learner", self.service.address]
         command += ["--num-envs", str(num_envs), "--groups", "2", *arguments]
@@ -159,12 +156,11 @@ class LearnerRun:
         name = f"env_server_{self._num_env_servers}"
         if "--sent-log" not in arguments:
             command += ["--sent-log", str(self.sent_log(self._num_env_servers))]
-        python_path = os.pathsep.join([str(_ROOT), str(PLUGIN)])
         with (self._folder / f"{name}.log").open("wb") as log:
             process = started.start(
                 command,
                 cwd=Path.cwd(),
-                variables={**os.environ, "PYTHONPATH": python_path},
+                variables=started.variables(),
                 stdout=log,
                 stderr=log,
             )
@@ -223,7 +219,7 @@ class LearnerRun:
         """Training pauses no more."""
         self.hub.has_enough = lambda: False
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
+    def kill(self, process: subprocess.Popen[str]) -> None:
         """SIGKILL while it is stepped, and waits until the learner has noticed.
 
         Training may have paused by then, until it is run again.

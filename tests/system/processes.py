@@ -59,14 +59,14 @@ class Program:
 
     def __init__(self, output: Path, arguments: tuple[str, ...], variables: dict[str, str]):
         self.stdout_path, self.stderr_path = output.with_suffix(".out"), output.with_suffix(".err")
-        python_path = os.pathsep.join([str(ROOT), str(PLUGIN)])
         # The threads are those that the tests' four devices need; these programs have one.
-        inherited = {name: value for name, value in os.environ.items() if name != "PJRT_NPROC"}
+        inherited = started.variables()
+        inherited.pop("PJRT_NPROC", None)
         with self.stdout_path.open("wb") as stdout, self.stderr_path.open("wb") as stderr:
             self.process = started.start(
                 arguments,
                 cwd=output.parent,
-                variables={**inherited, "PYTHONPATH": python_path, **variables},
+                variables={**inherited, **variables},
                 stdout=stdout,
                 stderr=stderr,
             )

@@ -6,21 +6,17 @@ from collections.abc import Callable
 import numpy as np
 from seedrl_plugin.counting import code_of
 
-from seedrl.config import Config, ServingConfig
+from seedrl.config import Config
 from tests.system.harness import LearnerRun
 from tests.system.oracle import BOX, Oracle, counting, predict
-from tests.system.test_experience import CONFIG, LENGTHS
-
-# Fewer than there: each batch shape is compiled.
-TRAINING_SLOTS, EVALUATION_SLOTS = 4, 2
+from tests.system.test_experience import CONFIG, EVALUATION_SLOTS, LENGTHS, TRAINING_SLOTS
 
 
 def test_each_environment_receives_the_real_action_that_was_stored_and_measures_its_episodes(
     learner_run: Callable[[Config], LearnerRun],
 ) -> None:
     environment = dataclasses.replace(counting(LENGTHS, 0), metrics=("action", "missing", "step"))
-    serving = ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=EVALUATION_SLOTS)
-    run = learner_run(dataclasses.replace(CONFIG, environment=environment, serving=serving))
+    run = learner_run(dataclasses.replace(CONFIG, environment=environment))
     for num_envs in (4, 2):
         run.add_env_server(num_envs)
     run.start()

@@ -57,7 +57,7 @@ CONFIG = Config(
         wrappers=("gymnasium.wrappers:NormalizeObservation", "gymnasium.wrappers:NormalizeReward"),
     ),
     agent=UnchangingSac(sac=SacConfig(network=NETWORK, burn_in=2, unroll=5)),
-    serving=ServingConfig(training_slots=3, evaluation_slots=1),
+    serving=ServingConfig(training_slots=2, evaluation_slots=1),
     replay=ReplayConfig(
         capacity_steps=2_400,
         min_steps=90,
@@ -75,7 +75,7 @@ def test_every_row_gives_the_policy_that_acted_from_the_carry_that_was_stored(
 ) -> None:
     run = learner_run(CONFIG)
     allow = ("--allow-env", "gymnasium.wrappers*")
-    outcome = run.run_with_a_replaced_env_server(4, *allow, env_steps=200)
+    outcome = run.run_with_a_replaced_env_server(3, *allow, env_steps=200)
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network, sequence = NETWORK.build(spec), outcome.shards[0].sequences

@@ -29,7 +29,7 @@ from seedrl.config import (
 )
 from seedrl.networks.actor_critic import ActorCriticConfig
 from seedrl.rl.categorical import log_probability
-from seedrl.types import Sequence
+from seedrl.types import Sequence, StoredStep
 from tests.system.harness import LearnerRun
 from tests.system.unchanging import Unchanging
 
@@ -63,7 +63,7 @@ CONFIG = Config(
         change=_decided,
         initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
     ),
-    serving=ServingConfig(training_slots=4, evaluation_slots=1),
+    serving=ServingConfig(training_slots=2, evaluation_slots=1),
     replay=ReplayConfig(capacity_steps=2_400, min_steps=150, ratio=0.2),
     learning=LearningConfig(batch_sequences=4, num_devices=1),
     evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
@@ -71,10 +71,14 @@ CONFIG = Config(
 
 
 class Replayed(NamedTuple):
-    """Every stored sequence, `[T, n]`; now, log-probabilities `[T, n, A]` and values `[T, n]`."""
+    """Every stored sequence, `[T, n]`; now, log-probabilities `[T, n, A]` and values `[T, n]`.
+
+    `taken` are those of the actions that were stored, `[T, n]`.
+    """
 
     sequence: Sequence
     log_policy: np.ndarray
+    taken: np.ndarray
     values: np.ndarray
 
 
@@ -82,22 +86,28 @@ class Replayed(NamedTuple):
 def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     allow = ("--allow-env", "gymnasium.wrappers*")
     run = learner_run(CONFIG)
-    outcome = run.run_with_a_replaced_env_server(5, *allow, env_steps=300)
+    outcome = run.run_with_a_replaced_env_server(3, *allow, env_steps=300)
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network = CONFIG.agent.agent.network.build(spec)
-    sequence, params = outcome.shards[0].sequences, outcome.state.params
-    timestep = normalized(settings_of(CONFIG.agent.agent, spec), params, sequence.steps.timestep)
-    seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
-    output, _ = jax.jit(network.unroll)(params.agent, seen.carry.network, inputs_of_sequence(seen))
-    log_policy = np.asarray(jax.nn.log_softmax(output.logits))
-    return Replayed(sequence, log_policy, np.asarray(output.value))
+    settings, sequence = settings_of(CONFIG.agent.agent, spec), outcome.shards[0].sequences
+
+    @jax.jit
+    def replay(params: Any, steps: StoredStep, carry: Any) -> Any:
+        timestep = normalized(settings, params, steps.timestep)
+        seen = Sequence(steps._replace(timestep=timestep), carry.agent)
+        output, _ = network.unroll(params.agent, seen.carry.network, inputs_of_sequence(seen))
+        log_policy = jax.nn.log_softmax(output.logits)
+        return log_policy, log_probability(log_policy, steps.action), output.value
+
+    found = replay(outcome.state.params, *sequence)
+    return Replayed(sequence, *jax.tree.map(np.asarray, found))
 
 
 def test_the_ratio_of_every_stored_step_is_one(replayed: Replayed) -> None:
     steps = replayed.sequence.steps
-    found = log_probability(replayed.log_policy, steps.action)
-    np.testing.assert_allclose(np.exp(found - steps.extras.log_probability), 1, rtol=0, atol=1e-5)
+    ratio = np.exp(replayed.taken - steps.extras.log_probability)
+    np.testing.assert_allclose(ratio, 1, rtol=0, atol=1e-5)
     assert steps.action.shape[1] > 60
     # Numbers that differ between actions and between rows by far more.
     assert np.std(replayed.log_policy, axis=(0, 1)).min() > 1e-2

@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 LENGTHS = (2, 1, 9, 25)
 IMAGE_SIDE = 12
 IMAGE = {"image": True, "image_side": IMAGE_SIDE}
-TRAINING_SLOTS = 4
+TRAINING_SLOTS = 2
 _CHUNK = 64
 
 

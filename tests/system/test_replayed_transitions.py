@@ -27,7 +27,7 @@ from seedrl.config import (
 )
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.rl.priorities import MIN_MASS
-from seedrl.types import Sequence, StepType
+from seedrl.types import Sequence, StepType, StoredStep, Tree
 from tests.system.harness import LearnerRun
 from tests.system.unchanging import Unchanging
 
@@ -82,10 +82,16 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     network, (shard,) = APEX.network.build(spec), outcome.shards
     sequence = shard.sequences
     assert sequence.carry == ()
-    carry = initial_carry(network, len(shard.starts))
-    q_values, _ = jax.jit(network.unroll)(
-        outcome.state.params, carry.network, inputs_of_sequence(sequence._replace(carry=carry))
-    )
+
+    @jax.jit
+    def replay(params: Tree, steps: StoredStep) -> jax.Array:
+        carry = initial_carry(network, len(shard.starts))
+        q_values, _ = network.unroll(
+            params, carry.network, inputs_of_sequence(Sequence(steps, carry))
+        )
+        return q_values
+
+    q_values = replay(outcome.state.params, sequence.steps)
     return Replayed(sequence, shard.starts, shard.state.mass[shard.starts], np.asarray(q_values))
 
 

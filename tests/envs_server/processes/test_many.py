@@ -6,73 +6,46 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import grpc
 import pytest
 
 from envs_server.__main__ import main
 from seedrl.wire.framing import ActionsPayload
+from tests import started
 from tests.patience import SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
 
-# What each process does in the place of an env server; `starts` counts those of each number.
-_PROGRAM = """
-import os, sys, time
-from pathlib import Path
-import numpy as np
-from envs_server.__main__ import main
-from envs_server.faults.crash_log import CrashLog
-from envs_server.processes import many
+_PROGRAM = "tests.envs_server.processes.acting_for_many"
 
-folder = Path(sys.argv[1])
-{settings}
 
-def say(text):
-    os.write(1, f"{{text}}\\n".encode())  # as a whole, beside others who do
-
-def wait_for(number, starts):
-    # Until it was started so often: who pauses when others have heard the end stays away.
-    file = folder / f"{{number}}"
-    while not file.exists() or len(file.read_text().split()) < starts:
-        time.sleep(0.005)
-
-def serve(options, words):
-    number = int(options.sent_log.stem.removeprefix("env_server_"))
-    starts = folder / f"{{number}}"
-    with starts.open("a") as file:
-        file.write(os.environ.get("SEEDRL_ENV_SERVER_ENDED", "-") + " ")
-    start = len(starts.read_text().split())
-    log = CrashLog(many.crash_log_of(options.sent_log))
-
-    def over():
-        log.say_farewell()  # it has heard that training is over
-        return 0
-
-    {body}
-
-many.serve = serve
-main(["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"])
-"""
+class _Ended(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
 
 
 def _run(
     tmp_path: Path,
     *body: str,
     settings: str = "many._FIRST_PAUSE_SECONDS = 0.01",
-    before: Sequence[str] = (),
-    stdout: Any = subprocess.PIPE,
-) -> "subprocess.CompletedProcess[str]":
-    program = _PROGRAM.format(settings=settings, body="\n    ".join(body))
-    command = [*before, sys.executable, "-c", program, str(tmp_path)]
-    pipe = subprocess.PIPE
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # else nothing is left to be flushed
-    return subprocess.run(
-        command, stdout=stdout, stderr=pipe, env=environment, text=True, timeout=SECONDS
+    stdout: IO[bytes] | int = subprocess.PIPE,
+) -> _Ended:
+    process = started.start(
+        [_PROGRAM, str(tmp_path), settings, "\n".join(body)],
+        cwd=Path.cwd(),
+        variables=started.variables(),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
     )
+    with process:
+        stdout, stderr = process.communicate(timeout=SECONDS)
+    return _Ended(process.returncode, stdout, stderr)
 
 
 def _starts(tmp_path: Path) -> list[str]:
@@ -88,7 +61,7 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
         "wait_for(1, 3)",
         "return over()",
     )
-    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 139 70", "-"])
+    assert (ended.code, _starts(tmp_path)) == (0, ["-", "- 139 70", "-"])
     first, *lines = ended.stderr.splitlines()
     assert first == "python -m envs_server: 3 env servers of 1 environment each"
     assert [line.split(" ended with ")[1] for line in lines] == [
@@ -100,7 +73,7 @@ def test_who_dies_is_started_again_and_hears_how_the_one_before_ended(tmp_path: 
 def test_an_environment_that_ends_its_process_with_0_has_heard_nothing(tmp_path: Path) -> None:
     ends = "if number == 1 and start == 1: os._exit(0)"
     ended = _run(tmp_path, ends, "wait_for(1, 2)", "return over()")
-    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "- 0", "-"])
+    assert (ended.code, _starts(tmp_path)) == (0, ["-", "- 0", "-"])
 
 
 def test_who_lived_long_is_started_again_at_once(tmp_path: Path) -> None:
@@ -114,14 +87,15 @@ def test_a_child_that_they_did_not_start_ends_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "end")
     # `cat` is a child of the shell, which then becomes their parent.
     script = 'cat "$0/end" & echo $! > "$0/stranger"; exec "$@"'
-    ended = _run(
-        tmp_path,
+    body = (
         "if number == 0: (folder / 'end').write_text('')",
         "stranger = Path('/proc', (folder / 'stranger').read_text().strip())",
         "while stranger.exists(): time.sleep(0.005)",  # until it was reaped
         "return over()",
-        before=["sh", "-c", script, str(tmp_path)],
     )
+    program = [sys.executable, "-m", _PROGRAM, str(tmp_path), "", "\n".join(body)]
+    command = ["sh", "-c", script, str(tmp_path), *program]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (0, 1), ended.stderr
     assert _starts(tmp_path) == ["-", "-", "-"]
 
@@ -146,14 +120,14 @@ def test_what_goes_wrong_at_the_end_of_one_ends_no_other(
             "return over()",
             stdout=full,
         )
-    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", f"- {code}", "-"])
+    assert (ended.code, _starts(tmp_path)) == (0, ["-", f"- {code}", "-"])
     assert len(ended.stderr.splitlines()) == 2 + (code == 74)
 
 
 @pytest.mark.parametrize("code", [2, 6])
 def test_one_that_would_end_so_again_ends_all(tmp_path: Path, code: int) -> None:
     ended = _run(tmp_path, f"if number == 1: return {code}", f"time.sleep({SECONDS})")
-    assert ended.returncode == code
+    assert ended.code == code
     assert len(ended.stderr.splitlines()) == 1
 
 
@@ -164,7 +138,7 @@ def test_who_pauses_when_training_is_over_does_not_come_back(tmp_path: Path) -> 
         "wait_for(1, 8)",
         "return over()",
     )
-    assert ended.returncode == 0
+    assert ended.code == 0
     # The pauses of the eighth and of those after it are seconds: the others have ended before.
     assert 8 <= len(_starts(tmp_path)[1].split()) < 20
 
@@ -179,14 +153,14 @@ def test_who_dies_after_it_has_heard_the_end_does_not_come_back(tmp_path: Path, 
         "return over()",
         settings="many._LONG_LIFE_SECONDS = 0.0",
     )
-    assert (ended.returncode, _starts(tmp_path)) == (0, ["-", "-", "-"])
+    assert (ended.code, _starts(tmp_path)) == (0, ["-", "-", "-"])
     assert len(ended.stderr.splitlines()) == 1
 
 
 def test_a_farewell_of_an_earlier_run_hides_no_refusal(tmp_path: Path) -> None:
     """One that is refused what it needs may end before it has opened its logs."""
     ended = _run(tmp_path, "if number == 1: over(); return 2", f"time.sleep({SECONDS})")
-    assert ended.returncode == 2
+    assert ended.code == 2
 
 
 def test_each_has_random_numbers_of_its_own(tmp_path: Path) -> None:
@@ -209,9 +183,8 @@ def spawn() -> Iterator[Spawn]:
     with contextlib.ExitStack() as stack:
 
         def start(address: str, number: int) -> "subprocess.Popen[str]":
-            command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "2"]
-            command += ["--processes", str(number)]
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+            words = ("--learner", address, "--num-envs", "2", "--processes", str(number))
+            process = started.env_server(*words)
             stack.enter_context(process)
             stack.callback(process.kill)
             return process
@@ -238,6 +211,7 @@ class _Played:
         for answer in script(_chain(first, messages), context):
             yield answer
             if isinstance(answer, ActionsPayload):
+                time.sleep(0.01)  # else they would step as fast as they can
                 self.answered.add(first.hello.pid)
 
     @property

@@ -32,7 +32,14 @@ def tiny() -> Workload:
 def recurrent() -> Workload:
     """CartPole with a recurrent network of a few units."""
     return _cartpole(
-        QNetworkConfig(torso="mlp", torso_sizes=(4,), core_size=4, head_sizes=(4,), frame_stack=1)
+        QNetworkConfig(
+            torso="mlp",
+            torso_sizes=(4,),
+            core_size=4,
+            head_sizes=(),
+            dueling=False,
+            frame_stack=1,
+        )
     )
 
 

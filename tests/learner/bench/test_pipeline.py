@@ -15,7 +15,7 @@ from seedrl.config import LaunchConfig
 from seedrl.config_checks import check
 
 pytestmark = pytest.mark.slow
-SLOTS = 4
+SLOTS = 2
 
 
 @pytest.fixture(scope="module")

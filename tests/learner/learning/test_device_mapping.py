@@ -1,7 +1,7 @@
 """What lies on which device, and what stays where it is."""
 
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from learner.learning.device_mapping import MappedPrograms, map_programs, stack_shards
+from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import fetched
 from learner.learning.page_routing import insert_parcels, parcels
@@ -60,7 +60,8 @@ class Setting(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=[1, 4])
-def programs(request: pytest.FixtureRequest) -> tuple[list[jax.Device], Any, MappedPrograms]:
+def begun(request: pytest.FixtureRequest) -> Setting:
+    """What all tests begin with; programs would consume it."""
     devices = jax.local_devices()[: request.param]
     replay = paged_replay(
         window=WINDOW,
@@ -76,20 +77,25 @@ def programs(request: pytest.FixtureRequest) -> tuple[list[jax.Device], Any, Map
         ),
         batch_per_device=2,
     )
-    return devices, (replay, per_device), map_programs(per_device, devices)
-
-
-@pytest.fixture
-def setting(programs: tuple[list[jax.Device], Any, MappedPrograms]) -> Setting:
-    devices, (replay, per_device), mapped = programs
     page = jax.tree.map(lambda leaf: leaf[0], _pages([0.0]))
     return Setting(
         devices,
-        mapped,
-        jax.jit(per_device.init)(jax.random.PRNGKey(0)),
+        map_programs(per_device, devices),
+        # As a session begins: else the first update would be a program of its own.
+        replicate(jax.jit(per_device.init)(jax.random.PRNGKey(0)), devices),
         stack_shards(lambda: replay.init(page), devices),
-        [PageIndex(capacity_pages=P, window=WINDOW, page_steps=K) for _ in devices],
+        [],
     )
+
+
+@pytest.fixture
+def setting(begun: Setting) -> Setting:
+    """A copy, with indices of its own."""
+    state, replay = jax.tree.map(
+        lambda leaf: jax.device_put(np.array(leaf), leaf.sharding), (begun.state, begun.replay)
+    )
+    indices = [PageIndex(capacity_pages=P, window=WINDOW, page_steps=K) for _ in begun.devices]
+    return begun._replace(state=state, replay=replay, indices=indices)
 
 
 def _pages(marks: list[float]) -> Page:
@@ -128,10 +134,10 @@ def _pointers(tree: Tree) -> list[list[int]]:
     ]
 
 
-def test_every_device_holds_its_own_shard(setting: Setting) -> None:
-    for leaf in jax.tree.leaves(setting.replay):
-        assert leaf.shape[0] == len(setting.devices)
-        assert [shard.device for shard in leaf.addressable_shards] == setting.devices
+def test_every_device_holds_its_own_shard(begun: Setting) -> None:
+    for leaf in jax.tree.leaves(begun.replay):
+        assert leaf.shape[0] == len(begun.devices)
+        assert [shard.device for shard in leaf.addressable_shards] == begun.devices
         assert {shard.data.shape[0] for shard in leaf.addressable_shards} == {1}
 
 

@@ -37,7 +37,13 @@ SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 
 def _r2d2_agent(core: Literal["none", "gru"]) -> Agent:
     network = QNetworkConfig(
-        torso="mlp", torso_sizes=(), core=core, core_size=4, head_sizes=(), frame_stack=1
+        torso="mlp",
+        torso_sizes=(),
+        core=core,
+        core_size=4,
+        head_sizes=(),
+        dueling=False,
+        frame_stack=1,
     )
     return R2D2Config(
         network=network,
@@ -509,6 +515,8 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     )
     programs = build_learn_programs(agent, weighted, batch_per_device=B)
     mapped = map_programs(programs, jax.local_devices()[:1])
+    first = _on_host(jax.jit(programs.init)(jax.random.PRNGKey(1)))
+    setting = Setting(agent, 1, mapped, first)
     random = np.random.default_rng(0)
     reward = random.normal(size=rows).astype(np.float32)
     reward[40] = 1e30  # finite, but its squared error is not
@@ -524,10 +532,10 @@ def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> N
     plan = index.plan([0] * len(carry.previous_action))
     empty = _on_host(jax.jit(memory.init)(jax.tree.map(lambda leaf: leaf[0], pages)))
     stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
-    state, skipped = jax.jit(programs.init)(jax.random.PRNGKey(1)), []
+    state, skipped = setting.state, []
     for _ in range(12):
-        state, stored, numbers = mapped.learn(state, stored, (), np.bool_(True))
-        skipped.append(fetched(numbers)["skipped_updates"])
+        state, stored, metrics = _learn(setting, state, _on_host(stored))
+        skipped.append(metrics["skipped_updates"])
     # Row 40 is in the burn-in, the trained rows or the bootstrap of at most three sequences.
     assert skipped[0] == 1.0
     assert sum(skipped) <= 3

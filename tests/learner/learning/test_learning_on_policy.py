@@ -33,7 +33,7 @@ MOST = 64
 MAX_LAG = 3
 NEW = 1000  # a version that is never too old
 SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
-NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=())
+NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=())
 LOG_MU, EPOCHS = np.float32(-0.7), 3
 
 

@@ -14,11 +14,22 @@ from seedrl import config_file
 from seedrl.agents.contract import build_agent
 from seedrl.config_checks import page_steps
 from seedrl.errors import ConfigError
+from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.index import replay_bytes
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
 CONFIG = config_file.load("cartpole_r2d2")
+# As much, but for the network: one that is traced in a quarter of the time.
+SMALL = dataclasses.replace(
+    CONFIG,
+    agent=dataclasses.replace(
+        CONFIG.agent,
+        network=QNetworkConfig(
+            torso="mlp", torso_sizes=(), core="none", head_sizes=(), dueling=False
+        ),
+    ),
+)
 ONE, TWO = Machines(), Machines(learning=2, acting=2)
 programs_of = functools.cache(programs.programs_of)  # traced once for several tests
 
@@ -39,27 +50,27 @@ def test_sizes_are_those_of_the_arrays() -> None:
 
 
 def test_devices_share_the_replay_and_the_batch() -> None:
-    one = programs_of(CONFIG, SPEC, slots=32, machines=ONE)
-    two = programs_of(CONFIG, SPEC, slots=32, machines=TWO)
+    one = programs_of(SMALL, SPEC, slots=32, machines=ONE)
+    two = programs_of(SMALL, SPEC, slots=32, machines=TWO)
     assert two.replay_bytes == pytest.approx(one.replay_bytes / 2, rel=0.01)
     assert two.state_bytes == one.state_bytes
     assert two.update_flops == pytest.approx(one.update_flops, rel=0.01)
     with pytest.raises(ConfigError, match="expected a multiple of the 3 devices"):
-        programs_of(CONFIG, SPEC, slots=32, machines=ONE, hosts=3)
+        programs_of(SMALL, SPEC, slots=32, machines=ONE, hosts=3)
 
 
 def test_devices_that_act_share_the_slots() -> None:
-    both = programs_of(CONFIG, SPEC, slots=32, machines=TWO)
+    both = programs_of(SMALL, SPEC, slots=32, machines=TWO)
     # Where one of those that learn acts for all, as in rounds.
-    first = programs_of(CONFIG, SPEC, slots=32, machines=Machines(learning=2, acting=1))
-    alone = programs_of(CONFIG, SPEC, slots=32, machines=ONE)
+    first = programs_of(SMALL, SPEC, slots=32, machines=Machines(learning=2, acting=1))
+    alone = programs_of(SMALL, SPEC, slots=32, machines=ONE)
     assert both.acting_bytes < first.acting_bytes == alone.acting_bytes
     assert both.replay_bytes == first.replay_bytes
 
 
 def test_a_replay_that_no_device_could_hold_is_still_measured() -> None:
-    replay = dataclasses.replace(CONFIG.replay, capacity_steps=2 * 10**9)
-    config = dataclasses.replace(CONFIG, replay=replay)
+    replay = dataclasses.replace(SMALL.replay, capacity_steps=2 * 10**9)
+    config = dataclasses.replace(SMALL, replay=replay)
     assert programs_of(config, SPEC, slots=32, machines=ONE).replay_bytes > 2**36
 
 

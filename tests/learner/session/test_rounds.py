@@ -144,7 +144,7 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     exchange = SimpleNamespace(wake_acting=lambda: None)
     parts: Any = SimpleNamespace(acting=[acting], learning=learning, exchange=exchange)
     regime = Rounds(parts)
-    for _ in range(2000):
+    for _ in range(1000):
         regime.run_once()
         assert len(learning.pages) < SLOTS
     assert set(learning.lags) == {0}

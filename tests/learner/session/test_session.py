@@ -56,15 +56,20 @@ class AskedHub(Hub):
         return super().next_batch(roles, timeout, device)
 
 
-@pytest.fixture(params=[(1, 0)])
+@pytest.fixture(params=[(1, 0, 1)])
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]:
-    """With as many devices as the parameter says: that learn, and that only act."""
-    num_devices, inference_devices = request.param
+    """With as many devices as the parameter says: that learn, and that only act; and its slots.
+
+    By default it has one, so that there is one size of a batch to compile.
+    """
+    num_devices, inference_devices, num_slots = request.param
     learning = dataclasses.replace(CONFIG.learning, num_devices=num_devices)
-    serving_config = dataclasses.replace(CONFIG.serving, inference_devices=inference_devices)
+    serving_config = dataclasses.replace(
+        CONFIG.serving, inference_devices=inference_devices, training_slots=num_slots
+    )
     config = dataclasses.replace(CONFIG, learning=learning, serving=serving_config)
     geometry, metrics = plan_geometry(config), Metrics(tmp_path)
-    slots = SlotTable(training=SLOTS, evaluation=0, seed=0, num_devices=len(geometry.inference))
+    slots = SlotTable(training=num_slots, evaluation=0, seed=0, num_devices=len(geometry.inference))
     serving = Serving(slots, page_steps=geometry.page_steps, rule=free_running(0.0))
     hub = AskedHub(serving, config.environment, spec=SPEC)
     yield Session(config, geometry, hub, SPEC, metrics)
@@ -175,19 +180,20 @@ def test_a_stop_does_not_compile_insertion_for_pages_that_wait(
     try:
         assert is_compiling.wait(SECONDS)
         page = session._parts.page
-        pages = jax.tree.map(lambda x: np.zeros((SLOTS, *x.shape), x.dtype), page)
-        slots = tuple(range(SLOTS))
-        filled = FilledPages(jax.device_put(pages), slots, slots, (), [0] * SLOTS)
+        pages = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), page)
+        filled = FilledPages(jax.device_put(pages), (0,), (0,), (), [0])
         session._parts.exchange.pages.put_nowait(filled)
         compiled.clear()
         assert session.stop(SECONDS)
         assert compiled == []
-        assert session.learning.abandoned_rows == SLOTS * len(jax.tree.leaves(page.steps)[0])
+        assert session.learning.abandoned_rows == len(jax.tree.leaves(page.steps)[0])
     finally:
         end.set()
 
 
-@pytest.mark.parametrize("session", [(1, 0), (4, 0), (2, 1)], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "session", [(1, 0, SLOTS), (4, 0, SLOTS), (2, 1, SLOTS)], indirect=True, ids=str
+)
 def test_what_is_compiled_ahead_is_what_runs(
     session: Session, compiled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,10 +4,10 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.networks.actor_critic import ActorCriticConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
@@ -17,9 +17,8 @@ FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(
     {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
 )
-NETWORK = ActorCriticConfig(
-    torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(4,), frame_stack=3
-)
+# No dense layers: what agents give it and take from it would be the same.
+NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(), core_size=5, frame_stack=3)
 ROWS, B = 14, 3
 # Of one observation, which looks the same at every step.
 PLAIN_SPEC = EnvSpec(ArraySpec((1,), "float32"), DiscreteSpec(2))
@@ -33,6 +32,7 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
     update: Any = agent.update
     agent = agent._replace(
         act=jax.jit(agent.act),
+        initial_carry=jax.jit(agent.initial_carry, static_argnums=0),
         before_batch=jax.jit(agent.before_batch),
         update=update._replace(loss=loss_and_gradient),
     )
@@ -41,14 +41,19 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
 
 def updated(agent: Agent, state: AgentState, sequence: Sequence) -> tuple[AgentState, UpdateOutput]:
     """One pass over all of a batch `[T, B]`, on one device."""
-    batch = agent.before_batch(state, sequence, jnp.ones(B))
+    batch = agent.before_batch(state, sequence, np.ones(B, np.float32))
     return agent.update(state, *batch, jax.random.key(3), mean=lambda tree: tree)
 
 
 @functools.cache
 def unroll() -> Any:
-    """The network's function, compiled once."""
-    return jax.jit(NETWORK.build(SPEC).unroll)
+    """What the network says of all rows of a sequence, compiled once."""
+    network = NETWORK.build(SPEC)
+
+    def said(params: Any, sequence: Sequence) -> Any:
+        return network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))[0]
+
+    return jax.jit(said)
 
 
 def random_timesteps() -> TimeStep:
@@ -70,12 +75,12 @@ def random_timesteps() -> TimeStep:
 
 def acted(agent: Agent, params: Any) -> tuple[StoredStep, list[Any]]:
     """A stream acted on step by step, and the carry before every row."""
-    timesteps = random_timesteps()
+    timesteps, exploration = random_timesteps(), np.ones(B, np.float32)
     carry, carries, actions, extras = agent.initial_carry(B), [], [], []
     for row in range(ROWS):
         carries.append(carry)
         timestep = jax.tree.map(lambda leaf, row=row: leaf[row], timesteps)
-        output = agent.act(params, carry, timestep, jnp.ones(B), jax.random.key(row))
+        output = agent.act(params, carry, timestep, exploration, jax.random.key(row))
         carry = output.carry
         actions.append(output.action)
         extras.append(output.extras)

@@ -11,7 +11,6 @@ import pytest
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.network_inputs import inputs_of_sequence
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
@@ -33,6 +32,7 @@ from tests.seedrl.agents.actor_critics import (
     unroll,
     window_of,
 )
+from tests.seedrl.random_parameters import random_parameters
 
 CONFIG = ImpalaConfig(
     network=NETWORK,
@@ -66,8 +66,7 @@ def window_at(start: int) -> Sequence:
 def outputs_at(start: int) -> Any:
     """What the network says of all rows of a window, float64."""
     _, params = built()
-    sequence = window_at(start)
-    output, _ = unroll()(params, sequence.carry.network, inputs_of_sequence(sequence))
+    output = unroll()(params, window_at(start))
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
 
 
@@ -98,8 +97,10 @@ def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likelies
     timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())
     carry, acts = agent.initial_carry(B), jax.vmap(agent.act, (None, None, None, None, 0))
     keys = jax.random.split(jax.random.key(1), 4000)
-    drawn = acts(params, carry, timestep, jnp.ones(B), keys)
-    greedy = acts(params, carry, timestep, jnp.zeros(B), keys)
+    drawn, greedy = (
+        jax.device_get(acts(params, carry, timestep, np.full(B, exploration, np.float32), keys))
+        for exploration in (1, 0)
+    )
     for stream in range(B):
         share = np.bincount(drawn.action[:, stream], minlength=3) / len(keys)
         seen = {
@@ -193,7 +194,7 @@ def trained() -> Any:
             )
             return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
 
-        state = agent.init_state(agent.init(jax.random.key(0)))
+        state = agent.init_state(random_parameters(agent.init))
         keys = jax.random.split(jax.random.key(1), 400)
         return jax.lax.scan(update, state, keys)[1]
 

@@ -5,7 +5,6 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,6 +16,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.q_network import QNetworkConfig
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import PLAIN_NETWORK, PLAIN_SPEC
+from tests.seedrl.random_parameters import random_parameters
 
 _Q_NETWORK = QNetworkConfig(
     torso="mlp", torso_sizes=(), core="none", head_sizes=(), frame_stack=1, dueling=False
@@ -40,16 +40,24 @@ def test_a_rate_that_decays_is_shown_at_each_step_of_the_optimizer(
 ) -> None:
     decaying = config.build(PLAIN_SPEC).update
     constant = dataclasses.replace(config, learning_rate_decay_updates=0).build(PLAIN_SPEC).update
-    gradient, shown, taken = {"w": jnp.array([0.1])}, [], []
-    state, other = (update.optimizer.init(gradient) for update in (decaying, constant))
-    for _ in range(num_steps + 2):
-        shown.append(decaying.optimizer_metrics(state))
+    gradient = {"w": np.float32([0.1])}
+
+    def step(states: Any, _: None) -> tuple[Any, Any]:
+        state, other = states
+        shown = decaying.optimizer_metrics(state)["learning_rate"]
         delta, state = decaying.optimizer.update(gradient, state, gradient)
         assert constant.optimizer_metrics(other) == {}
         whole, other = constant.optimizer.update(gradient, other, gradient)
-        taken.append(float(delta["w"][0] / whole["w"][0]))
+        return (state, other), (shown, delta["w"][0] / whole["w"][0])
+
+    @jax.jit
+    def stepped() -> Any:
+        states = tuple(update.optimizer.init(gradient) for update in (decaying, constant))
+        return jax.lax.scan(step, states, length=num_steps + 2)[1]
+
+    shown, taken = stepped()
     expected = [max(0.0, 1 - step / num_steps) for step in range(num_steps + 2)]
-    np.testing.assert_allclose([metrics["learning_rate"] for metrics in shown], expected, atol=1e-6)
+    np.testing.assert_allclose(shown, expected, atol=1e-6)
     np.testing.assert_allclose(taken, expected, atol=1e-6)
 
 
@@ -62,13 +70,13 @@ def test_an_update_emits_its_rate_and_parameters_are_the_same_to_the_bit() -> No
     timestep = timestep._replace(observation=np.float32(observation))
     steps = StoredStep(timestep, np.zeros((6, 2), np.int32), (), np.full((6, 2), -0.7, np.float32))
     update: Any = agent.update
-    found = []
+    found, start = [], jax.jit(agent.init_state)(random_parameters(agent.init))
+    sequence, weights = Sequence(steps, agent.initial_carry(2)), np.ones(2, np.float32)
     for each in (update, update._replace(optimizer_metrics=no_metrics)):
         step = jax.jit(functools.partial(each, mean=lambda tree: tree))
-        state, rates = agent.init_state(agent.init(jax.random.key(0))), []
+        state, rates = start, []
         for _ in range(3):
-            sequence = Sequence(steps, agent.initial_carry(2))
-            state, output = step(state, sequence, jnp.ones(2), jax.random.key(1))
+            state, output = step(state, sequence, weights, jax.random.key(1))
             rates.append(output.metrics.get("learning_rate"))
         found.append((jax.device_get(state), rates))
     (with_metric, rates), (without, none) = found

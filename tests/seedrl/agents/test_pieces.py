@@ -25,9 +25,17 @@ def stream(core: Any) -> Any:
     return network.build(SPEC), params, acted(agent, params)
 
 
-def unrolled(network: Any, params: Any, sequence: Sequence) -> Any:
-    output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
-    return jax.tree.map(np.asarray, output)
+@functools.cache
+def jitted_cut(core: str, piece_rows: int) -> Any:
+    """`params, sequence -> pieces, what the network says of them`; of T rows, of the sequence."""
+    network, _, _ = stream(core)
+
+    def cut(params: Any, sequence: Sequence) -> Any:
+        pieces = cut_into_pieces(network, params, piece_rows, sequence)
+        carry, inputs = pieces.carry.network, inputs_of_sequence(pieces)
+        return pieces, network.unroll(params, carry, inputs)[0]
+
+    return jax.jit(cut)
 
 
 @pytest.mark.parametrize("piece_rows", [1, 2, 3])
@@ -36,26 +44,26 @@ def test_a_network_says_of_pieces_what_it_says_of_their_sequences(
     core: str, piece_rows: int
 ) -> None:
     """Across resets, with stacked frames: of the parameters that cut them, with a core too."""
-    network, params, streams = stream(core)
+    _, params, streams = stream(core)
     sequence = window_of(streams, 2, T)
-    pieces = cut_into_pieces(network, params, piece_rows, sequence)
+    pieces, said = jax.device_get(jitted_cut(core, piece_rows)(params, sequence))
     in_order = jax.tree.map(
-        lambda leaf: np.concatenate(np.split(leaf, T // piece_rows, axis=1)),
-        (pieces.steps, unrolled(network, params, pieces)),
+        lambda leaf: np.concatenate(np.split(leaf, T // piece_rows, axis=1)), (pieces.steps, said)
     )
+    _, expected = jitted_cut(core, T)(params, sequence)
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
         in_order,
-        (sequence.steps, unrolled(network, params, sequence)),
+        (sequence.steps, expected),
     )
 
 
 def test_without_a_core_pieces_do_not_depend_on_who_cuts_them() -> None:
     """So all epochs see the very frames that acting saw."""
-    network, params, streams = stream("none")
+    _, params, streams = stream("none")
     sequence = window_of(streams, 2, T)
     other = jax.tree.map(lambda leaf: leaf + 1, params)
-    by_one, by_other = (cut_into_pieces(network, p, 2, sequence) for p in (params, other))
+    by_one, by_other = (jitted_cut("none", 2)(p, sequence)[0] for p in (params, other))
     jax.tree.map(np.testing.assert_array_equal, by_one, by_other)
 
 

@@ -4,11 +4,11 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from seedrl.agents.agent import Agent
+from seedrl.agents.network_inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.networks.network import NetworkInput
@@ -23,7 +23,7 @@ FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(
     {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
 )
-NETWORK = QNetworkConfig(torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=(), frame_stack=3)
+NETWORK = QNetworkConfig(torso="mlp", torso_sizes=(), core_size=5, head_sizes=(), frame_stack=3)
 CONFIG = R2D2Config(
     network=NETWORK, burn_in=3, unroll=4, n_steps=2, stride=2, gamma=0.9, reward_scale=0.5
 )
@@ -33,12 +33,27 @@ KEY = jax.random.key(9)
 
 @functools.cache
 def built() -> tuple[Agent, Any, Any]:
-    """The agent with jitted functions, and parameters of the online and the target network."""
+    """The agent with jitted functions, and parameters of the online and the target network.
+
+    Its loss comes with the gradients of the parameters and of the speeds that are observed.
+    """
     agent = CONFIG.build(SPEC)
-    loss_and_gradient = jax.jit(jax.value_and_grad(agent.update.loss, has_aux=True))
+    inner = agent.update.loss
+
+    def loss_and_gradients(params: Any, target: Any, sequence: Sequence, *rest: Any) -> Any:
+        timestep = sequence.steps.timestep
+
+        def loss(params: Any, speed: jax.Array) -> Any:
+            moved = timestep._replace(observation={**timestep.observation, "speed": speed})
+            steps = sequence.steps._replace(timestep=moved)
+            return inner(params, target, sequence._replace(steps=steps), *rest)
+
+        speed = timestep.observation["speed"]
+        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, speed)
+
     agent = agent._replace(
         act=jax.jit(agent.act),
-        update=agent.update._replace(loss=loss_and_gradient),
+        update=agent.update._replace(loss=jax.jit(loss_and_gradients)),
         initial_priorities=jax.jit(agent.initial_priorities),
     )
     return agent, random_parameters(agent.init), random_parameters(agent.init, seed=1)
@@ -70,7 +85,9 @@ def acted() -> tuple[StoredStep, list[Any]]:
     for row in range(ROWS):
         carries.append(carry)
         timestep = jax.tree.map(lambda leaf, row=row: leaf[row], timesteps)
-        output = agent.act(params, carry, timestep, jnp.full((B,), 0.8), jax.random.key(row))
+        output = agent.act(
+            params, carry, timestep, np.full(B, 0.8, np.float32), jax.random.key(row)
+        )
         carry = output.carry
         actions.append(output.action)
         extras.append(output.extras)
@@ -80,8 +97,11 @@ def acted() -> tuple[StoredStep, list[Any]]:
 
 def window_at(start: int) -> Sequence:
     steps, carries = acted()
-    rows = slice(start, start + CONFIG.window.length)
-    return Sequence(jax.tree.map(lambda leaf: leaf[rows], steps), carries[start])
+    return rows_of(Sequence(steps, carries[start]), slice(start, start + CONFIG.window.length))
+
+
+def rows_of(sequence: Sequence, rows: slice) -> Sequence:
+    return sequence._replace(steps=jax.tree.map(lambda leaf: leaf[rows], sequence.steps))
 
 
 def with_rewards(sequence: Sequence, reward: np.ndarray) -> Sequence:
@@ -107,7 +127,7 @@ def test_replaying_from_the_stored_carry_gives_the_acting_q_values(start: int) -
     """
     agent, params, _ = built()
     sequence = window_at(start)
-    (_, output), _ = agent.update.loss(params, params, sequence, jnp.ones(B), KEY)
+    (_, output), _ = agent.update.loss(params, params, sequence, np.ones(B, np.float32), KEY)
     stored = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
     np.testing.assert_allclose(output.priorities, agent.initial_priorities(stored), atol=1e-5)
 
@@ -117,10 +137,10 @@ def jitted_unroll() -> Any:
     return jax.jit(NETWORK.build(SPEC).unroll)
 
 
-def replayed_q_values(params: Any, sequence: Sequence) -> np.ndarray:
-    """Q-values of all rows of a window, each from an unroll of its own of one row."""
-    carry, steps = sequence.carry.network, sequence.steps
-    previous, q_values = sequence.carry.previous_action, []
+def replayed(params: Any, sequence: Sequence) -> tuple[np.ndarray, AgentCarry]:
+    """Q-values of all rows, each from an unroll of its own of one row, and the carry after them."""
+    steps, q_values = sequence.steps, []
+    carry, previous = sequence.carry
     for row in range(len(steps.action)):
         timestep = jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], steps.timestep)
         inputs = (timestep.observation, previous[None], timestep.reward)
@@ -128,17 +148,15 @@ def replayed_q_values(params: Any, sequence: Sequence) -> np.ndarray:
             params, carry, NetworkInput(*inputs, timestep.step_type == FIRST)
         )
         previous = steps.action[row]
-        q_values.append(np.asarray(q_value[0]))
-    return np.stack(q_values)
+        q_values.append(np.asarray(q_value)[0])
+    return np.stack(q_values), AgentCarry(carry, previous)
 
 
 @pytest.mark.parametrize("start", [0, 2, 5])
 def test_acting_q_values_are_reproduced_row_by_row(start: int) -> None:
     _, params, _ = built()
     sequence = window_at(start)
-    np.testing.assert_allclose(
-        replayed_q_values(params, sequence), sequence.steps.extras, atol=1e-5
-    )
+    np.testing.assert_allclose(replayed(params, sequence)[0], sequence.steps.extras, atol=1e-5)
 
 
 def looped_loss(
@@ -177,7 +195,7 @@ def test_loss_and_priorities_agree_with_the_loop(start: int) -> None:
     agent, params, target = built()
     sequence, weights = window_at(start), np.array([1.0, 0.25, 0.5], np.float32)
     (loss, output), _ = agent.update.loss(params, target, sequence, weights, KEY)
-    q_online, q_target = (replayed_q_values(p, sequence) for p in (params, target))
+    q_online, q_target = (replayed(p, sequence)[0] for p in (params, target))
     expected, priorities = looped_loss(q_online, q_target, sequence.steps, weights)
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
     np.testing.assert_allclose(output.priorities, priorities, rtol=1e-4)
@@ -187,8 +205,8 @@ def test_loss_and_priorities_agree_with_the_loop(start: int) -> None:
 def test_the_gradient_agrees_with_differences_of_the_loss() -> None:
     """Also shows that burn-in and targets are constants: both are held while the rest moves."""
     agent, params, target = built()
-    sequence, weights = window_at(2), jnp.ones(B)
-    (_, _), gradient = agent.update.loss(params, target, sequence, weights, KEY)
+    sequence, weights = window_at(2), np.ones(B, np.float32)
+    _, (gradient, _) = agent.update.loss(params, target, sequence, weights, KEY)
     frozen = _constants(params, sequence)
     for path in (["DuelingHead_0", "value", "kernel"], ["LSTM_0", "recurrent_kernel"]):
         leaf = functools.reduce(lambda tree, name: tree[name], path, gradient["params"])
@@ -213,32 +231,18 @@ def _moved(params: Any, path: list[str], change: np.ndarray) -> Any:
 def _constants(params: Any, sequence: Sequence) -> tuple[Any, ...]:
     # What the gradient must not see: the carry after the burn-in, and the targets.
     _, _, target = built()
-    carry, previous = sequence.carry.network, sequence.carry.previous_action
-    for row in range(CONFIG.burn_in):
-        timestep = jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], sequence.steps.timestep)
-        inputs = (timestep.observation, previous[None], timestep.reward)
-        first = timestep.step_type == FIRST
-        _, carry = jitted_unroll()(params, carry, NetworkInput(*inputs, first))
-        previous = sequence.steps.action[row]
-    q_online, q_target = (replayed_q_values(p, sequence) for p in (params, target))
+    _, carry = replayed(params, rows_of(sequence, slice(CONFIG.burn_in)))
+    q_online, q_target = (replayed(p, sequence)[0] for p in (params, target))
     td = _errors(q_online, q_target, sequence)
-    return carry, previous, td.targets, td.is_trained, sequence
+    trained = rows_of(sequence, slice(CONFIG.burn_in, CONFIG.burn_in + CONFIG.unroll))
+    return trained._replace(carry=carry), td.targets, td.is_trained
 
 
 def _loss_with_constants(
-    params: Any, carry: Any, previous: Any, targets: Any, is_trained: Any, sequence: Sequence
-) -> jax.Array:
-    rows = slice(CONFIG.burn_in, CONFIG.burn_in + CONFIG.unroll)
-    steps = jax.tree.map(lambda leaf: leaf[rows], sequence.steps)
-    actions = np.concatenate([previous[None], steps.action[:-1]])
-    inputs = NetworkInput(
-        steps.timestep.observation,
-        actions,
-        steps.timestep.reward,
-        steps.timestep.step_type == FIRST,
-    )
-    q_values, _ = jitted_unroll()(params, carry, inputs)
-    q_values = np.take_along_axis(np.asarray(q_values), steps.action[..., None], -1)[..., 0]
+    params: Any, trained: Sequence, targets: Any, is_trained: Any
+) -> np.floating[Any]:
+    q_values, _ = replayed(params, trained)
+    q_values = np.take_along_axis(q_values, trained.steps.action[..., None], -1)[..., 0]
     errors = np.where(is_trained, np.asarray(targets, np.float64) - q_values, 0.0)
     return 0.5 * np.sum(errors**2) / B
 
@@ -256,18 +260,10 @@ def _errors(q_online: np.ndarray, q_target: np.ndarray, sequence: Sequence) -> A
 
 
 def test_no_gradient_flows_into_the_burn_in() -> None:
-    _, params, target = built()
-    loss = CONFIG.build(SPEC).update.loss
-    sequence = window_at(2)
-
-    def of_speeds(speed: jax.Array) -> jax.Array:
-        timestep = sequence.steps.timestep
-        timestep = timestep._replace(observation={**timestep.observation, "speed": speed})
-        moved = sequence._replace(steps=sequence.steps._replace(timestep=timestep))
-        return loss(params, target, moved, jnp.ones(B), KEY)[0]
-
-    gradient = np.abs(jax.jit(jax.grad(of_speeds))(sequence.steps.timestep.observation["speed"]))
-    reached = np.any(gradient > 0, axis=(1, 2))
+    agent, params, target = built()
+    weights = np.ones(B, np.float32)
+    _, (_, gradient) = agent.update.loss(params, target, window_at(2), weights, KEY)
+    reached = np.any(np.abs(gradient) > 0, axis=(1, 2))
     trained = np.arange(CONFIG.window.length) >= CONFIG.burn_in
     trained &= np.arange(CONFIG.window.length) < CONFIG.burn_in + CONFIG.unroll
     np.testing.assert_array_equal(reached, trained)
@@ -276,7 +272,7 @@ def test_no_gradient_flows_into_the_burn_in() -> None:
 def test_what_must_be_ignored_may_be_huge() -> None:
     """The reward of a FIRST row and the action on a LAST row reach neither loss nor gradient."""
     agent, params, target = built()
-    sequence, weights = window_at(3), jnp.ones(B)
+    sequence, weights = window_at(3), np.ones(B, np.float32)
     types = sequence.steps.timestep.step_type
     assert (types[CONFIG.burn_in :] == LAST).any()
     clean = agent.update.loss(params, target, sequence, weights, KEY)
@@ -294,7 +290,7 @@ def test_the_previous_action_is_the_executed_one() -> None:
     timestep = jax.tree.map(lambda leaf: leaf[1], random_timesteps())
     for seed in range(4):
         output = agent.act(
-            params, agent.initial_carry(B), timestep, jnp.ones(B), jax.random.key(seed)
+            params, agent.initial_carry(B), timestep, np.ones(B, np.float32), jax.random.key(seed)
         )
         np.testing.assert_array_equal(output.carry.previous_action, output.action)
     steps, _ = acted()
@@ -333,7 +329,7 @@ def test_the_target_is_a_copy_that_follows_every_interval() -> None:
     update_target = jax.jit(agent.update.update_target)
     interval = CONFIG.target_update_interval
     for updates, expected in ((1, other), (interval - 1, other), (interval, params)):
-        found = update_target(params, other, jnp.int32(updates))
+        found = update_target(params, other, np.int32(updates))
         jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
@@ -342,7 +338,7 @@ def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
     optimizer = config.build(
         EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
     ).update.optimizer
-    gradient = {"w": jnp.array([30.0, 40.0])}
+    gradient = {"w": np.float32([30, 40])}
     state = jax.jit(optimizer.init)(gradient)
     update, _ = jax.jit(optimizer.update)(gradient, state, gradient)
     # Clipped to (0.6, 0.8); Adam's first step is g / (|g| + epsilon).
@@ -354,7 +350,7 @@ def test_the_learning_rate_may_decay_to_zero() -> None:
     optimizer = config.build(
         EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
     ).update.optimizer
-    gradient = {"w": jnp.array([1.0])}
+    gradient = {"w": np.float32([1])}
     step, state, sizes = jax.jit(optimizer.update), jax.jit(optimizer.init)(gradient), []
     for _ in range(3):
         update, state = step(gradient, state, gradient)
@@ -373,7 +369,7 @@ def test_without_burn_in_and_scaling_it_still_runs() -> None:
     params = random_parameters(agent.init)
     steps = jax.tree.map(lambda leaf: leaf[:3], acted()[0])
     sequence = Sequence(steps, agent.initial_carry(B))
-    loss, output = jax.jit(agent.update.loss)(params, params, sequence, jnp.ones(B), KEY)
+    loss, output = jax.jit(agent.update.loss)(params, params, sequence, np.ones(B, np.float32), KEY)
     assert np.isfinite(loss)
     assert output.priorities.shape == (B,)
 

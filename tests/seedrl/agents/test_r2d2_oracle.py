@@ -28,18 +28,21 @@ KEY = jax.random.key(0)
 
 
 def unroll(xp: Any, params: Tree, state: Any, inputs: NetworkInput) -> tuple[Any, Any]:
-    """s_t = tanh(W x_t + U s_{t-1} + A a_{t-1} + R r_t), q_t = V s_t; on FIRST only W x_t."""
+    """s_t = tanh(W x_t + U s_{t-1} + A a_{t-1} + R r_t), q_t = V s_t; on FIRST only W x_t.
+
+    Of parameters `[N, ...]`, which are many networks, `[N, T, B, A]`.
+    """
     outputs = []
     for t in range(inputs.reward.shape[0]):
         continues = xp.where(inputs.is_first[t], 0.0, 1.0)[:, None]
         past = (
             state @ params["U"]
-            + params["A"][inputs.previous_action[t]]
-            + inputs.reward[t][:, None] * params["R"][None]
+            + params["A"][..., inputs.previous_action[t], :]
+            + inputs.reward[t][:, None] * params["R"][..., None, :]
         )
         state = xp.tanh(inputs.observation[t] @ params["W"] + continues * past)
         outputs.append(state @ params["V"])
-    return xp.stack(outputs), state
+    return xp.stack(outputs, axis=-3), state
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,19 @@ class SmallNetwork:
         return Network(
             init=lambda key: {},
             initial_carry=lambda size: jnp.zeros((size, UNITS)),
-            unroll=functools.partial(unroll, jnp),
+            unroll=_scanned,
         )
+
+
+def _scanned(params: Tree, state: Any, inputs: NetworkInput) -> tuple[Any, Any]:
+    """`unroll`, of which jax compiles one row."""
+
+    def one_row(state: Any, row: NetworkInput) -> tuple[Any, Any]:
+        output, state = unroll(jnp, params, state, jax.tree.map(lambda leaf: leaf[None], row))
+        return state, output[0]
+
+    state, outputs = jax.lax.scan(one_row, state, inputs)
+    return outputs, state
 
 
 CONFIGS = {
@@ -190,7 +204,7 @@ def targets_of(
 
 def executed(config: R2D2Config, q_values: np.ndarray, steps: StoredStep) -> np.ndarray:
     actions = steps.action[config.burn_in : config.burn_in + config.unroll]
-    return np.take_along_axis(q_values[: config.unroll], actions[..., None], -1)[..., 0]
+    return q_values[..., *np.indices(actions.shape), actions]
 
 
 def priorities_of(config: R2D2Config, errors: np.ndarray) -> np.ndarray:
@@ -220,23 +234,24 @@ def errors_of(config: R2D2Config, params: Tree, case: Case, constants: Constants
     return constants.targets - executed(config, q_values, case.sequence.steps)
 
 
-def loss_of(config: R2D2Config, params: Tree, case: Case, constants: Constants) -> float:
+def loss_of(config: R2D2Config, params: Tree, case: Case, constants: Constants) -> np.ndarray:
     errors = errors_of(config, params, case, constants)
-    return float(np.mean(case.weights * np.nansum(0.5 * errors**2, axis=0)))
+    return np.mean(case.weights * np.nansum(0.5 * errors**2, axis=-2), axis=-1)
 
 
 def gradient_of(config: R2D2Config, params: Tree, case: Case, constants: Constants) -> Tree:
-    """Central differences in float64: good to nine digits or so."""
-    gradient = {name: np.zeros_like(leaf) for name, leaf in params.items()}
-    for name, leaf in params.items():
-        for position in np.ndindex(leaf.shape):
-            sides = []
-            for change in (1e-6, -1e-6):
-                moved = leaf.copy()
-                moved[position] += change
-                sides.append(loss_of(config, {**params, name: moved}, case, constants))
-            gradient[name][position] = (sides[0] - sides[1]) / 2e-6
-    return gradient
+    """Central differences in float64, all at once: good to nine digits or so."""
+    flat = np.concatenate([leaf.ravel() for leaf in params.values()])
+
+    def parts(numbers: np.ndarray) -> Tree:
+        """`[..., flat]` -> leaves `[..., *shape]`."""
+        ends = np.cumsum([leaf.size for leaf in params.values()])[:-1]
+        split = zip(params.items(), np.split(numbers, ends, axis=-1), strict=True)
+        return {name: part.reshape(*part.shape[:-1], *leaf.shape) for (name, leaf), part in split}
+
+    changes = 1e-6 * np.eye(len(flat))
+    up, down = (loss_of(config, parts(flat + c), case, constants) for c in (changes, -changes))
+    return parts((up - down) / 2e-6)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -1,10 +1,14 @@
 """Networks for a box of actions: what they see, and how they begin."""
 
+import functools
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
 from seedrl.errors import ConfigError
+from seedrl.networks.box_module import BoxNetwork
 from seedrl.networks.box_network import BoxNetworkConfig
 from seedrl.rl.tanh_gaussian import TanhGaussian
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
@@ -35,17 +39,25 @@ def test_images_and_numbers_are_seen_by_the_actor_and_by_each_critic() -> None:
     assert (values.shape, values.dtype) == ((2, 7), np.float32)
 
 
-def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> None:
-    config = BoxNetworkConfig(actor_sizes=(5,), critic_sizes=(6,), highest_log_std=-0.5)
+@functools.cache
+def begun() -> tuple[BoxNetwork, Any, Any]:
+    """A network, and what its actor and its critics begin with."""
+    config = BoxNetworkConfig(actor_sizes=(64, 64), critic_sizes=(64, 64), highest_log_std=-0.5)
     network = config.build(VECTOR)
+    inits = jax.jit(lambda key: (network.init_actor(key), network.init_critics(key)))
+    return network, *jax.device_get(inits(KEY))
+
+
+def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> None:
+    network, actor, critics = begun()
     seen = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
 
-    def begun(key: jax.Array) -> tuple[TanhGaussian, jax.Array]:
-        critics, action = network.init_critics(key), np.zeros((9, 3), np.float32)
-        policy = network.policy(network.init_actor(key), (), seen)
-        return policy, network.q_values(critics, (), seen, action)
+    @jax.jit
+    def said(actor: Any, critics: Any) -> tuple[TanhGaussian, jax.Array]:
+        action = np.zeros((9, 3), np.float32)
+        return network.policy(actor, (), seen), network.q_values(critics, (), seen, action)
 
-    policy, (first, second) = jax.jit(begun)(jax.random.key(0))
+    policy, (first, second) = jax.device_get(said(actor, critics))
     np.testing.assert_allclose(policy.mean, 0.0, atol=0.05)
     np.testing.assert_array_equal(policy.log_std, np.float32(-0.5))  # 0, clipped
     assert np.min(np.abs(first - second)) > 1e-4
@@ -53,8 +65,7 @@ def test_at_first_all_actions_are_about_as_likely_and_the_critics_differ() -> No
 
 def test_dense_layers_begin_as_pytorchs() -> None:
     """Every number is drawn from within plus or minus 1 / sqrt(inputs)."""
-    network = BoxNetworkConfig(actor_sizes=(64, 64), critic_sizes=(64, 64)).build(VECTOR)
-    actor, critics = (jax.jit(init)(KEY) for init in (network.init_actor, network.init_critics))
+    _, actor, critics = begun()
     torso = actor["params"]["ObservationTorso_0"]
     layers = [*torso["dense"].values()]
     for twin in critics.twins:

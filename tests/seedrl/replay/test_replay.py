@@ -246,8 +246,13 @@ def test_draw_frequency_times_weight_is_alike_for_all_sequences(num_shards: int)
         for batch in range(20):
             drawn = replay.sample(state, jax.random.key(100 * shard + batch), 256)
             names += [(shard, page) for page in np.asarray(drawn.index).tolist()]
-            probabilities.append(shard_probability(drawn.probability, num_shards))
-    weights = importance_weights(np.concatenate(probabilities), 1.0)
+            probabilities.append(drawn.probability)
+
+    @jax.jit
+    def weigh(probability: Array) -> Array:
+        return importance_weights(shard_probability(probability, num_shards), 1.0)
+
+    weights = weigh(np.concatenate(probabilities))
     total: Counter[tuple[int, int]] = Counter()
     for name, weight in zip(names, np.asarray(weights).tolist(), strict=True):
         total[name] += weight
@@ -277,13 +282,14 @@ def test_insertion_under_donation_keeps_its_buffers_and_its_program() -> None:
 
 def test_an_empty_replay_is_zeros_of_the_announced_size() -> None:
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), example())
-    state = paged_replay(
+    replay = paged_replay(
         window=WINDOW,
         page_steps=2,
         capacity_pages=6,
         priority_exponent=1.0,
         initial_priorities=first_reward,
-    ).init(shapes)
+    )
+    state = jax.device_get(jax.jit(lambda: replay.init(shapes))())
     sizes = [leaf.nbytes for leaf in jax.tree.leaves(state)]
     assert sum(sizes) == replay_bytes(example(), 6)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(state._replace(next=())))
@@ -294,14 +300,14 @@ def test_the_functions_run_under_pmap_one_shard_per_device() -> None:
     replay, state, _ = filled(5)
     devices = jax.local_devices()
     shards = jax.tree.map(lambda leaf: np.stack([leaf] * len(devices)), state)
-    keys = jax.random.split(jax.random.key(0), len(devices))
 
-    def step(state: ReplayState, key: Array) -> tuple[ReplayState, Array]:
-        sample = replay.sample(state, key, 3)
+    def step(state: ReplayState, seed: Array) -> tuple[ReplayState, Array]:
+        sample = replay.sample(state, jax.random.key(seed), 3)
         priorities = jnp.full((3,), 2.0)
         return replay.update_priorities(state, sample.index, priorities), sample.index
 
-    state, index = jax.pmap(step, axis_name="core", donate_argnums=0)(shards, keys)
+    seeds = np.arange(len(devices))
+    state, index = jax.pmap(step, axis_name="core", donate_argnums=0)(shards, seeds)
     for shard in range(len(devices)):
         assert np.all(np.asarray(state.mass)[shard][np.asarray(index)[shard]] == 2.0)
 

@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,17 +43,17 @@ def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: fl
 
 
 def test_epsilon_zero_is_greedy_and_takes_the_first_of_equals() -> None:
-    q_values = jnp.array([[1.0, 3.0, 3.0], [5.0, 0.0, 2.0]])
+    q_values = np.float32([[1, 3, 3], [5, 0, 2]])
     for seed in range(5):
-        actions = _act(jax.random.key(seed), q_values, jnp.zeros(2))
-        assert actions.dtype == jnp.int32
+        actions = _act(jax.random.key(seed), q_values, np.zeros(2, np.float32))
+        assert actions.dtype == np.int32
         np.testing.assert_array_equal(actions, [1, 0])
 
 
 def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
     num_rows, num_actions = 30_000, 3
-    q_values = jnp.tile(jnp.array([[0.0, 1.0, 0.0]]), (num_rows, 1))
-    epsilon = jnp.where(jnp.arange(num_rows) < num_rows // 2, 0.9, 0.3)
+    q_values = np.tile(np.float32([[0, 1, 0]]), (num_rows, 1))
+    epsilon = np.repeat(np.float32([0.9, 0.3]), num_rows // 2)
     actions = np.asarray(_act(jax.random.key(3), q_values, epsilon))
     for rows, expected in ((actions[: num_rows // 2], 0.9), (actions[num_rows // 2 :], 0.3)):
         shares = np.bincount(rows, minlength=num_actions) / len(rows)
@@ -65,9 +64,9 @@ def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
 def test_actions_pass_a_chi_squared_test_against_epsilon_greedy() -> None:
     """P(a) = ε/A + (1 - ε) [a is greedy]; 0.1 per cent level, key 11."""
     num_rows, num_actions = 20_000, 5
-    q_values = jnp.tile(jnp.array([[0.0, 1.0, 7.0, 3.0, 2.0]]), (num_rows, 1))
+    q_values = np.tile(np.float32([[0, 1, 7, 3, 2]]), (num_rows, 1))
     for epsilon in (0.4, 0.05, 1.0):
-        actions = _act(jax.random.key(11), q_values, jnp.full(num_rows, epsilon))
+        actions = _act(jax.random.key(11), q_values, np.full(num_rows, epsilon, np.float32))
         share = np.full(num_actions, epsilon / num_actions)
         share[2] += 1 - epsilon
         counts = np.bincount(actions, minlength=num_actions)

@@ -9,6 +9,7 @@ import numpy as np
 
 from seedrl.rl.gaussian import drawn, entropy, log_probability
 
+LOG_PROBABILITY = jax.jit(log_probability)
 RANDOM = np.random.default_rng(3)
 MEAN, LOG_STD, ACTION = RANDOM.normal(size=(3, 4, 5, 2)).astype(np.float32)
 
@@ -20,12 +21,12 @@ def log_density(mean: Any, log_std: Any, action: Any) -> Any:
 
 
 def test_densities_are_those_of_independent_gaussians() -> None:
-    found = jax.jit(log_probability)(MEAN, LOG_STD, ACTION)
+    found = LOG_PROBABILITY(MEAN, LOG_STD, ACTION)
     expected = log_density(MEAN, LOG_STD, ACTION).sum(axis=-1)
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     # Worked by hand: mu .5, sigma .5, a 1: -.5 + ln 2 - .9189385.
     half = np.full((1, 1), 0.5, np.float32)
-    one = log_probability(half, np.log(half), np.ones_like(half))
+    one = LOG_PROBABILITY(half, np.log(half), np.ones_like(half))
     np.testing.assert_allclose(one, [-0.7257914], rtol=1e-6)
 
 

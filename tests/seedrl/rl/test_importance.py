@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,29 +22,29 @@ def largest(axis_name: str) -> Callable[[Array], Array]:
 
 def test_weights_of_a_worked_example() -> None:
     # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
-    weights = _weights(jnp.asarray([0.1, 0.2, 0.4], jnp.float32), 0.5)
+    weights = _weights(np.array([0.1, 0.2, 0.4], np.float32), 0.5)
     np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
 
 
 def test_exponent_zero_weighs_everything_alike() -> None:
-    weights = _weights(jnp.asarray([0.1, 0.9], jnp.float32), 0.0)
+    weights = _weights(np.array([0.1, 0.9], np.float32), 0.0)
     np.testing.assert_array_equal(weights, [1.0, 1.0])
 
 
 def test_exponent_one_cancels_the_probability() -> None:
-    probability = jnp.asarray([1e-30, 1e-3, 0.5], jnp.float32)
+    probability = np.array([1e-30, 1e-3, 0.5], np.float32)
     weights = _weights(probability, 1.0)
     np.testing.assert_allclose(weights * probability, np.full(3, 1e-30), rtol=1e-4)
 
 
 def test_draws_of_an_empty_shard_weigh_nothing() -> None:
-    weights = _weights(jnp.asarray([0.0, 0.5], jnp.float32), 0.6)
+    weights = _weights(np.array([0.0, 0.5], np.float32), 0.6)
     np.testing.assert_array_equal(weights, [0.0, 1.0])
-    np.testing.assert_array_equal(_weights(jnp.zeros(2), 0.6), [0.0, 0.0])
+    np.testing.assert_array_equal(_weights(np.zeros(2, np.float32), 0.6), [0.0, 0.0])
 
 
 def test_the_maximum_is_taken_over_all_shards() -> None:
-    probability = jnp.asarray([[0.1, 0.2], [0.4, 0.8]], jnp.float32)
+    probability = np.array([[0.1, 0.2], [0.4, 0.8]], np.float32)
     sharded = jax.jit(
         jax.vmap(lambda p: importance_weights(p, 1.0, largest("core")), axis_name="core")
     )(probability)
@@ -56,8 +55,8 @@ def test_the_maximum_is_taken_over_all_shards() -> None:
 
 def test_the_probability_really_drawn_divides_by_the_number_of_shards() -> None:
     # Masses [1, 3] and [4, 12]: each shard gives one of two draws, so 1 and 4 are drawn alike.
-    poor = shard_probability(jnp.asarray([0.25, 0.75], jnp.float32), 2)
-    rich = shard_probability(jnp.asarray([4 / 16, 12 / 16], jnp.float32), 2)
+    poor = shard_probability(np.array([0.25, 0.75], np.float32), 2)
+    rich = shard_probability(np.array([4 / 16, 12 / 16], np.float32), 2)
     np.testing.assert_allclose(poor, [0.125, 0.375])
     np.testing.assert_allclose(rich, poor)
 

@@ -13,6 +13,7 @@ from seedrl.rl.value_scaling import identity, signed_hyperbolic
 from seedrl.types import StepType, StoredStep, TimeStep
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+jitted_double_q_values = jax.jit(double_q_values)
 
 
 def stored(types: np.ndarray, rewards: np.ndarray, discounts: np.ndarray, actions: np.ndarray):
@@ -53,7 +54,7 @@ def looped_errors(
 def test_the_online_network_chooses_and_the_target_network_values() -> None:
     q_online = np.array([[1.0, 5.0, 2.0], [3.0, 0.0, 3.0]], np.float32)
     q_target = np.array([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]], np.float32)
-    np.testing.assert_array_equal(double_q_values(q_online, q_target), [20.0, 40.0])
+    np.testing.assert_array_equal(jitted_double_q_values(q_online, q_target), [20.0, 40.0])
     np.testing.assert_array_equal(action_values(q_target, np.array([2, 0])), [30.0, 40.0])
 
 
@@ -66,7 +67,8 @@ def test_a_worked_example() -> None:
     )
     q_online = np.array([[[0, 4]], [[7, 6]], [[1, 8]]], np.float32)
     q_target = np.array([[[0, 0]], [[3, 5]], [[6, 10]]], np.float32)
-    td = n_step_td_errors(q_online, q_target, steps=steps, n_steps=1, gamma=0.5, scaling=identity())
+    errors = functools.partial(n_step_td_errors, n_steps=1, gamma=0.5, scaling=identity())
+    td = jax.jit(errors)(q_online, q_target, steps=steps)
     # Row 0: 1 + 0.5 * Q_target(row 1, action 0) - Q(row 0, action 1) = 1 + 1.5 - 4.
     # Row 1: 2 + 0.5 * Q_target(row 2, action 1) - Q(row 1, action 0) = 2 + 5 - 7.
     np.testing.assert_allclose(td.errors, [[-1.5], [0.0]])
@@ -143,7 +145,7 @@ def test_double_q_values_of_any_table_are_those_of_a_loop(seed: int, levels: int
     # Few levels give many ties, of which the first counts.
     q_online = random.integers(0, levels, (4, 3, 5)).astype(np.float32)
     q_target = random.normal(size=(4, 3, 5)).astype(np.float32)
-    found = np.asarray(double_q_values(q_online, q_target))
+    found = np.asarray(jitted_double_q_values(q_online, q_target))
     for position in np.ndindex(4, 3):
         values = q_online[position].tolist()
         assert found[position] == q_target[position][values.index(max(values))]

@@ -106,7 +106,8 @@ SEED_TABLE = [
 def test_the_table_of_seed_rl(
     n_steps: int, step: TimeStep, values: list[float], expected: dict[int, float]
 ) -> None:
-    targets = np.asarray(n_step_targets(step, column(values), n_steps=n_steps, gamma=0.9))[:, 0]
+    found = jitted_targets(step, column(values), n_steps=n_steps, gamma=0.9)
+    targets = np.asarray(found)[:, 0]
     assert len(targets) == len(values) - n_steps
     trained = [row for row in range(len(targets)) if step.step_type[row, 0] != LAST]
     assert trained == list(expected)
@@ -117,7 +118,7 @@ def test_the_table_of_seed_rl(
 def test_truncation_bootstraps_and_termination_does_not(discount: float, expected: float) -> None:
     step = timesteps([MID, LAST, FIRST, MID], [7, 1, 0, 7], [1, discount, 1, 1])
     values = column([1e30, 10, 1e30, 1e30])  # only the value of the last observation may count
-    targets = n_step_targets(step, values, n_steps=3, gamma=0.5)
+    targets = jitted_targets(step, values, n_steps=3, gamma=0.5)
     np.testing.assert_allclose(targets, [[expected]])
 
 
@@ -160,14 +161,19 @@ def looped_gradients(
 @functools.partial(jax.jit, static_argnames=("n_steps",))
 def jitted_gradients(
     step: TimeStep, values: jax.Array, cotangents: jax.Array, n_steps: int, gamma: float
-) -> tuple[jax.Array, jax.Array]:
-    def of(values: jax.Array, rewards: jax.Array) -> jax.Array:
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """The targets, and the gradients of the sum of `cotangents` times them."""
+
+    def of(values: jax.Array, rewards: jax.Array) -> tuple[jax.Array, jax.Array]:
         targets = n_step_targets(
             step._replace(reward=rewards), values, n_steps=n_steps, gamma=gamma
         )
-        return jnp.sum(cotangents * targets)
+        return jnp.sum(cotangents * targets), targets
 
-    return jax.grad(of, argnums=(0, 1))(values, step.reward)
+    (_, targets), gradients = jax.value_and_grad(of, argnums=(0, 1), has_aux=True)(
+        values, step.reward
+    )
+    return targets, gradients
 
 
 def draw_steps(data: st.DataObject, shape: tuple[int, int]) -> TimeStep:
@@ -193,10 +199,9 @@ def test_values_and_gradients_of_any_stream_agree_with_the_sums(
     values = (1e3 * random.normal(size=(8, 2))).astype(np.float32)
     cotangents = random.normal(size=(8 - n_steps, 2)).astype(np.float32)
 
-    found = jitted_targets(step, values, n_steps=n_steps, gamma=gamma)
+    found, gradients = jitted_gradients(step, values, cotangents, n_steps=n_steps, gamma=gamma)
     expected = looped_targets(step, values, n_steps, gamma)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-2)
-    gradients = jitted_gradients(step, values, cotangents, n_steps=n_steps, gamma=gamma)
     for one, other in zip(
         gradients, looped_gradients(step, cotangents, n_steps, gamma), strict=True
     ):

@@ -1,19 +1,21 @@
 """Soft targets: numbers worked by hand."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 
 from seedrl.rl.soft_q_learning import soft_targets
 
+jitted_targets = jax.jit(functools.partial(soft_targets, gamma=0.99))
+
 
 def targets(discount: float, q: tuple[float, float] = (10.0, 10.5)) -> jax.Array:
     one = np.ones(1, np.float32)
     q_t, log_probability = np.float32([[q[0]], [q[1]]]), -one
     temperature = np.float32(0.2)
-    return soft_targets(
-        one, discount * one, q_t, log_probability, gamma=0.99, temperature=temperature
-    )
+    return jitted_targets(one, discount * one, q_t, log_probability, temperature=temperature)
 
 
 def test_a_step_and_a_truncated_episode_bootstrap_with_entropy_and_a_terminated_one_does_not() -> (

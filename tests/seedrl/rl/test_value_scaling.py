@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -104,10 +103,15 @@ def error(found: Array, expected: np.ndarray) -> float:
     return float(np.max(np.abs(np.asarray(found, np.float64) - expected) / unit))
 
 
+@functools.cache
+def scaling_of(epsilon: float, compiled: Any) -> ValueScaling:
+    return ValueScaling(*map(compiled, signed_hyperbolic(epsilon)))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("compiled", COMPILED, ids=["jit", "eager"])
 def test_the_table_of_float64(sign: int, compiled: Any) -> None:
-    scaling = ValueScaling(*map(compiled, signed_hyperbolic(1e-3)))
+    scaling = scaling_of(1e-3, compiled)
     values, scaled, unscaled = sign * np.array(TABLE).T
     inputs = values.astype(np.float32)
     assert error(scaling.apply(inputs), scaled) <= MAX_ERROR
@@ -117,7 +121,7 @@ def test_the_table_of_float64(sign: int, compiled: Any) -> None:
 
 
 def test_the_worked_values_of_h() -> None:
-    scaling = signed_hyperbolic(1e-3)
+    scaling = scaling_of(1e-3, jax.jit)
     values = np.array([0, 3, -3, 8, 99], np.float32)
     # √4 - 1 = 1, √9 - 1 = 2, √100 - 1 = 9, and a thousandth of the value on top.
     expected = np.array([0, 1.003, -1.003, 2.008, 9.099])
@@ -151,15 +155,17 @@ def test_any_value_is_scaled_to_a_few_units_in_the_last_place(
     # Below 1e-30 the result may be subnormal, which a CPU is allowed to flush to 0.
     one = np.array([value if abs(value) > 1e-30 else 0], np.float32)
     other = np.array([scale if abs(scale) > 1e-30 else 0], np.float32)
-    apply, invert = jitted(epsilon)
-    assert error(apply(one), in_80_digits(textbook, one, epsilon)) <= MAX_ERROR
+    scaled, unscaled = both_of(epsilon)(one, other)
+    assert error(scaled, in_80_digits(textbook, one, epsilon)) <= MAX_ERROR
     expected = in_80_digits(textbook_inverse, other, epsilon)
-    assert error(invert(other), expected) <= MAX_ERROR_OF_INVERSE
+    assert error(unscaled, expected) <= MAX_ERROR_OF_INVERSE
 
 
 @functools.cache
-def jitted(epsilon: float) -> ValueScaling:
-    return ValueScaling(*map(jax.jit, signed_hyperbolic(epsilon)))
+def both_of(epsilon: float) -> Any:
+    """`one, other -> h(one), the inverse of h at other`, one program."""
+    scaling = signed_hyperbolic(epsilon)
+    return jax.jit(lambda one, other: (scaling.apply(one), scaling.invert(other)))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -169,18 +175,20 @@ def test_slopes_are_those_of_the_paper(epsilon: float) -> None:
     values = logarithmic(1e-20, 1e12, 200)
     size = np.abs(values.astype(np.float64))
     expected = 0.5 / np.sqrt(size + 1) + epsilon
-    slopes = jax.jit(jax.vmap(jax.grad(scaling.apply)))(values)
+    scaled_values = in_80_digits(textbook, values, epsilon).astype(np.float32)
+    slopes, slopes_of_inverse = jax.jit(jax.vmap(slopes_of(scaling)))(values, scaled_values)
     np.testing.assert_allclose(slopes, expected, rtol=1e-6)
-    scaled_values = jnp.asarray(in_80_digits(textbook, values, epsilon), jnp.float32)
-    slopes = jax.jit(jax.vmap(jax.grad(scaling.invert)))(scaled_values)
-    np.testing.assert_allclose(slopes, 1 / expected, rtol=2e-6)
+    np.testing.assert_allclose(slopes_of_inverse, 1 / expected, rtol=2e-6)
+
+
+def slopes_of(scaling: ValueScaling) -> Any:
+    return lambda x, y: (jax.grad(scaling.apply)(x), jax.grad(scaling.invert)(y))
 
 
 def test_slopes_at_zero_are_those_of_the_smooth_function() -> None:
     # h'(0) = 1/2 + ε. A sign(x) or |x| as a factor of the formula would make it 0 there.
-    scaling = signed_hyperbolic(1e-3)
-    assert jax.grad(scaling.apply)(0.0) == pytest.approx(0.501)
-    assert jax.grad(scaling.invert)(0.0) == pytest.approx(1 / 0.501)
+    slopes = jax.jit(slopes_of(signed_hyperbolic(1e-3)))(0.0, 0.0)
+    assert slopes == (pytest.approx(0.501), pytest.approx(1 / 0.501))
 
 
 def test_identity_changes_nothing() -> None:

@@ -265,7 +265,8 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
         damage(file, generator)
         caplog.clear()
         with caplog.at_level(logging.ERROR, logger="seedrl.storage.checkpoints"):
-            assert _value(tmp_path) == 1, f"{damage.__name__} of {file} went unnoticed"
+            found = checkpoints.latest(tmp_path)
+        assert found is not None and found.step == 1, f"{damage.__name__} of {file} went unnoticed"
         (message,) = [
             record.getMessage()
             for record in caplog.records
@@ -274,6 +275,8 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
         assert f"{file}: expected" in message
         file.write_bytes(intact)
     assert _value(tmp_path) == 2
+    damage(files[0], generator)
+    assert _value(tmp_path) == 1
 
 
 def test_the_report_names_the_file_and_both_values(tmp_path: Path) -> None:

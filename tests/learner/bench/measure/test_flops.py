@@ -80,8 +80,8 @@ def test_elementwise_work_does_not_count() -> None:
 
 def test_an_update_of_a_recurrent_network(recurrent: Workload) -> None:
     # A row passes a torso of 4 x 4, an LSTM of (4 + 2 actions + reward) x 16 and 4 x 16, and a head
-    # of two layers for the value and the two advantages, 4 x 4 + 4 x 1 and 4 x 4 + 4 x 2.
-    row = 2 * (4 * 4 + 7 * 16 + 4 * 16 + 4 * 4 + 4 * 1 + 4 * 4 + 4 * 2)
+    # of 4 x 2.
+    row = 2 * (4 * 4 + 7 * 16 + 4 * 16 + 4 * 2)
     forward = 3 * 7 * row
     # The target network runs over all 7 rows, as does the online one, whose 5 last rows have
     # gradients: of weights and of inputs, as much again each, but for the inputs of the torso.

@@ -38,14 +38,16 @@ from tests.seedrl.agents.actor_critics import (
     updated,
     window_of,
 )
+from tests.seedrl.random_parameters import random_parameters
 
 WINDOW, GAMMA, KEY = WindowSpec(0, 6, 1, 7), 0.9, jax.random.key(3)
+ONE = np.ones(1, np.float32)
 SETTINGS = Normalization(SPEC, observations=True, rewards=True, gamma=GAMMA)
 # In float32 exact: what is seen of 3 and -1 is 1 and -1.
 UNITS = NormalizedParams(
-    agent=jnp.zeros(()),
-    observations=(Moments(jnp.float32(8), jnp.array([1.0, 2.0]), jnp.array([4.0, 9.0])),),
-    returns=Moments(jnp.float32(8), jnp.float32(77), jnp.float32(4)),
+    agent=np.float32(0),
+    observations=(Moments(np.float32(8), np.float32([1, 2]), np.float32([4, 9])),),
+    returns=Moments(np.float32(8), np.float32(77), np.float32(4)),
 )
 
 
@@ -86,9 +88,18 @@ def within() -> Within:
 
 
 @functools.cache
+def normalizing(observations: bool, rewards: bool, images: bool = False) -> Agent:
+    """The agent above, which sees things in units. Jitted: acting, and what follows a batch."""
+    settings = Normalization(SPEC, observations, rewards, GAMMA, images)
+    agent = with_normalization(within().agent, settings)
+    after_batch = functools.partial(agent.after_batch, mean=alone)
+    return agent._replace(act=jax.jit(agent.act), after_batch=jax.jit(after_batch))
+
+
+@functools.cache
 def stream() -> tuple[StoredStep, list[Any]]:
     """Three streams, acted on in these units, whose rewards are from 0.3 to 3."""
-    return acted(with_normalization(within().agent, SETTINGS), UNITS)
+    return acted(normalizing(True, True), UNITS)
 
 
 def windows() -> list[Sequence]:
@@ -114,27 +125,27 @@ def row_of(speed: list[float], reward: float, step_type: int = MID) -> TimeStep:
 def test_what_is_seen_by_hand(
     speed: list[float], reward: float, seen_speed: list[float], seen_reward: float
 ) -> None:
-    agent = with_normalization(within().agent, SETTINGS)
+    agent = normalizing(True, True)
     carry = agent.initial_carry(1)
-    arguments = row_of(speed, reward), jnp.ones(1), KEY
+    arguments = row_of(speed, reward), ONE, KEY
     observation, rewards = agent.act(UNITS, carry, *arguments).extras
     np.testing.assert_array_equal(observation["speed"], [seen_speed])
     np.testing.assert_array_equal(rewards, [seen_reward])
     # Bytes are for the network.
     np.testing.assert_array_equal(observation["image"], np.full((1, 3, 3), 200, np.uint8))
-    untouched = agent.act(agent.init(KEY), carry, row_of([3.0, -1.0], 3.0), jnp.ones(1), KEY)
+    untouched = agent.act(agent.init(KEY), carry, row_of([3.0, -1.0], 3.0), ONE, KEY)
     np.testing.assert_array_equal(untouched.extras[0]["speed"], [[3, -1]])
     np.testing.assert_array_equal(untouched.extras[1], [3])
 
 
 def test_rewards_are_summed_over_an_episode_as_they_arrive() -> None:
     """1, 2 and 4, discounted by 0.9; an episode's first row has no reward, whatever it says."""
-    agent, found = with_normalization(within().agent, SETTINGS), []
+    agent, found = normalizing(True, True), []
     carry = agent.initial_carry(1)
     rows = ((99.0, FIRST), (1.0, MID), (2.0, MID), (4.0, MID), (99.0, FIRST), (1.0, MID))
     for reward, kind in rows:
         timestep = row_of([0.0, 0.0], reward, kind)
-        carry = agent.act(UNITS, carry, timestep, jnp.ones(1), KEY).carry
+        carry = agent.act(UNITS, carry, timestep, ONE, KEY).carry
         found.append(float(carry.discounted_sum[0]))
     np.testing.assert_allclose(found, [0, 1, 2.9, 6.61, 0, 1], rtol=1e-6)
     assert int(carry.agent[0]) == len(rows)
@@ -144,15 +155,14 @@ def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
     """Bit for bit: moments do not move before all passes over a batch are over."""
     inner, learned = within()
     agent = with_normalization(inner, SETTINGS)
-    state = agent.init_state(UNITS)
+    update = jax.jit(lambda state, batch: (*updated(agent, state, batch), learned.pop()))
+    state, sequence = agent.init_state(UNITS), windows()[1]
     for _ in range(2):
-        state, output = updated(agent, state, windows()[1])
-        observation, reward = learned[-1].steps.extras
-        np.testing.assert_array_equal(learned[-1].steps.timestep.reward, reward)
-        jax.tree.map(
-            np.testing.assert_array_equal, learned[-1].steps.timestep.observation, observation
-        )
-        np.testing.assert_array_equal(learned[-1].carry, windows()[1].carry.agent)
+        state, output, seen = update(state, sequence)
+        observation, reward = seen.steps.extras
+        np.testing.assert_array_equal(seen.steps.timestep.reward, reward)
+        jax.tree.map(np.testing.assert_array_equal, seen.steps.timestep.observation, observation)
+        np.testing.assert_array_equal(seen.carry, sequence.carry.agent)
     assert float(state.params.agent) == 2
     jax.tree.map(np.testing.assert_array_equal, state.params[1:], UNITS[1:])
     assert float(output.metrics["return_deviation"]) == 2
@@ -162,11 +172,10 @@ def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
 @functools.cache
 def kept() -> tuple[AgentState, Any]:
     """After both windows of the streams, from nothing."""
-    agent = with_normalization(within().agent, SETTINGS)
-    after_batch = jax.jit(functools.partial(agent.after_batch, mean=alone))
+    agent = normalizing(True, True)
     state = agent.init_state(agent.init(KEY))
     for sequence in windows():
-        state, guarded = after_batch(state, sequence)
+        state, guarded = agent.after_batch(state, sequence)
     return state, guarded
 
 
@@ -206,9 +215,11 @@ def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
         return state._replace(extras=sequence.carry), state.params
 
     agent = with_normalization(within().agent._replace(after_batch=after_batch), SETTINGS)
-    state, guarded = agent.after_batch(agent.init_state(UNITS), windows()[1], alone)
+    jitted = jax.jit(functools.partial(agent.after_batch, mean=alone))
+    seven = agent.init_state(UNITS._replace(agent=np.float32(7)))
+    state, guarded = jitted(seven, windows()[1])
     np.testing.assert_array_equal(state.extras, windows()[1].carry.agent)
-    assert guarded[0] is UNITS.agent
+    assert float(guarded[0]) == 7
 
 
 def test_a_checkpoint_brings_the_moments_back_bit_by_bit(tmp_path: Path) -> None:
@@ -226,19 +237,17 @@ def test_a_checkpoint_brings_the_moments_back_bit_by_bit(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("observations", "rewards"), [(True, False), (False, True)])
 def test_one_without_the_other(observations: bool, rewards: bool) -> None:
-    settings = Normalization(SPEC, observations, rewards, GAMMA)
-    agent = with_normalization(within().agent, settings)
+    agent = normalizing(observations, rewards)
     units = NormalizedParams(
         UNITS.agent, UNITS.observations * observations, UNITS.returns if rewards else ()
     )
-    output = agent.act(units, agent.initial_carry(1), row_of([3.0, 2.0], 3.0), jnp.ones(1), KEY)
+    output = agent.act(units, agent.initial_carry(1), row_of([3.0, 2.0], 3.0), ONE, KEY)
     seen, reward = output.extras
     np.testing.assert_array_equal(seen["speed"], [[1, 0]] if observations else [[3, 2]])
     np.testing.assert_array_equal(reward, [1.5] if rewards else [3])
     carry = agent.initial_carry(B)
     sequence = windows()[0]._replace(carry=carry)
-    after_batch = functools.partial(agent.after_batch, mean=alone)
-    state, _ = jax.eval_shape(after_batch, agent.init_state(units), sequence)
+    state, _ = jax.eval_shape(agent.after_batch, agent.init_state(units), sequence)
     assert jax.tree.structure(state.params) == jax.tree.structure(units)
     assert len(jax.tree.leaves(carry)) == 1 + rewards
 
@@ -255,15 +264,14 @@ def test_one_without_the_other(observations: bool, rewards: bool) -> None:
 def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
     pixel: int, variance: float, seen: float
 ) -> None:
-    settings = Normalization(SPEC, False, False, GAMMA, images=True)
-    agent = with_normalization(within().agent, settings)
+    agent = normalizing(False, False, images=True)
     mean, variances = np.full((3, 3), 200.0, "f4"), np.full((3, 3), 16.0, "f4")
     variances[1, 2] = variance
-    moments = Moments(jnp.float32(8), jnp.asarray(mean), jnp.asarray(variances))
+    moments = Moments(np.float32(8), mean, variances)
     units = NormalizedParams(UNITS.agent, (moments,), ())
     row = row_of([3.0, 2.0], 3.0)
     row.observation["image"][0, 1, 2] = pixel
-    output = agent.act(units, agent.initial_carry(1), row, jnp.ones(1), KEY)
+    output = agent.act(units, agent.initial_carry(1), row, ONE, KEY)
     found, _ = output.extras
     expected = np.zeros((1, 3, 3), np.float16)
     expected[0, 1, 2] = seen
@@ -273,10 +281,9 @@ def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
 
 
 def test_moments_of_images_are_those_of_their_bytes() -> None:
-    settings = Normalization(SPEC, False, False, GAMMA, images=True)
-    agent = with_normalization(within().agent, settings)
+    agent = normalizing(False, False, images=True)
     sequence = windows()[0]._replace(carry=agent.initial_carry(B))
-    state, _ = agent.after_batch(agent.init_state(agent.init(KEY)), sequence, mean=alone)
+    state, _ = agent.after_batch(agent.init_state(agent.init(KEY)), sequence)
     (moments,) = state.params.observations
     trained = sequence.steps.timestep.observation["image"][: WINDOW.unroll].astype(np.float64)
     np.testing.assert_allclose(moments.mean, trained.mean((0, 1)), rtol=1e-5)
@@ -299,13 +306,10 @@ def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> N
         with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
 
 
-@pytest.mark.parametrize(("frames", "piece_rows"), [(1, 0), (3, 0), (3, 2), (3, 1)])
-def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
-    frames: int, piece_rows: int
-) -> None:
-    """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
+def in_all_units(frames: int, piece_rows: int = 0) -> Agent:
+    """Of observations, images and rewards, without a core."""
     config = PpoConfig(
-        network=dataclasses.replace(NETWORK, core="none", torso_sizes=(), frame_stack=frames),
+        network=dataclasses.replace(NETWORK, core="none", frame_stack=frames),
         unroll=6,
         piece_rows=piece_rows,
         normalize_observations=True,
@@ -313,29 +317,49 @@ def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
         normalize_rewards=True,
         gamma=GAMMA,
     )
-    agent = build_agent(config, SPEC)
-    init, act = jax.jit(agent.init), jax.jit(agent.act)
-    untouched = init(KEY)
-    head = untouched.agent["params"]["PolicyAndValueHead_0"]
-    head["policy"]["kernel"] = 100 * head["policy"]["kernel"]
-    pixels = Moments(jnp.float32(8), jnp.full((3, 3), 100.0), jnp.full((3, 3), 3600.0))
+    return build_agent(config, SPEC)
+
+
+@functools.cache
+def acted_in_all_units(frames: int) -> tuple[NormalizedParams, Sequence]:
+    """Parameters, and a window that they have acted on. Pieces have no part in it."""
+    agent = in_all_units(frames)
+    pixels = Moments(np.float32(8), np.full((3, 3), 100, "f4"), np.full((3, 3), 3600, "f4"))
     observations = (pixels, *UNITS.observations)  # in wire order
-    params = untouched._replace(observations=observations, returns=UNITS.returns)
-    sequence = window_of(acted(agent._replace(act=act), agent.behaviour(params)), 3, 7)
-    update = jax.jit(functools.partial(updated, agent))
-    _, output = update(agent.init_state(params), sequence)
-    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
-    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    params = random_parameters(agent.init)._replace(
+        observations=observations, returns=UNITS.returns
+    )
+    stream = acted(agent._replace(act=jax.jit(agent.act)), agent.behaviour(params))
+    return params, window_of(stream, 3, 7)
+
+
+@pytest.mark.parametrize(("frames", "piece_rows"), [(1, 0), (3, 0), (3, 2), (3, 1)])
+def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
+    frames: int, piece_rows: int
+) -> None:
+    """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
+    agent = in_all_units(frames, piece_rows)
+    params, sequence = acted_in_all_units(frames)
+
+    @jax.jit
+    def divergence(params: Any, sequence: Sequence) -> tuple[Any, Any]:
+        _, output = updated(agent, agent.init_state(params), sequence)
+        return output.metrics["ratio_max"], output.metrics["behaviour_kl"]
+
+    largest, found = divergence(params, sequence)
+    assert float(largest) == pytest.approx(1, abs=1e-5)
+    assert float(found) == pytest.approx(0, abs=1e-6)
     # In other units the same network is another policy.
-    _, output = update(agent.init_state(untouched), sequence)
-    assert float(output.metrics["behaviour_kl"]) > 1e-3
+    untouched = jax.tree.map(np.zeros_like, params)._replace(agent=params.agent)
+    assert float(divergence(untouched, sequence)[1]) > 1e-3
 
 
 @pytest.mark.parametrize("kind", [PpoConfig, ImpalaConfig])
 def test_agents_normalize_what_their_fields_say_and_by_default_nothing(kind: Any) -> None:
     """For all that a run does with an agent, by shapes alone."""
     assert not isinstance(kind(network=NETWORK).build(SPEC).initial_carry(1), NormalizedCarry)
-    config = kind(network=NETWORK, unroll=6, normalize_rewards=True)
+    network = dataclasses.replace(NETWORK, core="none")
+    config = kind(network=network, unroll=6, normalize_rewards=True)
     agent = build_agent(config, SPEC)
 
     def use(sequence: Sequence, key: Any) -> Any:

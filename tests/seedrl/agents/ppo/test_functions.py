@@ -36,8 +36,10 @@ from tests.seedrl.agents.actor_critics import (
     poisoned,
     random_timesteps,
     unroll,
+    updated,
     window_of,
 )
+from tests.seedrl.random_parameters import random_parameters
 
 CONFIG = PpoConfig(
     network=NETWORK,
@@ -97,7 +99,7 @@ def test_it_acts_as_impala_does_and_stores_the_value_too() -> None:
     agent, params = built()
     impala = ImpalaConfig(network=NETWORK).build(SPEC)
     timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())
-    arguments = params, agent.initial_carry(B), timestep, jnp.ones(B), KEY
+    arguments = params, agent.initial_carry(B), timestep, np.ones(B, np.float32), KEY
     found, expected = agent.act(*arguments), jax.jit(impala.act)(*arguments)
     jax.tree.map(
         np.testing.assert_array_equal,
@@ -129,8 +131,7 @@ def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(
 def outputs_at(start: int) -> Any:
     """What the network says of all rows of a window, float64."""
     _, params = built()
-    sequence = window_at(start)
-    output, _ = unroll()(params, sequence.carry.network, inputs_of_sequence(sequence))
+    output = unroll()(params, window_at(start))
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
 
 
@@ -181,10 +182,15 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(piece_rows: int) -> None:
     agent = dataclasses.replace(CONFIG, piece_rows=piece_rows).build(SPEC)
     assert agent.passes == Passes(CONFIG.epochs, CONFIG.minibatches, 6 // piece_rows)
     sequence, (_, params) = of_another_policy(window_at(3)), built()
-    batch = jax.jit(agent.before_batch)(_state_of(params), sequence, WEIGHTS)
-    assert batch[0].steps.action.shape == (piece_rows, 6 // piece_rows * B)
     update: Any = agent.update
-    loss, _ = jax.jit(update.loss)(params, (), *batch, KEY)
+
+    @jax.jit
+    def loss_of_pieces(params: Any, sequence: Sequence) -> jax.Array:
+        batch = agent.before_batch(_state_of(params), sequence, WEIGHTS)
+        assert batch[0].steps.action.shape == (piece_rows, 6 // piece_rows * B)
+        return update.loss(params, (), *batch, KEY)[0]
+
+    loss = loss_of_pieces(params, sequence)
     np.testing.assert_allclose(loss, looped_loss(3, sequence), rtol=1e-4)
 
 
@@ -241,7 +247,7 @@ def trained() -> Any:
             state, output = run_passes(update, agent.passes, state, *batch, key)
             return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
 
-        state = agent.init_state(agent.init(jax.random.key(0)))
+        state = agent.init_state(random_parameters(agent.init))
         keys = jax.random.split(jax.random.key(1), 100)
         return jax.lax.scan(one_round, state, keys)[1]
 
@@ -265,28 +271,32 @@ def test_a_batch_is_left_when_the_policy_has_gone_too_far_and_the_next_one_is_no
 
     agent = CONFIG.build(SPEC)._replace(update=counted)
     agent = with_kl_stop(agent._replace(init_state=_state_of), 0.5)
+    update = jax.jit(functools.partial(agent.update, mean=jnp.mean))
     state, found = agent.init_state(jnp.int32(0)), []
     # Of two devices, whose mean decides; the version changes with the batch.
     for version, divergences in ((0, (0.2, 0.7)), (0, (0.2, 0.9)), (0, (0.1, 0.1)), (1, (0.1, 0))):
-        state = state._replace(updates=jnp.int32(version))
-        no: Any = ()
-        state, output = agent.update(state, no, jnp.array(divergences), no, mean=jnp.mean)
+        state = state._replace(updates=np.int32(version))
+        state, output = update(state, (), np.float32(divergences), ())
         found.append((int(state.params), float(output.metrics["stopped_fraction"])))
     assert found == [(1, 0), (1, 1), (1, 1), (2, 0)]
 
 
 def test_a_learning_rate_falls_by_updates_also_where_all_minibatches_are_stopped() -> None:
-    config = dataclasses.replace(
-        CONFIG, epochs=2, minibatches=1, kl_stop=1e-9, learning_rate_decay_updates=2
+    config = PpoConfig(
+        network=PLAIN_NETWORK,
+        unroll=6,
+        epochs=2,
+        minibatches=1,
+        kl_stop=1e-9,
+        learning_rate_decay_updates=2,
     )
     agent = config.build(SPEC)
-    update = jax.jit(functools.partial(agent.update, mean=lambda tree: tree))
-    start = state = agent.init_state(agent.init(KEY))
-    far, rates = of_another_policy(window_at(0)), []
-    seen, weights = jax.jit(agent.before_batch)(state, far, WEIGHTS)
+    update = jax.jit(functools.partial(updated, agent))
+    start = state = jax.jit(agent.init_state)(random_parameters(agent.init))
+    far = of_another_policy(window_at(0))._replace(carry=agent.initial_carry(B))
+    rates = []
     for version in (0, 0, 1, 1, 2):
-        state = state._replace(updates=jnp.int32(version))
-        state, output = update(state, seen, weights, KEY)
+        state, output = update(state._replace(updates=np.int32(version)), far)
         assert float(output.metrics["stopped_fraction"]) == 1
         rates.append(float(output.metrics["learning_rate"]) / config.learning_rate)
     np.testing.assert_allclose(rates, [1, 0.75, 0.5, 0.25, 0], atol=1e-6)
@@ -344,9 +354,9 @@ def test_real_actions_have_the_density_of_what_was_drawn_with_memory_and_across_
     np.testing.assert_allclose(np.exp(expected - steps.extras.log_probability), 1, atol=1e-4)
     np.testing.assert_allclose(steps.extras.value, said.value, atol=1e-5)
     assert np.std(np.asarray(said.mean), axis=0).min() > 1e-3
-    assert all(np.any(leaf != 0) for leaf in jax.tree.leaves(gradient))
-    greedy = agent.act(params, *_first_row(agent), jnp.zeros(B), KEY)
-    again = agent.act(params, *_first_row(agent), jnp.zeros(B), jax.random.key(1))
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(jax.device_get(gradient)))
+    greedy = agent.act(params, *_first_row(agent), np.zeros(B, np.float32), KEY)
+    again = agent.act(params, *_first_row(agent), np.zeros(B, np.float32), jax.random.key(1))
     np.testing.assert_array_equal(greedy.action, again.action)
 
 

@@ -1,5 +1,6 @@
 """SAC's losses written out again, row by row in float64, with a linear network."""
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -53,6 +54,11 @@ def memories(first: Any, then: Any, burn_in: int, sequence: Sequence) -> np.ndar
     return found
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def _noises(key: jax.Array, number: int) -> list[jax.Array]:
+    return [jax.random.normal(k, (number, 2)) for k in jax.random.split(key)]
+
+
 class Losses(NamedTuple):
     """What the loops give."""
 
@@ -74,12 +80,8 @@ def looped(
     """The three losses; `constant` is what no gradient goes through."""
     steps, step = sequence.steps, sequence.steps.timestep
     num_rows, num_sequences = config.unroll, len(weights)
-    noises = [
-        np.asarray(jax.random.normal(k, (num_rows * num_sequences, 2)), np.float64).reshape(
-            num_rows, num_sequences, 2
-        )
-        for k in jax.random.split(key)
-    ]
+    noises = np.asarray(_noises(key, num_rows * num_sequences), np.float64)
+    noises = noises.reshape(2, num_rows, num_sequences, 2)
     observation = np.asarray(step.observation, np.float64)
     of_constant, of_params, of_target = (
         np.concatenate([observation, memories(first, then, config.burn_in, sequence)], axis=-1)

@@ -17,6 +17,7 @@ from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.sac.linear_network import LinearConfig
 from tests.seedrl.agents.sac.loops import looped, policy_of, slope_by_differences
+from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SHAPE = (2, 1)
@@ -38,8 +39,9 @@ class Built(NamedTuple):
 @functools.cache
 def built() -> Built:
     agent = build_agent(CONFIG, SPEC)
-    init = jax.jit(agent.init)
-    params, other = init(jax.random.key(0)), init(jax.random.key(1))
+    params, other = (random_parameters(agent.init, seed) for seed in (0, 1))
+    log_temperature = jax.jit(lambda key: agent.init(key).log_temperature)(KEY)
+    params = params._replace(log_temperature=log_temperature)
     update = CONFIG.build(SPEC).update
     loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))  # type: ignore[attr-defined]
     return Built(agent, params, other.critics, loss)
@@ -135,7 +137,7 @@ def test_truncated_and_terminated_twins_converge_to_their_values() -> None:
     agent, size = config.build(spec), 64
     types = np.array([[MID] * size, [LAST] * size], np.uint8)
     ones = np.ones((2, size), np.float32)
-    first = jax.jit(agent.init)(jax.random.key(0))
+    first = random_parameters(agent.init)._replace(log_temperature=np.float32(math.log(alpha)))
 
     def learned(discount: jax.Array) -> tuple[SacParams, jax.Array]:
         timestep = TimeStep(types, ones, ones * discount, ones[..., None])
@@ -173,7 +175,8 @@ def test_actions_are_drawn_from_the_policy_and_evaluation_takes_its_middle() -> 
     act = jax.jit(agent.act)
     carry = agent.initial_carry(3000)
     explored = np.asarray(act(actor, carry, timestep, column, KEY).action, np.float64)
-    evaluated = act(actor, carry, timestep, column * agent.evaluation_exploration, KEY).action
+    quiet = column * agent.evaluation_exploration
+    evaluated = np.asarray(act(actor, carry, timestep, quiet, KEY).action)
     assert explored.shape == (3000, *SHAPE)
     mean, log_std = policy_of(params.actor, observation[0].astype(np.float64))
     np.testing.assert_allclose(evaluated[0].ravel(), np.tanh(mean), rtol=1e-5)

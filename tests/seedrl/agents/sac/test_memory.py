@@ -17,6 +17,7 @@ from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.sac.linear_network import LinearConfig
 from tests.seedrl.agents.sac.loops import looped, memories, policy_of, slope_by_differences
+from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))
@@ -40,8 +41,9 @@ class Built(NamedTuple):
 @functools.cache
 def built() -> Built:
     agent = build_agent(CONFIG, SPEC)
-    init = jax.jit(agent.init)
-    params, other = init(jax.random.key(0)), init(jax.random.key(1))
+    params, other = (random_parameters(agent.init, seed) for seed in (0, 1))
+    log_temperature = jax.jit(lambda key: agent.init(key).log_temperature)(KEY)
+    params = params._replace(log_temperature=log_temperature)
     update = CONFIG.build(SPEC).update
     loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))  # type: ignore[attr-defined]
     return Built(agent, params, other.critics, loss)
@@ -94,7 +96,7 @@ def test_the_critics_alone_move_the_memory_and_not_through_the_burn_in(part: str
 def test_the_target_of_the_memory_follows_it() -> None:
     _, params, target, _ = built()
     update: Any = CONFIG.build(SPEC).update
-    moved = update.update_target(params, target, 1)
+    moved = jax.jit(update.update_target)(params, target, 1)
     expected = jax.tree.map(lambda new, old: old + 0.005 * (new - old), params.critics, target)
     jax.tree.map(lambda *both: np.testing.assert_allclose(*both, rtol=1e-5), moved, expected)
 

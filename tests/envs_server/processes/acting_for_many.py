@@ -1,12 +1,12 @@
-"""`python -m tests.envs_server.processes.acting_for_many FOLDER SETTINGS BODY`: three processes of
-`envs_server --processes 3` that do what a test says in the place of an env server.
+"""`envs_server --processes 3`, whose processes do what a test says in the place of an env server.
 
-SETTINGS are statements about `many`; BODY are those of each process, which finds here
+`python -m tests.envs_server.processes.acting_for_many FOLDER SETTINGS BODY`: SETTINGS are
+statements about `many`; BODY are those of each process, which return its exit code and find
 
-  number, start   which of the three it is, and the how manieth of this number, from 1
-  say(text)       a line of stdout, as a whole beside those of others
-  wait_for(number, starts)   until that number was started so often
-  over()          says farewell, as who has heard that training is over; 0
+  number, start              which of the three it is, and how often that was started, from 1
+  say(text)                  writes a line to stdout, as a whole beside those of others
+  wait_for(number, starts)   waits until that number was started so often
+  over()                     says farewell, as who has heard that training is over; gives 0
   options, folder, os, time, np, Path
 """
 

@@ -48,6 +48,9 @@ import pytest
 
 from learner.launch.xla_settings import compile_quick_convolutions
 
+# Until all tests are collected: there is nothing to find in what is imported, again and again.
+gc.disable()
+
 # As learners do, so that tests find the programs of these in the cache.
 compile_quick_convolutions()
 
@@ -105,6 +108,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(

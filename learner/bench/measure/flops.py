@@ -12,6 +12,9 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+# What programs are lowered for has other names than jax's backends have.
+_PLATFORMS = {"gpu": ("cuda", "rocm")}
+
 
 def count_flops(function: Callable[..., Any], *arguments: Any) -> int:
     """Operations of `function(*arguments)`, of which only shapes and dtypes matter.
@@ -66,11 +69,12 @@ def _of_branches(counts: Sequence[int], platforms: Sequence[Sequence[str] | None
     """`platforms`: those of each branch, None for all others; None if they do not choose it."""
     if platforms is None:
         return max(counts)
-    here = jax.default_backend()
+    backend = jax.default_backend()
+    here = _PLATFORMS.get(backend, (backend,))
     return next(
         count
         for count, names in zip(counts, platforms, strict=True)
-        if names is None or here in names
+        if names is None or not set(names).isdisjoint(here)
     )
 
 

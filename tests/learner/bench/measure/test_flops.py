@@ -49,12 +49,15 @@ def test_of_branches_the_longest_counts() -> None:
     assert count_flops(choose, jnp.ones((4, 4))) == 2 * 2 * 64
 
 
-def test_of_branches_by_platform_this_one_counts() -> None:
+@pytest.mark.parametrize(("backend", "products"), [("cpu", 1), ("gpu", 2), ("tpu", 1)])
+def test_of_branches_by_platform_this_one_counts(
+    monkeypatch: pytest.MonkeyPatch, backend: str, products: int
+) -> None:
     def choose(x: jax.Array) -> jax.Array:
         return jax.lax.platform_dependent(x, cuda=lambda y: y @ y @ y, default=lambda y: y @ y)
 
-    assert jax.default_backend() == "cpu"
-    assert count_flops(choose, jnp.ones((4, 4))) == 2 * 64
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert count_flops(choose, jnp.ones((4, 4))) == products * 2 * 64
 
 
 def test_what_no_result_depends_on_does_not_count() -> None:

@@ -199,6 +199,11 @@ class LoggingConfig:
     wandb: str | None = None
     health_bind: str = ""
 
+    @property
+    def grace_seconds(self) -> float:
+        """How long a learner that is asked to end may take; it gives itself a minute less."""
+        return 180.0 + self.stuck_seconds
+
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchConfig:

@@ -144,6 +144,7 @@ def _order(
         options=(f"--name={name}", f"--user-command={job.command}", *allowing),
         learner=nodes.of_learner(options.learner_cpus, wanted, there),
         env_server=nodes.Demand(options.env_server_cpus),
+        grace_seconds=config.logging.grace_seconds,
         restarts=config.launch.restarts,
         version=metadata.version("seedrl"),
         start_command=job.command,

@@ -289,4 +289,5 @@ def _learner(
         environment=env_servers.child_environment(),
         log=None,
         ending=signal.SIGUSR1,
+        grace_seconds=config.logging.grace_seconds,
     )

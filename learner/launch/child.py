@@ -26,6 +26,7 @@ class Command(NamedTuple):
       log: file that its output is appended to; None inherits stdout and stderr.
       ending: signal that it gets if this process, or the thread that started it, dies. It may
         arrive several times: the kernel passes the child from one dying thread to the next.
+      grace_seconds: how long it may take to end once it is asked to.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Command(NamedTuple):
     environment: Mapping[str, str]
     log: Path | None
     ending: signal.Signals
+    grace_seconds: float = 5.0
 
 
 def start(command: Command) -> subprocess.Popen[bytes]:

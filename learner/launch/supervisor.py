@@ -22,8 +22,6 @@ from seedrl.programs.farewell import ENDED_VARIABLE
 ENV_SERVERS_FAILED = "the env servers failed"
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
-_ENV_SERVER_GRACE_SECONDS = 5.0
-LEARNER_GRACE_SECONDS = 780.0  # more than its own: 120 s and logging.stuck_seconds (600)
 
 
 class _Exit(NamedTuple):
@@ -104,7 +102,7 @@ class Supervisor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._end_all(0.0 if kind is None else LEARNER_GRACE_SECONDS)
+        self._end_all(may_save=kind is not None)
 
     def signal(self, number: int) -> None:
         """Reports a SIGTERM, SIGINT or SIGHUP: the first asks the learner to save, a second kills.
@@ -239,7 +237,7 @@ class Supervisor:
         self._say(f"seedrl: error: {line}")
         self._outcome, self._is_ending = outcome, True
         if self._learner is not None:
-            self._deadline = self._clock() + LEARNER_GRACE_SECONDS
+            self._deadline = self._clock() + self._learner.command.grace_seconds
             self._give_reason(f"{ENV_SERVERS_FAILED}: {line}")
             self._learner.send(signal.SIGTERM)
 
@@ -253,17 +251,17 @@ class Supervisor:
         rest = None if self._is_ending else self._restarts.seconds_left()
         return None if rest is None else max(0.0, rest)
 
-    def _end_all(self, learner_seconds: float = 0.0) -> None:
+    def _end_all(self, *, may_save: bool = False) -> None:
         # It has ended, or had its time in `wait`, unless that has raised.
         if self._learner is not None:
-            if learner_seconds and not self._is_ending:
+            if may_save and not self._is_ending:
                 self._learner.send(signal.SIGTERM)
-            self._learner.end(learner_seconds)
+            self._learner.end(self._learner.command.grace_seconds if may_save else 0.0)
         for child in self._env_servers:
             child.send(signal.SIGTERM)
-        deadline = time.monotonic() + _ENV_SERVER_GRACE_SECONDS
+        asked = time.monotonic()
         for child in self._env_servers:
-            child.end(deadline - time.monotonic())
+            child.end(asked + child.command.grace_seconds - time.monotonic())
 
 
 class LateReceiver:

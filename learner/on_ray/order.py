@@ -39,6 +39,7 @@ class Order(NamedTuple):
       config: the learner's configuration, as JSON.
       options: of the learner's command line.
       learner, env_server: what each asks for.
+      grace_seconds: how long the learner may take to end once it is asked to.
       restarts: of an env server, at most, within a minute.
       version: of seedrl, on all nodes.
       start_command, resume_command: what the user typed, and what resumes the run.
@@ -49,6 +50,7 @@ class Order(NamedTuple):
     options: tuple[str, ...]
     learner: Demand
     env_server: Demand
+    grace_seconds: float
     restarts: int
     version: str
     start_command: str

@@ -10,7 +10,7 @@ from typing import Self
 from learner.launch.last_words import last_words
 from learner.launch.repeats import is_repeat
 from learner.launch.restarts import Restarts
-from learner.launch.supervisor import ENV_SERVERS_FAILED, LEARNER_GRACE_SECONDS
+from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.on_ray.actors import Actors, Member
 from learner.on_ray.cluster import Cluster, Place
 from learner.on_ray.hosted import CONFIG, GRACE_SECONDS, Report, Started
@@ -170,7 +170,7 @@ class Run:
             self._finish(outcome)
         self._end(f"{ENV_SERVERS_FAILED}: {line}")
         late = "the learner did not end in time and is killed"
-        self._actors.later(LEARNER_GRACE_SECONDS, lambda: self._finish(outcome, late))
+        self._actors.later(self._order.grace_seconds, lambda: self._finish(outcome, late))
 
     def _finish_without_learner(self, by: str, *, has_begun: bool) -> None:
         if has_begun:

@@ -131,6 +131,16 @@ def test_the_exit_code_is_that_of_the_learner(stage: Path, monkeypatch: pytest.M
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 74
 
 
+def test_a_learner_whose_saves_may_take_an_hour_has_it_when_its_env_servers_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = mock.Mock(return_value=mock.MagicMock(is_interrupted=False, wait=lambda: 0))
+    monkeypatch.setattr("learner.cli.train.Supervisor", started)
+    words = ["--workdir", str(tmp_path / "w"), "--logging.stuck-seconds", "3600"]
+    assert main(["train", "cartpole_r2d2", *words]) == 0
+    assert started.call_args.kwargs["learner"].grace_seconds == 3780
+
+
 _REFUSED = {"code": 2}
 _INTERRUPTED = {"code": 0, "is_interrupted": True}
 

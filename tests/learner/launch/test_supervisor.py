@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from learner.launch import restarts
-from learner.launch import supervisor as supervisor_module
 from learner.launch.child import Command
 from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
 from learner.session.supervision import STOP_SECONDS
@@ -31,11 +30,13 @@ class Stage:
         self.folder = folder
         self.said: list[str] = []
         self.reasons: list[str] = []
+        self.grace_seconds = 600.0
         self.events = folder / "events"
         os.mkfifo(self.events)
 
     def learner(self, code: str) -> Command:
-        return self._command("learner", code, None)
+        command = self._command("learner", code, None)
+        return command._replace(grace_seconds=self.grace_seconds)
 
     def env_server(self, code: str, index: int = 0) -> Command:
         name = f"env server {index}"
@@ -243,11 +244,9 @@ def test_an_env_server_that_is_not_to_be_started_again_says_how_it_ended(stage: 
     ]
 
 
-def test_a_learner_that_does_not_end_is_killed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor_module, "LEARNER_GRACE_SECONDS", 0.01)
+def test_a_learner_that_does_not_end_is_killed(stage: Stage) -> None:
     learner = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell()\nwhile True: signal.pause()"
+    stage.grace_seconds = 0.01
     with stage.supervisor(
         "listen(); print('ends: no'); sys.exit(2)", learner=learner
     ) as supervisor:
@@ -371,6 +370,9 @@ def test_a_program_that_is_not_there_is_an_exit_like_any_other(stage: Stage) -> 
         assert supervisor.wait() == 1
 
 
-def test_a_learner_whose_env_servers_fail_has_the_time_to_save_that_it_gives_itself() -> None:
-    own = STOP_SECONDS + LoggingConfig().stuck_seconds
-    assert own < supervisor_module.LEARNER_GRACE_SECONDS
+@pytest.mark.parametrize("seconds", [10.0, 600.0, 3600.0])
+def test_a_learner_whose_env_servers_fail_has_the_time_to_save_that_it_gives_itself(
+    seconds: float,
+) -> None:
+    config = LoggingConfig(stuck_seconds=seconds)
+    assert STOP_SECONDS + config.stuck_seconds < config.grace_seconds

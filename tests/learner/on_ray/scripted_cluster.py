@@ -69,6 +69,7 @@ class Script:
             options=(),
             learner=Demand(2, {"GPU": 1}),
             env_server=Demand(1),
+            grace_seconds=1000.0,
             restarts=2,
             version="1",
             start_command=job.command,

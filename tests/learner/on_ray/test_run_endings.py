@@ -156,7 +156,10 @@ def test_a_learner_that_does_not_end_in_time_is_killed() -> None:
     def steps() -> Iterator[object]:
         yield script.reports(FIRST, 2, "1 2 env server 3: ends: refused")
         yield None
-        script.seconds += 781
+        script.seconds += 999
+        yield None
+        assert script.said[-1] == "seedrl: error: env server 0 cannot run: refused"
+        script.seconds += 2
 
     assert script.play(steps) == 2
     assert script.said[-1] == "the learner did not end in time and is killed"

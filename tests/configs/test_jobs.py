@@ -152,12 +152,15 @@ def test_names_within_a_jobset_refer_to_something(name: str) -> None:
     claim = kind(files, "PersistentVolumeClaim")
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce" if is_alone else "ReadWriteMany"]
-    for job in jobs.values():
+
+
+@pytest.mark.parametrize("name", JOBSETS)
+def test_each_side_of_a_jobset_has_its_own_secrets_by_the_names_of_the_comment(name: str) -> None:
+    for job in replicated_jobs(documents(name)).values():
         pod = job["template"]["spec"]
         (container,) = pod["containers"]
         mounts = container["volumeMounts"]
         assert [mount["name"] for mount in mounts] == [volume["name"] for volume in pod["volumes"]]
-        # Each side has its own secrets, and reads them by the names that the comment gives them.
         secret = pod["volumes"][-1]["secret"]["secretName"]
         text = text_of(name).replace("\\\n#", "")
         (command,) = re.findall(rf"create secret generic {secret} (.*)", text)

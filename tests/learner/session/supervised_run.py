@@ -76,16 +76,7 @@ class SupervisedRun:
             stop=lambda: self.calls.append("stop serving"),
             finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
         )
-        self.saver = SimpleNamespace(
-            failure=None,
-            is_busy=False,
-            look=lambda seconds: None,
-            take_turn=lambda has_learned: False,
-            wants=lambda mean_return: mean_return > 4.0,
-            start_best=lambda best: self.calls.append(f"save {best}"),
-            start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
-            wait=lambda: self.calls.append("saved"),
-        )
+        self.saver = self._saver()
         self.deaths = Deaths()
         self.supervision = Supervision(
             config,
@@ -95,6 +86,18 @@ class SupervisedRun:
             service=cast(Any, self.service),
             saver=cast(Any, self.saver),
             reports=self._reports(),
+        )
+
+    def _saver(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            failure=None,
+            is_busy=False,
+            look=lambda seconds: None,
+            take_turn=lambda has_learned: False,
+            wants=lambda mean_return: mean_return > 4.0,
+            start_best=lambda best: self.calls.append(f"save {best}"),
+            start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
+            wait=lambda: self.calls.append("saved"),
         )
 
     def _reports(self) -> Reports:

@@ -8,14 +8,13 @@ import numpy as np
 
 from learner.serving.batcher import Pending
 from learner.serving.core import PlaybackError, ProtocolError
+from learner.serving.handshake.messages import assignment, columns_of, offer_of, spec_of
 from learner.serving.handshake.signs_of_life import promised
 from learner.serving.hub import Hub
 from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
-from learner.serving.peer import Admission, EndError, Offer
-from learner.serving.reconciliation import SentSteps
-from seedrl.spec_json import decode_spec
+from learner.serving.peer import EndError
 from seedrl.specs import EnvSpec
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import seedrl_pb2
 from seedrl.wire.channel import Received
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
@@ -28,10 +27,6 @@ from seedrl.wire.printable import printable
 from seedrl.wire.values import ValueFaultError
 
 _logger = logging.getLogger(__name__)
-
-# It is its sender's word, and added to that of others.
-_MOST_QUARANTINED = 2**16
-_LONGEST_QUARANTINE = 400
 
 
 class Connection:
@@ -155,57 +150,22 @@ class Connection:
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
         self.has_said_hello = True
-        if hello.major != version.MAJOR:
-            raise EndError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"expected wire version {version.MAJOR}.x, got {hello.major}.{hello.minor}; "
-                "install the same seedrl on both sides",
-            )
-        if hello.num_envs < 1:
-            raise ProtocolError("expected num_envs >= 1, got 0")
-        admission = self._hub.admit(self, _offer(self.peer, hello))
+        admission = self._hub.admit(self, offer_of(self.peer, hello))
         self._lease = admission.lease
         self.alive_seconds = promised(hello.alive_seconds)
         self._expected = ("ready", "refusal")
         self.transport.hear(hello)
-        self.transport.put(seedrl_pb2.FromLearner(assign=self._assign(admission)))
-
-    def _assign(self, admission: Admission) -> seedrl_pb2.Assign:
-        config, lease = self._hub.environment, admission.lease
-        return seedrl_pb2.Assign(
-            lease=lease.key,
-            minor=version.MINOR,
+        assign = assignment(
+            self._hub.environment,
+            admission,
             max_message_bytes=self._max_message_bytes,
             step_deadline_seconds=self._step_deadline_seconds,
-            environments=[
-                seedrl_pb2.Environment(
-                    id=config.id,
-                    arguments=config.arguments,
-                    wrappers=config.wrappers,
-                    vectorization=config.vectorization,
-                    metrics=config.metrics,
-                    max_abs_reward=config.max_abs_reward,
-                    failures_per_minute=config.failures_per_minute,
-                    failures_per_hour=config.failures_per_hour,
-                )
-            ],
-            groups=[
-                seedrl_pb2.Group(
-                    slots=group.slots.tolist(),
-                    seeds=seeds,
-                    evaluation=group.role == "evaluation",
-                    first_row=lease.resumed_at or 0,
-                )
-                for group, seeds in zip(lease.groups, admission.seeds, strict=True)
-            ],
         )
+        self.transport.put(seedrl_pb2.FromLearner(assign=assign))
 
     def _ready(self, ready: seedrl_pb2.Ready) -> None:
-        try:
-            spec = decode_spec(ready.spec)
-        except ValueError as error:
-            raise ProtocolError(str(error)) from error
-        self._columns = _columns(ready.metrics, self._hub.environment.metrics)
+        spec = spec_of(ready)
+        self._columns = columns_of(ready, self._hub.environment.metrics)
         self._hub.take_spec(self._leased(), spec, has_stepped=False)
         self._unproved_spec = spec
         self._layouts = [
@@ -251,34 +211,9 @@ class Connection:
         return Pending(group, sequence, timestep, self._hub.clock(), metrics)
 
 
-def _columns(names: Sequence[str], wanted: Sequence[str]) -> np.ndarray:
-    """Where in `names` each of those that are wanted is; -1 if it is not."""
-    if len(set(names)) != len(names) or not set(names) <= set(wanted):
-        raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")
-    return np.array([list(names).index(name) if name in names else -1 for name in wanted], int)
-
-
 def _in_order(metrics: np.ndarray, columns: np.ndarray) -> np.ndarray:
     absent = np.full((len(metrics), 1), np.nan, np.float32)
     return np.concatenate([metrics, absent], axis=1)[:, columns]
-
-
-def _offer(peer: str, hello: seedrl_pb2.Hello) -> Offer:
-    sent = tuple(
-        SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
-        for sent in hello.sent
-    )
-    earlier = frozenset(report.lease for report in sent)
-    return Offer(
-        peer,
-        hello.num_envs,
-        hello.num_groups,
-        hello.plays_recording,
-        sent,
-        earlier,
-        min(hello.num_quarantined, _MOST_QUARANTINED),
-        printable(hello.quarantine, _LONGEST_QUARANTINE),
-    )
 
 
 def _verdict(error: Exception, peer: str) -> EndError:

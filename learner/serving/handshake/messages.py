@@ -1,0 +1,106 @@
+"""The messages of a handshake: what Hello and Ready say, and what Assign answers."""
+
+from collections.abc import Sequence
+
+import grpc
+import numpy as np
+
+from learner.serving.core import ProtocolError
+from learner.serving.peer import Admission, EndError, Offer
+from learner.serving.reconciliation import SentSteps
+from seedrl.config import EnvironmentConfig
+from seedrl.spec_json import decode_spec
+from seedrl.specs import EnvSpec
+from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.printable import printable
+
+# It is its sender's word, and added to that of others.
+_MOST_QUARANTINED = 2**16
+_LONGEST_QUARANTINE = 400
+
+
+def offer_of(peer: str, hello: seedrl_pb2.Hello) -> Offer:
+    """What the env server of that name offers.
+
+    Raises EndError for another wire version, and ProtocolError for an offer of no environment.
+    """
+    if hello.major != version.MAJOR:
+        raise EndError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"expected wire version {version.MAJOR}.x, got {hello.major}.{hello.minor}; "
+            "install the same seedrl on both sides",
+        )
+    if hello.num_envs < 1:
+        raise ProtocolError("expected num_envs >= 1, got 0")
+    sent = tuple(
+        SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
+        for sent in hello.sent
+    )
+    earlier = frozenset(report.lease for report in sent)
+    return Offer(
+        peer,
+        hello.num_envs,
+        hello.num_groups,
+        hello.plays_recording,
+        sent,
+        earlier,
+        min(hello.num_quarantined, _MOST_QUARANTINED),
+        printable(hello.quarantine, _LONGEST_QUARANTINE),
+    )
+
+
+def assignment(
+    environment: EnvironmentConfig,
+    admission: Admission,
+    *,
+    max_message_bytes: int,
+    step_deadline_seconds: float,
+) -> seedrl_pb2.Assign:
+    """What an env server that was admitted has to build and to keep to."""
+    lease = admission.lease
+    return seedrl_pb2.Assign(
+        lease=lease.key,
+        minor=version.MINOR,
+        max_message_bytes=max_message_bytes,
+        step_deadline_seconds=step_deadline_seconds,
+        environments=[
+            seedrl_pb2.Environment(
+                id=environment.id,
+                arguments=environment.arguments,
+                wrappers=environment.wrappers,
+                vectorization=environment.vectorization,
+                metrics=environment.metrics,
+                max_abs_reward=environment.max_abs_reward,
+                failures_per_minute=environment.failures_per_minute,
+                failures_per_hour=environment.failures_per_hour,
+            )
+        ],
+        groups=[
+            seedrl_pb2.Group(
+                slots=group.slots.tolist(),
+                seeds=seeds,
+                evaluation=group.role == "evaluation",
+                first_row=lease.resumed_at or 0,
+            )
+            for group, seeds in zip(lease.groups, admission.seeds, strict=True)
+        ],
+    )
+
+
+def spec_of(ready: seedrl_pb2.Ready) -> EnvSpec:
+    """What an env server has built. Raises ProtocolError if that is no environment."""
+    try:
+        return decode_spec(ready.spec)
+    except ValueError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def columns_of(ready: seedrl_pb2.Ready, wanted: Sequence[str]) -> np.ndarray:
+    """Where in a row of metrics each of those that are `wanted` is; -1 if it is not in it.
+
+    Raises ProtocolError for others, and for one that is named twice.
+    """
+    names = list(ready.metrics)
+    if len(set(names)) != len(names) or not set(names) <= set(wanted):
+        raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")
+    return np.array([names.index(name) if name in names else -1 for name in wanted], int)

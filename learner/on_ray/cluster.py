@@ -23,7 +23,10 @@ class Place(NamedTuple):
 
 
 class Cluster(Protocol):
-    """Actors, each a `HostedProcess` that also answers `place`; what a call returns is opaque."""
+    """Actors, each a `HostedProcess` that also answers `place`; what a call returns is opaque.
+
+    All methods raise HostLostError if the cluster cannot be reached any more.
+    """
 
     def nodes(self) -> list[Node]:
         """Those that are alive."""
@@ -32,13 +35,10 @@ class Cluster(Protocol):
         """An actor: on that node if it can, else wherever `demand` is met, once it is."""
 
     def call(self, actor: Any, method: str, *arguments: object) -> Any:
-        """Calls a method, and does not wait for it. Raises HostLostError, as `ready`."""
+        """Calls a method, and does not wait for it."""
 
     def ready(self, calls: Sequence[Any], seconds: float) -> Sequence[Any]:
-        """Calls that have an answer; waits for one, so long at most.
-
-        Raises HostLostError if the cluster cannot be reached any more.
-        """
+        """Calls that have an answer; waits for one, so long at most."""
 
     def answer(self, call: Any) -> Any:
         """What a call that is ready has returned.
@@ -47,4 +47,4 @@ class Cluster(Protocol):
         """
 
     def remove(self, actor: Any) -> None:
-        """Ends an actor, and what it has started, by force. Raises HostLostError, as `ready`."""
+        """Ends an actor, and what it has started, by force."""

@@ -52,15 +52,17 @@ class RayCluster:
 
     def nodes(self) -> list[Node]:
         """Those that are alive."""
-        alive = [(node, node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        with self._reaching():
+            found = ray.nodes()
+        alive = [(node, node["Resources"]) for node in found if node["Alive"]]
         return [
             Node(
                 node["NodeID"],
                 node["NodeManagerAddress"],
-                found.get("CPU", 0.0),
-                {name: found[name] for name in (GPU, TPU) if name in found},
+                resources.get("CPU", 0.0),
+                {name: resources[name] for name in (GPU, TPU) if name in resources},
             )
-            for node, found in alive
+            for node, resources in alive
         ]
 
     def place(self, demand: Demand, node: Node | None) -> Any:
@@ -80,7 +82,8 @@ class RayCluster:
             max_restarts=0,
             **options,
         )
-        return chosen.remote()
+        with self._reaching():
+            return chosen.remote()
 
     def call(self, actor: Any, method: str, *arguments: object) -> Any:
         """Calls a method, and does not wait for it."""
@@ -103,7 +106,8 @@ class RayCluster:
     def answer(self, call: Any) -> Any:
         """What a call has returned."""
         try:
-            return ray.get(call)
+            with self._reaching():
+                return ray.get(call)
         except ActorUnavailableError as error:
             raise UnansweredError(_line(error)) from error
         except RayError as error:

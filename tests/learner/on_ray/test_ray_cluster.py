@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from learner.on_ray.nodes import Demand
 from seedrl.errors import HostLostError
 
 MODULE = "learner.on_ray.ray_cluster"
@@ -23,11 +24,24 @@ class Unanswered:
         raise ConnectionError("the channel is closed")
 
 
+class Actors:
+    """A class of them, of which none can be made."""
+
+    remote = staticmethod(lose)
+
+    @classmethod
+    def options(cls, **_: object) -> "type[Actors]":
+        return cls
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Any:
     """One that cannot be reached any more."""
     stand_ins = {
-        "ray": {"init": lambda **_: None, "remote": str, "wait": lose, "kill": lose},
+        "ray": {
+            **{"init": lambda **_: None, "remote": lambda _: Actors},
+            **dict.fromkeys(("wait", "kill", "nodes", "get"), lose),
+        },
         "ray.exceptions": {
             name: type(name, (Exception,), {})
             for name in ("ActorUnavailableError", "RayError", "RayTaskError")
@@ -53,6 +67,9 @@ def test_whatever_is_asked_of_a_cluster_that_is_lost_says_so(cluster: Any) -> No
         "the id of a call": lambda: cluster.call(actor, "stop"),
         "ready": lambda: cluster.ready(["a call"], 0.0),
         "remove": lambda: cluster.remove(actor),
+        "nodes": cluster.nodes,
+        "place": lambda: cluster.place(Demand(1), None),
+        "answer": lambda: cluster.answer("a call"),
     }
     for ask in asked.values():
         with pytest.raises(HostLostError, match=r"cluster at ray://head:10001 is lost \(the chan"):

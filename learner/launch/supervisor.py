@@ -22,6 +22,7 @@ from seedrl.programs.farewell import ENDED_VARIABLE
 ENV_SERVERS_FAILED = "the env servers failed"
 # An exit code above it is that of a process which a signal has ended.
 _FIRST_SIGNAL = 128
+_OUR_SIGNAL = _FIRST_SIGNAL + signal.SIGTERM
 
 
 class _Exit(NamedTuple):
@@ -147,7 +148,7 @@ class Supervisor:
                 self._say(unbegun.line(by, self._start_command))
                 return ExitCode.OK
             case _Exit(child, code) if child is self._learner:
-                if code > _FIRST_SIGNAL and not self._is_ending:
+                if code > _FIRST_SIGNAL and not (self._is_ending and code == _OUR_SIGNAL):
                     self._say_killed(code)
                 return code if self._outcome is None else self._outcome
             case _Exit(child, code) if not self._is_ending:

@@ -12,13 +12,15 @@ from seedrl.storage import run_files
 _NAME = ".lock"
 # All that a run which is refused can have left in a folder that was made for it. The lock goes
 # last.
-_OUR_FOLDERS = (run_files.LOGS, "tb", run_files.HOSTS)
+_OUR_FOLDERS = (run_files.LOGS, "tb", "wandb", run_files.HOSTS)
 _OUR_FILES = (
     run_files.COMMANDS,
     run_files.EVENTS,
     run_files.STATUS,
     run_files.METRICS,
     run_files.HOSTS_NOTE,
+    run_files.RECORDING,
+    run_files.WANDB_ID,
     _NAME,
 )
 

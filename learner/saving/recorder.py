@@ -12,11 +12,10 @@ from learner.serving.core import Batch
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.specs import EnvSpec
+from seedrl.storage import run_files
 from seedrl.types import TimeStep
 from seedrl.wire.framing import WireError
 from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
-
-FILE_NAME = "recording"
 
 _logger = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ def open_recorder(
         yield None
         return
     slots = config.serving.training_slots
-    recorder = Recorder(workdir / FILE_NAME, spec, num_slots=slots, position=position)
+    recorder = Recorder(workdir / run_files.RECORDING, spec, num_slots=slots, position=position)
     with contextlib.closing(recorder):
         yield recorder
 

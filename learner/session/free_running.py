@@ -73,8 +73,8 @@ class FreeRunning:
 
     @property
     def is_compiling(self) -> bool:
-        """Whether learning cannot do all of its work yet."""
-        return not self._update.done()
+        """Whether learning cannot do all of its work yet, or never will: the run has ended."""
+        return not self._update.done() or self._update.cancelled()
 
     @property
     def can_insert(self) -> bool:

@@ -128,6 +128,20 @@ class ReplayConfig:
                 f"without a complete sequence and wait for ever; got {self.min_steps}"
             )
 
+    def _check_shards(self, window: WindowSpec, scale: "Scale") -> None:
+        """Raises ConfigError if one device has too many slots for its part of the capacity."""
+        page = self.steps_of_page(window)
+        pages = window.pages_per_sequence(page)
+        most_slots = -(-scale.training_slots // scale.num_devices)
+        if self.capacity_pages(window, scale.num_devices) < most_slots * pages:
+            raise ConfigError(
+                "replay.capacity_steps: expected at least "
+                f"{scale.num_devices * most_slots * pages * page} ({scale.num_devices} devices "
+                f"that learn times {most_slots} training slots of the fullest times {pages} pages "
+                f"of {page} steps, which one sequence takes), else every sequence of that device "
+                f"is overwritten before it is complete; got {self.capacity_steps}"
+            )
+
     def build(
         self,
         window: WindowSpec,
@@ -147,6 +161,7 @@ class ReplayConfig:
         starts_in_page = window.starts_in_page(page_steps)
         if starts_in_page > 1:
             _require_no_carry(page, page_steps, window.stride)
+        self._check_shards(window, scale)
         require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
         replay = paged_replay(
             window=window,

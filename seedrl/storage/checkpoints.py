@@ -36,7 +36,8 @@ _logger = logging.getLogger(__name__)
 
 _FORMAT, _EARLIER_FORMAT = 2, 1
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
-_NAME = re.compile(r"(\d{12,})(\.replaced)?")
+REPLACED = ".replaced"
+NAME = re.compile(rf"(\d{{12,}})({re.escape(REPLACED)})?")
 TEMPORARY = ".tmp-"  # begins the name of what is being written, or being deleted
 _LOCK_SECONDS = 60.0
 
@@ -220,7 +221,7 @@ def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path,
 
 
 def _publish(temporary: Path, target: Path) -> None:
-    aside = target.with_name(f"{target.name}.replaced")
+    aside = target.with_name(f"{target.name}{REPLACED}")
     if target.exists():
         delete(aside)
         target.rename(aside)
@@ -274,7 +275,7 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
     """Steps and paths of all checkpoints, oldest first; a replaced one before its successor."""
     found = []
     for path in directory.iterdir():
-        match = _NAME.fullmatch(path.name)
+        match = NAME.fullmatch(path.name)
         if match and path.is_dir():
             found.append((int(match[1]), match[2] is None, path))
     return [(step, path) for step, _, path in sorted(found)]

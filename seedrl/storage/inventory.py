@@ -13,7 +13,6 @@ from seedrl.storage.writing import writing
 
 Kind = Literal["checkpoint", "best", "set aside", "left over"]
 
-_NAME = re.compile(r"(\d{12,})(\.replaced)?")
 _ASIDE = re.compile(r"(?:damaged|superseded)-(\d+)-.*")
 _LOCK_SECONDS = 10.0
 
@@ -47,7 +46,7 @@ def inventory(workdir: Path) -> list[Entry]:
     if not directory.is_dir():
         raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
     found = [*_entries(directory, "checkpoint"), *_entries(best_directory(workdir), "best")]
-    return sorted(found, key=lambda entry: (entry.kind, entry.step, entry.path))
+    return sorted(found, key=_age)
 
 
 def superfluous(entries: list[Entry], keep: int) -> list[Entry]:
@@ -61,7 +60,9 @@ def superfluous(entries: list[Entry], keep: int) -> list[Entry]:
         raise CheckpointError(
             "expected an intact checkpoint to keep, found none; nothing is removed"
         )
-    kept = {entry.path for entry in (*intact[-keep:], *best[-1:])}
+    # Of a step that was saved twice the last: a kill may have left the replaced one beside it.
+    newest = {entry.step: entry for entry in intact}
+    kept = {entry.path for entry in (*list(newest.values())[-keep:], *best[-1:])}
     return [entry for entry in entries if entry.path not in kept]
 
 
@@ -74,11 +75,16 @@ def remove(entries: list[Entry]) -> None:
                     checkpoints.delete(entry.path)
 
 
+def _age(entry: Entry) -> tuple[str, int, bool, Path]:
+    """Sorts the oldest of a kind first; what was replaced before what has replaced it."""
+    return entry.kind, entry.step, not entry.path.name.endswith(checkpoints.REPLACED), entry.path
+
+
 def _entries(directory: Path, kind: Kind) -> Iterator[Entry]:
     for path in directory.iterdir() if directory.is_dir() else ():
         if not path.is_dir() or path == directory / "best":
             continue
-        if match := _NAME.fullmatch(path.name):
+        if match := checkpoints.NAME.fullmatch(path.name):
             problem = manifest.damage(path) or ""
             env_steps = None if problem else _env_steps(path)
             yield Entry(path, kind, int(match[1]), env_steps, _size(path), problem)

@@ -13,6 +13,8 @@ LOGS = (
 )
 HOSTS = "hosts"  # a folder: what other hosts than the first write of themselves, each in its own
 HOSTS_NOTE = ".hosts"  # by which hosts find that they share the folder
+RECORDING = "recording"  # of a run in lock step, for who plays it again
+WANDB_ID = "wandb_id.txt"  # its name at Weights & Biases
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
 # In the folder of an experiment, beside those of its runs.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.reporting.writers.writer import Hyperparameter
+from seedrl.storage import run_files
 
 _CLOSE_SECONDS = 10.0
 _STEP = "balance/env_steps"  # is among the scalars of every interval
@@ -77,7 +78,7 @@ class WeightsAndBiases:
 
 def _identity(workdir: Path) -> str:
     """The run's name there, the same in all of its sessions."""
-    path = workdir / "wandb_id.txt"
+    path = workdir / run_files.WANDB_ID
     try:
         return path.read_text().strip()
     except FileNotFoundError:

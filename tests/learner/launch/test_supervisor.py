@@ -97,6 +97,37 @@ def test_a_learner_that_was_killed_is_named_with_what_to_do(stage: Stage) -> Non
     ]
 
 
+DIES_SAVING = (
+    "signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n"
+    "tell(); signal.pause()"
+)
+
+
+def test_so_is_one_that_is_killed_while_it_saves(stage: Stage) -> None:
+    with stage.supervisor(learner=DIES_SAVING) as supervisor:
+        stage.events.read_text()
+        supervisor.signal(signal.SIGINT)
+        assert supervisor.wait() == 137
+    (line,) = stage.said
+    assert line.startswith("seedrl: error: the learner was killed by SIGKILL (out of memory?); thi")
+
+
+def test_so_is_one_that_is_killed_while_it_saves_because_of_its_env_servers(stage: Stage) -> None:
+    refused = "listen(); print('ends: no'); sys.exit(2)"
+    with stage.supervisor(refused, learner=DIES_SAVING) as supervisor:
+        assert supervisor.wait() == 2
+    first, second = stage.said
+    assert first == "seedrl: error: env server 0 cannot run: no"
+    assert second.startswith("seedrl: error: the learner was killed by SIGKILL")
+
+
+def test_one_that_our_own_signal_ends_was_not_killed(stage: Stage) -> None:
+    refused = "listen(); print('ends: no'); sys.exit(2)"
+    with stage.supervisor(refused, learner="tell(); signal.pause()") as supervisor:
+        assert supervisor.wait() == 2
+    assert stage.said == ["seedrl: error: env server 0 cannot run: no"]
+
+
 @pytest.mark.parametrize(
     ("learner", "code", "said"),
     [

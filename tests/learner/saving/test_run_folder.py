@@ -199,10 +199,11 @@ def test_a_config_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 def _make_refused(path: Path) -> None:
     """A folder as `seedrl train` leaves it whose learner was refused."""
-    for name in ("logs", "tb"):
+    for name in ("logs", "tb", "wandb"):
         (path / name).mkdir(parents=True)
         (path / name / "file").touch()
-    for name in ("command.txt", "events.jsonl", "status.json", "metrics.jsonl"):
+    files = ("command.txt", "events.jsonl", "status.json", "metrics.jsonl")
+    for name in (*files, "recording", "wandb_id.txt"):
         (path / name).touch()
 
 

@@ -1,6 +1,7 @@
 """Sizes of a prioritized replay, and what it refuses."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +107,31 @@ def test_learning_starts_and_goes_on_where_all_of_a_replay_is_the_minimum(
         if round_ == 2 * capacity_pages // num_slots:  # all env servers connect again
             for slot in range(num_slots):
                 index.end_stream(slot)
+
+
+@pytest.mark.parametrize(("num_slots", "num_devices"), [(9, 8), (10, 8), (3, 2), (8, 4)])
+def test_the_device_with_the_most_slots_has_room_for_their_sequences(
+    num_slots: int, num_devices: int
+) -> None:
+    scale = SCALE._replace(num_devices=num_devices, training_slots=num_slots)
+    fullest = -(-num_slots // num_devices)
+    least = num_devices * fullest * 4 * 10  # a sequence of 35 rows reaches into 4 pages of 10
+    config = dataclasses.replace(CONFIG, capacity_steps=least, min_steps=num_slots * 4 * 10)
+    config.check(WINDOW, training_slots=num_slots, total_steps=10**9)
+    with pytest.raises(ConfigError, match=f"capacity_steps: expected at least {least} .*overwritt"):
+        dataclasses.replace(config, capacity_steps=least - 1).build(
+            WINDOW, page=_page(7), initial_priorities=_ones, scale=scale
+        )
+    experience = config.build(WINDOW, page=_page(7), initial_priorities=_ones, scale=scale)
+    shards: list[Any] = [experience.index() for _ in range(num_devices)]
+    limiter = experience.limiter
+    for round_ in range(8 * fullest):
+        for number, shard in enumerate(shards):
+            shard.plan(range(number, num_slots, num_devices))
+        limiter = limiter.holds([shard.num_sequences for shard in shards])
+        if round_ >= 4 * fullest:
+            assert limiter.may_learn() or limiter.acted(10**6).may_learn()
+            assert all(shard.num_sequences >= fullest for shard in shards)
 
 
 def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:

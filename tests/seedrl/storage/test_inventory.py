@@ -1,5 +1,6 @@
 """What a run's folder of checkpoints holds, and what of it can go."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,18 @@ def test_the_newest_intact_ones_and_the_best_are_kept(workdir: Path) -> None:
     remove(superfluous(inventory(workdir), 1))
     assert short(inventory(workdir)) == [("best", 2, 20, True), ("checkpoint", 2, 20, True)]
     assert (workdir / "checkpoints" / "of_a_user").is_dir()
+
+
+def test_what_was_replaced_is_older_than_what_has_replaced_it(tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoints"
+    for step in (1, 2, 3):
+        save(directory, step)
+    # As a kill leaves it between the rename of a step's second save and the removal of its first.
+    shutil.copytree(directory / f"{3:012d}", directory / f"{3:012d}.replaced")
+    found = inventory(tmp_path)
+    assert [entry.path.name[11:] for entry in found] == ["1", "2", "3.replaced", "3"]
+    assert superfluous(found, 1) == found[:3]
+    assert superfluous(found, 2) == [found[0], found[2]]  # two steps, not one twice
 
 
 def test_nothing_goes_where_nothing_could_be_kept(tmp_path: Path) -> None:

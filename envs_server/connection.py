@@ -76,7 +76,7 @@ class Lease:
     to the group's own thread, which sends the step as well.
 
     Attributes:
-      is_serving: whether the handshake is over.
+      is_serving, is_answered: whether the handshake is over; whether a step has been answered.
     """
 
     def __init__(
@@ -101,8 +101,7 @@ class Lease:
           end_within: ends the stream within that many seconds; any thread may call it.
         """
         self._quarantine = quarantine or Quarantine(offer.num_envs)
-        self._offer = offer
-        self._outbox = outbox
+        self._offer, self._outbox = offer, outbox
         self._sent_log = sent_log
         self._watch = watch or Watch()
         self._step_deadline_seconds = 0.0
@@ -114,7 +113,7 @@ class Lease:
         )
         self._end_within = end_within
         self._threads: GroupThreads | None = None
-        self.is_serving = False
+        self.is_serving = self.is_answered = False
 
     def serve(self, messages: Iterator[Any]) -> Finished | None:
         """Serves `messages`, what the learner sends, until they end.
@@ -143,6 +142,7 @@ class Lease:
     def handle(self, message: ToEnvServer | WireError) -> Finished | None:
         """Does what one message of the learner asks for; raises like `serve`."""
         if isinstance(message, ActionsPayload):
+            self.is_answered = True
             for group, data in split(message, self._action_layouts):
                 if self._threads is None:
                     self._send(group, self._step(group, memoryview(data)))

@@ -141,14 +141,15 @@ class ReconnectingClient:
                     keeper.is_to_end(outcome)
             if isinstance(outcome, End):
                 # Only now: environments may say more when they are closed, and who reads the log
-                # takes its last line for the reason.
-                outcome.say()
+                # takes its last line for the reason. That training is over has been said.
+                if outcome.code:
+                    outcome.say()
                 return outcome.code
             keeper.begin_again_if_grown()
             # Known now, but of no consequence unless there is a learner to go on with.
             if lease.is_serving and self._offer.films is not None:
                 self._broken_off = outcome.reason
-            self._pause(outcome, lease.is_serving)
+            self._pause(outcome, lease)
         _log.info("stopped")
         return ExitCode.OK
 
@@ -205,13 +206,15 @@ class ReconnectingClient:
         _log.error("%s", line)
         return _Return("an environment failed")
 
-    def _pause(self, outcome: _Return, was_serving: bool) -> None:
+    def _pause(self, outcome: _Return, lease: Lease) -> None:
         if self._stop.is_requested:
             return
-        if was_serving:
+        # Whoever was not answered may be sent away after every handshake, for as long as the
+        # learner makes up its mind: it returns as one does that has found nobody.
+        if lease.is_answered:
             self._attempts = 0
-        if was_serving or self._attempts % _REMINDER_PAUSES == 0:
-            _log.warning("%s", self._state(outcome, was_serving))
+        if self._attempts % _REMINDER_PAUSES == 0:
+            _log.warning("%s", self._state(outcome, lease.is_serving))
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
         self._wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))

@@ -27,7 +27,11 @@ _SHARE_FOR_BUILDING = 0.75
 
 
 class End(NamedTuple):
-    """There is no point in serving any longer; and why, in the last line that is logged."""
+    """There is no point in serving any longer; and why, in a line that is logged.
+
+    It is the last line unless training is over: that is said before environments are closed, for
+    one that ends its process then changes nothing.
+    """
 
     code: ExitCode
     reason: str
@@ -116,6 +120,7 @@ class Keeper:
         self._end = end
         if end.code == ExitCode.OK:
             self._farewell()
+            end.say()
 
     def begin_again_if_grown(self) -> None:
         """Replaces the process if it has grown too large; nothing is served now.

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
+from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import tyro
@@ -39,6 +40,12 @@ class Arguments(NamedTuple, Generic[Options]):
 
     options: Options
     config: Config
+
+
+def require_file(flag: str, path: Path | None) -> None:
+    """Raises ConfigError unless a file can be written there, before what takes long is begun."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
 
 
 def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Arguments[Options]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from learner.cli.arguments import parse_flags
+from learner.cli.arguments import parse_flags, require_file
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
@@ -111,5 +111,4 @@ def _check(options: BenchOptions, benchmarks: Mapping[str, str]) -> None:
         raise ConfigError(f"--rounds: expected at least 1, got {options.rounds}")
     if not options.seconds > 0:
         raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
-    if options.json is not None and not options.json.parent.is_dir():
-        raise ConfigError(f"--json: expected a file in an existing folder, got {options.json}")
+    require_file("--json", options.json)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from learner.cli.arguments import parse_flags
+from learner.cli.arguments import parse_flags, require_file
 from seedrl import config_file
 from seedrl.config import Config
 from seedrl.errors import ConfigError
@@ -275,10 +275,7 @@ def _check(options: PlanOptions) -> None:
     )
     if options.measure and options.costs is not None:
         raise ConfigError("--costs: expected without --measure, which makes costs")
-    if options.write_costs is not None and not options.write_costs.parent.is_dir():
-        raise ConfigError(
-            f"--write-costs: expected a file in an existing folder, got {options.write_costs}"
-        )
+    require_file("--write-costs", options.write_costs)
 
 
 def _require(

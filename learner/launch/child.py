@@ -61,6 +61,7 @@ class Child:
 
     def __init__(self, command: Command, on_exit: Callable[["Child", int], None]):
         self.command = command
+        self._log_start = _size(command.log)
         self._process = start(command)
         self._code: int | None = None
         self._watch = threading.Thread(target=self._wait, args=(on_exit,), daemon=True)
@@ -84,15 +85,20 @@ class Child:
 
     def last_line(self) -> str:
         """The last line of its log that is not empty; "" if there is none."""
+        return next(reversed(self.last_lines()), "")
+
+    def last_lines(self) -> list[str]:
+        """The last lines that it has written, but empty ones; none if it has no log."""
         if self.command.log is None:
-            return ""
+            return []
         try:
             with self.command.log.open("rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))
+                size = os.fstat(log.fileno()).st_size
+                log.seek(max(min(self._log_start, size), size - _LOG_TAIL_BYTES))
                 lines = log.read().decode(errors="replace").split("\n")
         except OSError:  # somebody has removed the log: no reason to end the run
-            return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+            return []
+        return [line.strip() for line in lines if line.strip()]
 
     def _wait(self, on_exit: Callable[["Child", int], None]) -> None:
         code: int = ExitCode.INTERNAL
@@ -110,3 +116,11 @@ class Child:
                 os.killpg(pid, signal.SIGKILL)
         self._code = code = self._process.wait()
         return code if code >= 0 else 128 - code
+
+
+def _size(log: Path | None) -> int:
+    """What others have written to it before."""
+    try:
+        return 0 if log is None else log.stat().st_size
+    except OSError:
+        return 0

@@ -1,6 +1,7 @@
-"""What the end of an env server means, from its exit code and the last line of its log."""
+"""What the end of an env server means, from its exit code and the last lines of its log."""
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from seedrl.exit_codes import ExitCode
@@ -29,12 +30,24 @@ class LastWords(NamedTuple):
     verb: str = ""
 
 
-def last_words(code: int, last_line: str) -> LastWords:
-    """What that exit code means after that last line."""
-    line = _LOG_PREFIX.sub("", last_line)
+def telling_line(lines: Sequence[str]) -> str:
+    """The line of an env server's last ones that tells why it has ended; "" if there is none.
+
+    It is the last, unless it has said that it heard of the run's end: environments that are closed
+    thereupon may say more.
+    """
+    finished = FAREWELL + FINISHED
+    said = (line for line in lines if _LOG_PREFIX.sub("", line).startswith(finished))
+    return next(said, lines[-1] if lines else "")
+
+
+def last_words(code: int, line: str) -> LastWords:
+    """What that exit code means after that line; see `telling_line`."""
+    line = _LOG_PREFIX.sub("", line)
     farewell = _LAST_LINE.match(line)
     reason = line[farewell.end() :] if farewell else line
-    if code == ExitCode.OK and farewell and reason.startswith(FINISHED):
+    # Whatever the code: an environment may end the process while it is closed.
+    if farewell and reason.startswith(FINISHED):
         return LastWords("finished", reason)
     if code in _VERBS and farewell:
         return LastWords("in vain", reason, _VERBS[code])

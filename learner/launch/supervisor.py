@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NamedTuple, Self
 
 from learner.launch.child import Child, Command
-from learner.launch.last_words import last_words
+from learner.launch.last_words import last_words, telling_line
 from learner.launch.repeats import is_repeat
 from learner.launch.restarts import Restarts
 from seedrl.exit_codes import ExitCode
@@ -198,7 +198,7 @@ class Supervisor:
 
     def _replace(self, child: Child, code: int) -> None:
         """Starts an env server again, or ends the run, unless it was let go."""
-        name, ended = child.command.name, last_words(code, child.last_line())
+        name, ended = child.command.name, last_words(code, telling_line(child.last_lines()))
         if ended.kind == "finished":
             return
         self.has_failed_env_server = True

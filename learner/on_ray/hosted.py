@@ -16,6 +16,7 @@ from typing import NamedTuple
 from learner.jobs import commands
 from learner.launch import env_servers
 from learner.launch.child import Child, Command
+from learner.launch.last_words import telling_line
 from learner.on_ray.order import Work
 from seedrl.errors import ConfigError
 from seedrl.programs.farewell import ENDED_VARIABLE
@@ -56,7 +57,7 @@ class Report(NamedTuple):
       number: which start of it this is about.
       text: what a learner has printed since the last report, in whole lines.
       code: its exit code, 128 + n after signal n; None while it runs.
-      last_line, log: once it has ended: the last line that it has written, and where.
+      last_line, log: once it has ended: what it has written last (see `telling_line`), and where.
       is_unbegun: whether a SIGTERM has ended it that it had not begun to listen for.
     """
 
@@ -230,7 +231,8 @@ class _Running:
         if code is None:
             return Report(self.number, text, None)
         is_unbegun = self.child.is_killed_by(signal.SIGTERM)
-        return Report(self.number, text, code, self.child.last_line(), str(self._log), is_unbegun)
+        line = telling_line(self.child.last_lines())
+        return Report(self.number, text, code, line, str(self._log), is_unbegun)
 
     def _text(self, *, is_all: bool) -> str:
         with self._lock:

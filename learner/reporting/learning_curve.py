@@ -32,8 +32,11 @@ def draw_apart(
         return f"it would take longer than {seconds:.0f} s"
     except OSError as error:
         return str(error)
-    lines = done.stderr.split("\n") if done.returncode else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if not done.returncode:
+        return ""
+    # One that was killed says nothing.
+    lines = [f"what draws it ended with {done.returncode}", *done.stderr.split("\n")]
+    return next(line.strip() for line in reversed(lines) if line.strip())
 
 
 def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:

@@ -186,15 +186,15 @@ class Hub:
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B, ...]` to whom they belong, and releases the batch's slots."""
         with self._changed:
-            holders = {id(group): group.lease.holder for group in self._serving.answered(batch)}
+            for group in (groups := self._serving.answered(batch)):
+                group.answered_seconds = self.clock()  # from this moment it owes a step
+            holders = {id(group): group.lease.holder for group in groups}
             if len(holders) < len(batch.pending):
                 self._make_room()  # in the slots of leases that have ended meanwhile
         answers = defaultdict[HubConnection, list[bytes]](list)
-        for item, rows in zip(batch.pending, batch.rows, strict=True):
-            group = item.group
-            if (holder := holders.get(id(group))) is not None:
-                group.answered_seconds = self.clock()
-                answers[holder].append(pack_actions(group.number, item.sequence, actions[rows]))
+        for item, at in zip(batch.pending, batch.rows, strict=True):
+            if (holder := holders.get(id(item.group))) is not None:
+                answers[holder].append(pack_actions(item.group.number, item.sequence, actions[at]))
         for holder, payloads in answers.items():
             holder.send_actions(payloads)
 

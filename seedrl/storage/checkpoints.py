@@ -36,8 +36,7 @@ _logger = logging.getLogger(__name__)
 
 _FORMAT, _EARLIER_FORMAT = 2, 1
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
-REPLACED = ".replaced"
-NAME = re.compile(rf"(\d{{12,}})({re.escape(REPLACED)})?")
+NAME = re.compile(r"(\d{12,})(\.replaced)?")
 TEMPORARY = ".tmp-"  # begins the name of what is being written, or being deleted
 _LOCK_SECONDS = 60.0
 
@@ -221,7 +220,7 @@ def _newest_intact(directory: Path) -> tuple[Checkpoint | None, list[tuple[Path,
 
 
 def _publish(temporary: Path, target: Path) -> None:
-    aside = target.with_name(f"{target.name}{REPLACED}")
+    aside = target.with_name(f"{target.name}.replaced")
     if target.exists():
         delete(aside)
         target.rename(aside)

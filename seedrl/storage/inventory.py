@@ -77,7 +77,7 @@ def remove(entries: list[Entry]) -> None:
 
 def _age(entry: Entry) -> tuple[str, int, bool, Path]:
     """Sorts the oldest of a kind first; what was replaced before what has replaced it."""
-    return entry.kind, entry.step, not entry.path.name.endswith(checkpoints.REPLACED), entry.path
+    return entry.kind, entry.step, entry.path.suffix != ".replaced", entry.path
 
 
 def _entries(directory: Path, kind: Kind) -> Iterator[Entry]:

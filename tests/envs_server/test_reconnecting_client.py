@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,30 @@ def test_a_learner_that_is_starting_is_one_short_line_and_details_follow_if_it_d
     first, later = caplog.messages
     assert first == f"waiting for the learner at {learner.address}: nobody listens there yet"
     assert later.startswith(f"waiting for the learner at {learner.address} (UNAVAILABLE: failed")
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_who_is_sent_away_after_every_handshake_returns_ever_later_and_says_so_once(
+    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as a learner finds out whether it can use another environment."""
+    bounds: list[float] = []
+
+    def uniform(_: Any, low: float, high: float) -> float:
+        bounds.append(high)
+        return low
+
+    def send_away(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([7])
+        assert next(messages).HasField("ready")
+        context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+
+    monkeypatch.setattr(random.Random, "uniform", uniform)
+    learner.serve(*[send_away] * 5, learner.play(learner.assign([8]), 3))
+    assert learner.run(1).wait() is ExitCode.OK
+    assert bounds == [0.1, 0.2, 0.4, 0.8, 1.0]
+    assert len([line for line in caplog.messages if "not now" in line]) == 1
 
 
 def test_the_pause_ends_when_the_socket_of_the_learner_appears(

@@ -14,6 +14,7 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.supervisor import Supervisor
 from seedrl.config import Config
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
@@ -85,7 +86,10 @@ def _own_folder(films: Path) -> Iterator[Path]:
 
     So what is found in it has been written now, and half-written films go with it.
     """
-    films.mkdir(parents=True, exist_ok=True)
+    try:
+        films.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output: cannot make {films}: {error.strerror}") from error
     with tempfile.TemporaryDirectory(prefix=".filming_", dir=films) as name:
         folder = Path(name)
         try:

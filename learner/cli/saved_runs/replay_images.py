@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from learner.cli.arguments import parse_flags
+from learner.cli.arguments import parse_flags, require_file
 from seedrl import config_modules
 from seedrl.config import Config
 from seedrl.config_json import from_json
@@ -45,8 +45,7 @@ def run(argv: Sequence[str]) -> int:
     for name in ("sequences", "frames"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name}: expected at least 1, got {getattr(options, name)}")
-    if not options.out.absolute().parent.is_dir():
-        raise ConfigError(f"--out: expected a file in an existing folder, got {options.out}")
+    require_file("--out", options.out)
     # Imports jax: only once the command line is known to be good.
     from learner.reporting.replay_images import draw, sampled_frames
     from seedrl.storage import checkpoints

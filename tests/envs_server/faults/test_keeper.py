@@ -107,15 +107,19 @@ def test_what_hangs_in_a_process_that_is_to_end_ends_it_as_it_was_to(
     if end is not None:
         keeper.is_to_end(end)
     assert _hang(keeper) == (code,)
-    assert caplog.messages == [_HANGS, last]
+    assert caplog.messages[-2:] == [_HANGS, last]
 
 
 @pytest.mark.parametrize("code", [ExitCode.OK, ExitCode.USAGE])
-def test_a_farewell_is_said_before_the_environments_are_closed(code: ExitCode) -> None:
+def test_a_farewell_is_said_before_the_environments_are_closed(
+    code: ExitCode, caplog: pytest.LogCaptureFixture
+) -> None:
     """One that hangs or dies at that keeps nobody from knowing that training is over."""
+    caplog.set_level(logging.INFO)
     said: list[str] = []
-    Keeper(Quarantine(1), farewell=lambda: said.append("farewell")).is_to_end(End(code, ""))
+    Keeper(Quarantine(1), farewell=lambda: said.append("farewell")).is_to_end(End(code, "why"))
     assert said == ["farewell"] * (code == ExitCode.OK)
+    assert caplog.messages == ["ends: why"] * (code == ExitCode.OK)
 
 
 def test_what_hangs_in_a_process_that_is_to_go_on_has_it_begin_again(

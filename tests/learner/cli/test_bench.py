@@ -62,6 +62,7 @@ def test_by_default_all_run(measured: list[tuple[str, Pace]]) -> None:
         (["--rounds", "0"], "--rounds: expected at least 1, got 0"),
         (["--seconds", "0"], "--seconds: expected more than 0, got 0"),
         (["--json", "no/such/folder.json"], "--json: expected a file in an existing folder"),
+        (["--json", "."], "--json: expected a file in an existing folder, got ."),
         (["--second", "1"], "did you mean --seconds?"),
     ],
 )

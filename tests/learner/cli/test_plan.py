@@ -196,6 +196,7 @@ def test_costs_can_be_measured_and_kept(
         (["--costs", "no.json"], "--costs: expected a readable file, got no.json"),
         (["--device-usd-per-hour", "2"], "--device-usd-per-hour: expected with an accelerator"),
         (["--measure", "--costs", "no.json"], "--costs: expected without --measure"),
+        (["--write-costs", "."], "--write-costs: expected a file in an existing folder, got ."),
         (["--write-costs", "no/costs.json"], "--write-costs: expected a file in an existing"),
     ],
 )

@@ -297,6 +297,31 @@ def test_an_env_server_that_was_let_go_is_not_started_again(stage: Stage) -> Non
     assert len(stage.said) == 1
 
 
+@pytest.mark.parametrize("last", ["sys.exit(2)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+def test_one_that_has_heard_of_the_end_may_die_while_it_closes_its_environments(
+    stage: Stage, last: str
+) -> None:
+    heard = "print('1 2 env server 3: ends: finished: enough', flush=True); print('closing')"
+    with stage.supervisor(
+        f"{heard}; sys.stdout.flush(); tell(); {last}", learner="listen()", restarts=0
+    ) as supervisor:
+        assert supervisor.wait() == 0
+    assert stage.said == []
+    assert not supervisor.has_failed_env_server
+
+
+def test_what_an_env_server_of_an_earlier_session_has_heard_is_not_this_ones_word(
+    stage: Stage,
+) -> None:
+    command = stage.env_server("sys.exit(3)")
+    assert command.log is not None
+    command.log.write_text("1 2 env server 3: ends: finished: enough\n")
+    with Supervisor([command], restarts=0, say=stage.said.append) as supervisor:
+        assert supervisor.wait() == 4
+    (line,) = stage.said
+    assert line.startswith("seedrl: error: env server 0 ended with 3")
+
+
 def test_the_first_signal_lets_the_learner_save(stage: Stage) -> None:
     with stage.supervisor(PAUSE, learner=SAVING) as supervisor:
         stage.events.read_text()

@@ -2,12 +2,14 @@
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
 
 from learner.reporting import learning_curve
 from learner.reporting.learning_curve import columns, draw, draw_apart
+from tests.patience import SECONDS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -116,3 +118,15 @@ def test_a_picture_that_would_take_too_long_is_not_drawn(tmp_path: Path) -> None
     reason = draw_apart(tmp_path / "missing.jsonl", png, title="", target=475.0, seconds=0.0)
     assert reason == "it would take longer than 0 s"
     assert not png.exists()
+
+
+def test_a_drawing_process_that_is_killed_leaves_no_picture_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    png = tmp_path / "curve.png"
+    why = draw_apart(tmp_path / "missing.jsonl", png, title="", target=None, seconds=SECONDS)
+    assert why == "what draws it ended with -9"

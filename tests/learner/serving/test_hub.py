@@ -26,7 +26,7 @@ from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import StepPayload
-from seedrl.wire.payload import StepLayout
+from seedrl.wire.payload import StepLayout, pack_actions
 from tests.patience import SECONDS
 
 _SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
@@ -271,20 +271,50 @@ def _ready(stream: Connection) -> None:
     stream.receive(seedrl_pb2.FromEnvServer(ready=ready))
 
 
-def _send_step(stream: Connection, num_envs: int) -> None:
-    kinds, zeros = np.zeros(num_envs, np.uint8), np.zeros(num_envs, np.float32)
+def _send_step(stream: Connection, num_envs: int, sequence: int = 0) -> None:
+    """The first one of an episode, or those that follow."""
+    kind = StepType.MID if sequence else StepType.FIRST
+    kinds, zeros = np.full(num_envs, kind, np.uint8), np.zeros(num_envs, np.float32)
     timestep = TimeStep(kinds, zeros, zeros + 1, zeros)
     layout = StepLayout(_SPEC, num_envs)
-    assert stream.receive(StepPayload(layout.pack(0, 0, timestep)))
+    assert stream.receive(StepPayload(layout.pack(0, sequence, timestep)))
 
 
-def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
-    now = [100.0]
+def _timed(now: list[float]) -> Hub:
+    """With that clock; env servers have a minute for a step."""
     slots = SlotTable(training=4, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, rule=free_running(0.0))
     attendance = Attendance(training_slots=4, step_deadline_seconds=60.0)
     environment = EnvironmentConfig(id="Some-v0")
-    hub = Hub(serving, environment, clock=lambda: now[0], attendance=attendance)
+    return Hub(serving, environment, clock=lambda: now[0], attendance=attendance)
+
+
+def test_a_group_owes_nothing_while_its_actions_are_packed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hub = _timed(now := [100.0])
+    streams = [_join(hub, 2), _join(hub, 2)]
+    found: list[str] = []
+
+    def pack(group: int, sequence: int, actions: np.ndarray) -> bytes:
+        found.extend(server.state for server in hub.env_servers().servers)
+        return pack_actions(group, sequence, actions)
+
+    monkeypatch.setattr("learner.serving.hub.pack_actions", pack)
+    for stream in streams:
+        _ready(stream)
+    for sequence in (0, 1):
+        for stream in streams:
+            _send_step(stream, 2, sequence)
+        batch = hub.next_batch(["training"], timeout=0.0)
+        assert batch is not None and len(batch.pending) == 2
+        now[0] += 90.0  # the learner is busy
+        hub.answer(batch, np.zeros(4, np.int32))
+    assert found == ["live"] * 8
+
+
+def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
+    hub = _timed(now := [100.0])
 
     def states(*seconds: float) -> list[str]:
         found = []

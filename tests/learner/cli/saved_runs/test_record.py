@@ -83,6 +83,15 @@ def test_only_films_that_were_written_now_are_reported(
     assert (films / "episode_001.mp4").read_text() == "of an earlier command"
 
 
+def test_films_that_have_no_folder_are_one_line(
+    run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = run_folder / "config.json"
+    assert main(["record", str(run_folder), "--output", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error == f"seedrl: error: --output: cannot make {file}: File exists\n"
+
+
 def test_a_missing_extra_is_one_line(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_sequence_may_begin_inside_a_page() -> None:
     ("flags", "code", "message"),
     [
         ("{0} --frames 0", 2, "--frames: expected at least 1, got 0"),
+        ("{0} --out {0}", 2, "--out: expected a file in an existing folder"),
         ("{0} --out {0}/no/such.png", 2, "--out: expected a file in an existing folder"),
         ("{0}/empty", 74, "expected a checkpoint with its replay in"),
     ],

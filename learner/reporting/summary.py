@@ -21,7 +21,7 @@ class Summary(NamedTuple):
       total_steps: how many there may be.
       wall_seconds: of this session, from the start of the learner.
       run_seconds: of all sessions.
-      env_steps_per_second: of this session.
+      env_steps_per_second: over the last interval of metrics.
       replay_ratio: measured: trained steps per training environment step; 0 if nothing measures it.
       policy_lag_updates: measured: mean updates between acting and learning, last interval.
       updates: applied updates.

@@ -97,7 +97,7 @@ class ReconnectingClient:
         self._promise = Promise()
         self._quarantine = Quarantine(offer.num_envs)
         self._broken_off = ""  # how the stream ended that was being filmed
-        self._attempts = 0
+        self._attempts, self._said = 0, ""
         self._random = random.Random()
 
     def run(self, keeper: Keeper | None = None) -> ExitCode:
@@ -213,8 +213,10 @@ class ReconnectingClient:
         # learner makes up its mind: it returns as one does that has found nobody.
         if lease.is_answered:
             self._attempts = 0
-        if self._attempts % _REMINDER_PAUSES == 0:
+        is_news = lease.is_serving and outcome.reason != self._said
+        if is_news or lease.is_answered or self._attempts % _REMINDER_PAUSES == 0:
             _log.warning("%s", self._state(outcome, lease.is_serving))
+            self._said = outcome.reason
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
         self._wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))

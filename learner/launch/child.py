@@ -13,7 +13,7 @@ from typing import NamedTuple
 from learner.launch import parent_death
 from seedrl.exit_codes import ExitCode
 
-_LOG_TAIL_BYTES = 4096
+_LOG_TAIL_BYTES = 2**20  # an env server may say much after it has said why it ends
 
 
 class Command(NamedTuple):
@@ -84,7 +84,7 @@ class Child:
         return self._code == -signal_number
 
     def last_line(self) -> str:
-        """The last line of its log that is not empty; "" if there is none."""
+        """The last line that it has written to its log and that is not empty; "" for none."""
         return next(reversed(self.last_lines()), "")
 
     def last_lines(self) -> list[str]:

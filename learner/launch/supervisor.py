@@ -44,10 +44,10 @@ class Supervisor:
 
     Entering starts them. An env server that ends without having said so in its log is started
     again, whatever its exit code, at most `restarts` times a minute each; beyond that it rests for
-    a minute at a time while others go on, and if all rest the run ends. One that says that it ends
-    with 0 has heard that the run is over; one that does so with 2 refuses what it is asked for, one
-    with 6 cannot film it, and either ends the run. Leaving ends whatever still runs. If this
-    process is killed, the kernel ends them.
+    a minute at a time while others go on, and if all rest the run ends. One that says that it has
+    finished has heard that the run is over; one that says why it ends with 2 refuses what it is
+    asked for, one with 6 cannot film it, and either ends the run. Leaving ends whatever still runs.
+    If this process is killed, the kernel ends them.
 
     Attributes:
       has_failed_env_server: whether one has ended with an error, of which its log says more.

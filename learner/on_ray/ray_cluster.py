@@ -126,9 +126,11 @@ class RayCluster:
         try:
             yield
         except ConnectionError as error:
+            if isinstance(error, RayError):
+                raise  # of what an actor has called
             raise HostLostError(
                 f"the connection to the cluster at {self._address} is lost ({_line(error)}), and "
-                "the run with it; the same command with --workdir resumes it"
+                "with it a run that it had; the same command with --workdir resumes that"
             ) from error
 
 

@@ -150,6 +150,7 @@ class Scale(NamedTuple):
       device_name: for messages.
       publish_every_updates: how many updates acting may be behind in ordinary use.
       num_hosts: that share all of this evenly.
+      is_planned: whether nothing is to be refused for its size: somebody only reckons with it.
     """
 
     num_devices: int
@@ -159,6 +160,7 @@ class Scale(NamedTuple):
     device_name: str
     publish_every_updates: int = 1
     num_hosts: int = 1
+    is_planned: bool = False
 
     @property
     def of_host(self) -> "Scale":

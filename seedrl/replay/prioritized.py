@@ -161,8 +161,9 @@ class ReplayConfig:
         starts_in_page = window.starts_in_page(page_steps)
         if starts_in_page > 1:
             _require_no_carry(page, page_steps, window.stride)
-        self._check_shards(window, scale)
-        require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
+        if not scale.is_planned:
+            self._check_shards(window, scale)
+            require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
         replay = paged_replay(
             window=window,
             page_steps=page_steps,

@@ -163,6 +163,14 @@ def test_memory_that_no_device_has_is_remarked(
     assert _TOO_LITTLE in capsys.readouterr().out
 
 
+def test_a_replay_too_small_for_the_environments_is_remarked(
+    small: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", small, "--environments", "3000", "--step-ms", "3"]) == 0
+    remark = "CONFIG would have to change: replay.capacity_steps: expected at least"
+    assert remark in " ".join(capsys.readouterr().out.split())
+
+
 def test_costs_can_be_measured_and_kept(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

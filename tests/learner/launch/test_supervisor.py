@@ -297,11 +297,13 @@ def test_an_env_server_that_was_let_go_is_not_started_again(stage: Stage) -> Non
     assert len(stage.said) == 1
 
 
-@pytest.mark.parametrize("last", ["sys.exit(2)", "os.kill(os.getpid(), signal.SIGSEGV)"])
+@pytest.mark.parametrize(
+    "last", ["sys.exit(0)", "sys.exit(2)", "os.kill(os.getpid(), signal.SIGSEGV)"]
+)
 def test_one_that_has_heard_of_the_end_may_die_while_it_closes_its_environments(
     stage: Stage, last: str
 ) -> None:
-    heard = "print('1 2 env server 3: ends: finished: enough', flush=True); print('closing')"
+    heard = "print('1 2 env server 3: ends: finished: enough'); print('closing\\n' * 10_000)"
     with stage.supervisor(
         f"{heard}; sys.stdout.flush(); tell(); {last}", learner="listen()", restarts=0
     ) as supervisor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from learner.on_ray.cluster import LostError
 from learner.on_ray.nodes import Demand
 from seedrl.errors import HostLostError
 
@@ -74,3 +75,17 @@ def test_whatever_is_asked_of_a_cluster_that_is_lost_says_so(cluster: Any) -> No
     for ask in asked.values():
         with pytest.raises(HostLostError, match=r"cluster at ray://head:10001 is lost \(the chan"):
             ask()
+
+
+def test_what_an_actor_has_called_in_vain_is_no_loss_of_the_cluster(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules[MODULE]
+
+    def raise_of_task(_: object) -> None:
+        # Ray's error of a task is one of the task's error, too.
+        raise type("TaskError", (module.RayError, ConnectionError), {})("no route to a bucket")
+
+    monkeypatch.setattr(module.ray, "get", raise_of_task)
+    with pytest.raises(LostError, match="no route to a bucket"):
+        cluster.answer("a call")

@@ -31,7 +31,7 @@ SPLITS = [(len(DEVICES), 0), (len(DEVICES) // 2, len(DEVICES) // 2)]
 # One for each device, or two if half of them act: each more is more programs for every device.
 # Half of them come later: until then half of the shards are empty.
 TRAINING_SLOTS = len(DEVICES)
-SHARD_PAGES = 20
+SHARD_PAGES = 60
 
 CONFIG = Config(
     environment=EnvironmentConfig(
@@ -40,7 +40,7 @@ CONFIG = Config(
     ),
     agent=HashingAgent(window=WINDOW),
     replay=ReplayConfig(
-        capacity_steps=1, min_steps=10 * len(DEVICES), page_steps=PAGE_STEPS, ratio=1.0
+        capacity_steps=1, min_steps=25 * len(DEVICES), page_steps=PAGE_STEPS, ratio=1.0
     ),
 )
 
@@ -104,14 +104,14 @@ def devices(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
     run.add_env_server(TRAINING_SLOTS // 2, "--groups", "1")
     # Until the ring of every shard has gone round.
     run.run_until(
-        lambda: all(index.num_inserted > 25 for index in run.session.learning._shards.indices),
+        lambda: all(index.num_inserted > 75 for index in run.session.learning._shards.indices),
         "full shards",
     )
     learning, indices = run.session.learning, run.session.learning._shards.indices
     acted, received = watched(run)
     before = [index.num_inserted for index in indices]
     with compilations() as compiled:
-        run.run_for(env_steps=0, updates=12)
+        run.run_for(env_steps=0, updates=20)
         outcome = run.finish()
     stored = [index.num_inserted - number for index, number in zip(indices, before, strict=True)]
     params = [
@@ -220,7 +220,7 @@ def test_every_device_learns_and_writes_back_in_its_own_shard(devices: Devices) 
 def test_all_devices_apply_every_update_with_the_mean_gradient(devices: Devices) -> None:
     updates = int(devices.outcome.state.updates)
     rewards = devices.outcome.observed["trained_reward"]
-    assert updates == len(rewards) > 12
+    assert updates == len(rewards) > 20
     assert devices.params == [devices.params[0]] * len(devices.learning)
     assert devices.params[0]["version"] == updates
     assert devices.params[0]["seen"] == pytest.approx(float(np.sum(rewards)), rel=1e-5)

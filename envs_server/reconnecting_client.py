@@ -97,7 +97,8 @@ class ReconnectingClient:
         self._promise = Promise()
         self._quarantine = Quarantine(offer.num_envs)
         self._broken_off = ""  # how the stream ended that was being filmed
-        self._attempts, self._said = 0, ""
+        self._attempts = 0
+        self._last_reason = ""  # for which it came back, of those that were logged
         self._random = random.Random()
 
     def run(self, keeper: Keeper | None = None) -> ExitCode:
@@ -209,14 +210,14 @@ class ReconnectingClient:
     def _pause(self, outcome: _Return, lease: Lease) -> None:
         if self._stop.is_requested:
             return
-        # Whoever was not answered may be sent away after every handshake, for as long as the
-        # learner makes up its mind: it returns as one does that has found nobody.
+        # A learner may refuse every handshake until it has decided which environment it uses. Only
+        # an answered step shows that it wants this one: until then the pauses grow.
         if lease.is_answered:
             self._attempts = 0
-        is_news = lease.is_serving and outcome.reason != self._said
+        is_news = lease.is_serving and outcome.reason != self._last_reason
         if is_news or lease.is_answered or self._attempts % _REMINDER_PAUSES == 0:
             _log.warning("%s", self._state(outcome, lease.is_serving))
-            self._said = outcome.reason
+            self._last_reason = outcome.reason
         bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
         self._attempts += 1
         self._wait(self._random.uniform(0, min(outcome.longest_pause_seconds, bound)))

@@ -57,11 +57,14 @@ class Child:
     """Owns one process and its group. `on_exit(child, exit code)` is called by a thread of its own.
 
     The exit code of a process that was killed by signal n is 128 + n, as in a shell.
+
+    Attributes:
+      log_start: where in its log begins what it writes itself, in bytes.
     """
 
     def __init__(self, command: Command, on_exit: Callable[["Child", int], None]):
         self.command = command
-        self._log_start = _size(command.log)
+        self.log_start = _size(command.log)
         self._process = start(command)
         self._code: int | None = None
         self._watch = threading.Thread(target=self._wait, args=(on_exit,), daemon=True)
@@ -94,7 +97,7 @@ class Child:
         try:
             with self.command.log.open("rb") as log:
                 size = os.fstat(log.fileno()).st_size
-                log.seek(max(min(self._log_start, size), size - _LOG_TAIL_BYTES))
+                log.seek(max(min(self.log_start, size), size - _LOG_TAIL_BYTES))
                 lines = log.read().decode(errors="replace").split("\n")
         except OSError:  # somebody has removed the log: no reason to end the run
             return []

@@ -220,9 +220,8 @@ class _Running:
         self._lock = threading.Lock()  # of `_read_bytes`: it may be followed twice at once
         self._code: int | None = None
         self._is_learner = command.name == "learner"
-        assert self._log is not None
-        self._read_bytes = self._log.stat().st_size if self._log.exists() else 0
         self.child = Child(command, self._has_ended)
+        self._read_bytes = self.child.log_start
 
     def report(self) -> Report:
         """What has happened since the last one."""

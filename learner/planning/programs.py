@@ -100,9 +100,10 @@ def _scale(config: Config, slots: int, num_devices: int) -> Scale:
         num_devices=num_devices,
         batch_per_device=batch // num_devices,
         training_slots=slots,
+        # Too much memory and too many slots are for the reader to see, not to be refused.
         device_bytes=sys.maxsize,
         device_name="a device",
-        is_planned=True,  # too much is for the reader to see
+        is_planned=True,
     )
 
 

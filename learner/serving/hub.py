@@ -192,9 +192,9 @@ class Hub:
             if len(holders) < len(batch.pending):
                 self._make_room()  # in the slots of leases that have ended meanwhile
         answers = defaultdict[HubConnection, list[bytes]](list)
-        for item, at in zip(batch.pending, batch.rows, strict=True):
-            if (holder := holders.get(id(item.group))) is not None:
-                answers[holder].append(pack_actions(item.group.number, item.sequence, actions[at]))
+        for (group, sequence, *_), rows in zip(batch.pending, batch.rows, strict=True):
+            if (holder := holders.get(id(group))) is not None:
+                answers[holder].append(pack_actions(group.number, sequence, actions[rows]))
         for holder, payloads in answers.items():
             holder.send_actions(payloads)
 

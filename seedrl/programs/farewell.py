@@ -1,6 +1,8 @@
 """How an env server begins the last line of its log, if it ends by its own decision.
 
-That training is over it says earlier, before it closes its environments, which may say more.
+One that has heard that training is over says so before it closes its environments, which may write
+more lines.
+
 Whoever has started it reads there whether it ended or merely died: an environment may end its
 process with any exit code. Whoever starts another in its place tells that one so.
 """

@@ -150,7 +150,7 @@ class Scale(NamedTuple):
       device_name: for messages.
       publish_every_updates: how many updates acting may be behind in ordinary use.
       num_hosts: that share all of this evenly.
-      is_planned: whether nothing is to be refused for its size: somebody only reckons with it.
+      is_planned: whether this is a plan, in which more slots than fit are not refused.
     """
 
     num_devices: int

@@ -133,7 +133,8 @@ class ReplayConfig:
         page = self.steps_of_page(window)
         pages = window.pages_per_sequence(page)
         most_slots = -(-scale.training_slots // scale.num_devices)
-        if self.capacity_pages(window, scale.num_devices) < most_slots * pages:
+        held = self.capacity_pages(window, scale.num_devices)
+        if held < most_slots * pages and not scale.is_planned:
             raise ConfigError(
                 "replay.capacity_steps: expected at least "
                 f"{scale.num_devices * most_slots * pages * page} ({scale.num_devices} devices "
@@ -161,9 +162,8 @@ class ReplayConfig:
         starts_in_page = window.starts_in_page(page_steps)
         if starts_in_page > 1:
             _require_no_carry(page, page_steps, window.stride)
-        if not scale.is_planned:
-            self._check_shards(window, scale)
-            require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
+        self._check_shards(window, scale)
+        require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
         replay = paged_replay(
             window=window,
             page_steps=page_steps,

@@ -246,8 +246,8 @@ MUTANTS = (
     Mutant(
         "actions_of_the_first_group",
         _HUB,
-        "item.sequence, actions[at]",
-        "item.sequence, actions[batch.rows[0]]",
+        "sequence, actions[rows]",
+        "sequence, actions[batch.rows[0]]",
         "Every group of a batch gets the actions of the first.",
         "no row is swapped (DESIGN 9.2)",
     ),

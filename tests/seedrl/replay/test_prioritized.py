@@ -1,6 +1,7 @@
 """Sizes of a prioritized replay, and what it refuses."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -118,19 +119,25 @@ def test_the_device_with_the_most_slots_has_room_for_their_sequences(
     least = num_devices * fullest * 4 * 10  # a sequence of 35 rows reaches into 4 pages of 10
     config = dataclasses.replace(CONFIG, capacity_steps=least, min_steps=num_slots * 4 * 10)
     config.check(WINDOW, training_slots=num_slots, total_steps=10**9)
+    build = functools.partial(
+        dataclasses.replace(config, capacity_steps=least - 1).build,
+        WINDOW,
+        page=_page(7),
+        initial_priorities=_ones,
+    )
     with pytest.raises(ConfigError, match=f"capacity_steps: expected at least {least} .*overwritt"):
-        dataclasses.replace(config, capacity_steps=least - 1).build(
-            WINDOW, page=_page(7), initial_priorities=_ones, scale=scale
-        )
+        build(scale=scale)
+    build(scale=scale._replace(is_planned=True))
     experience = config.build(WINDOW, page=_page(7), initial_priorities=_ones, scale=scale)
     shards: list[Any] = [experience.index() for _ in range(num_devices)]
     limiter = experience.limiter
+    assert isinstance(limiter, RatioLimiter)
     for round_ in range(8 * fullest):
         for number, shard in enumerate(shards):
             shard.plan(range(number, num_slots, num_devices))
         limiter = limiter.holds([shard.num_sequences for shard in shards])
         if round_ >= 4 * fullest:
-            assert limiter.may_learn() or limiter.acted(10**6).may_learn()
+            assert limiter.is_ready
             assert all(shard.num_sequences >= fullest for shard in shards)
 
 

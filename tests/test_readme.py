@@ -12,18 +12,10 @@ import pytest
 
 from envs_server.conformance.__main__ import main as check_env
 from tests import own_process
-from tests.documented.commands import ROOT, files_of, write_files
+from tests.documented.commands import ROOT, write_files
 
 README_FILE = ROOT / "README.md"
 README = README_FILE.read_text()
-
-
-def test_each_extension_snippet_is_at_most_20_lines_of_code() -> None:
-    snippets = files_of(README_FILE)
-    assert len(snippets) == 4
-    for name, text in snippets.items():
-        code = [line for line in text.splitlines() if line.strip()]
-        assert len(code) <= 20, name
 
 
 def test_the_snippets_train_together_and_act_in_a_script(

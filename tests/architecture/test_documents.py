@@ -191,53 +191,6 @@ def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
     assert named == set(ACCOUNTS) - APART
 
 
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-CODE_SPANS = set(re.findall(r"`([^`\n]+)`", ARCHITECTURE))
-
-
-def product_classes() -> dict[str, set[str]]:
-    """The names of classes of the product, and of what stands in their bodies."""
-    found: dict[str, set[str]] = {}
-    for tree in trees().values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, set()).update(_members(node))
-    return found
-
-
-def _members(node: ast.ClassDef) -> Iterator[str]:
-    for inner in ast.walk(node):
-        match inner:
-            case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
-                yield name
-            case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                yield name
-
-
-def test_every_path_that_the_architecture_names_exists() -> None:
-    paths = {span for span in CODE_SPANS if re.fullmatch(r"[\w./-]+(\.\w+|/)", span)}
-    written_by_a_run = {"config.json", "command.txt", "metrics.jsonl", "tb/", "checkpoints/"}
-    written_by_a_run |= {"events.jsonl", "status.json"}
-    named = {path for path in paths if "/" in path or path.endswith((".py", ".toml"))}
-    named -= written_by_a_run
-    assert len(named) > 40
-    assert {path for path in named if not (ROOT / path).exists()} == set()
-    links = set(re.findall(r"\]\(([^)]+)\)", ARCHITECTURE))
-    assert {link for link in links if not (ROOT / "docs" / link).exists()} == set()
-
-
-def test_every_class_and_method_that_the_architecture_names_exists() -> None:
-    classes = product_classes()
-    named = {span for span in CODE_SPANS if re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)?", span)}
-    assert len(named) > 25
-    missing = {
-        span
-        for span in named
-        if (parts := span.split("."))[0] not in classes or not set(parts[1:]) <= classes[parts[0]]
-    }
-    assert missing == set()
-
-
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
@@ -304,8 +257,3 @@ def test_defaults_that_troubleshooting_names_are_those_of_the_configuration() ->
     for section, name, number in stated:
         default = getattr(getattr(config, section), name)
         assert default == float(number.replace(",", "")), f"{section}.{name}"
-
-
-def test_of_every_bundled_configuration_it_is_said_what_it_has_learned() -> None:
-    text = (ROOT / "docs" / "learning.md").read_text()
-    assert [name for name in config_file.bundled_names() if name not in text] == []

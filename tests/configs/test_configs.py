@@ -1,6 +1,5 @@
 """The bundled configurations."""
 
-import ast
 import json
 
 import pytest
@@ -45,14 +44,6 @@ def test_the_bundled_configs_are_those_that_are_documented() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_config_passes_the_checks(name: str) -> None:
     check(config_file.load(name))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_each_config_is_a_lab_record(name: str) -> None:
-    source = (config_file.bundled_folder() / f"{name}.py").read_text()
-    docstring = ast.get_docstring(ast.parse(source)) or ""
-    assert f"Command: `seedrl train {name}`" in docstring
-    assert "Lab record" in docstring
 
 
 def test_atari_has_the_settings_of_the_paper() -> None:

@@ -18,12 +18,11 @@ and the others stand around them:
     session     a run from start to end: the only package that wires the ones above
     watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
     bench       what `seedrl bench` measures
-    planning    what `seedrl plan` says of fleets that are not there yet
     experiment  what `seedrl experiment` plans, and the processes that do it
     evidence    what `seedrl compare` says of several runs: reads run folders
     cli         one file per command
 
-Imports go one way: cli, experiment or planning, bench, watch, evidence or on_ray, session, saving,
+Imports go one way: cli, experiment, bench, watch, evidence or on_ray, session, saving,
 acting, then serving or learning, then hosts, then threads, reporting, launch or jobs. The import
 linter holds that (pyproject.toml).
 """

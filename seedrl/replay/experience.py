@@ -150,7 +150,6 @@ class Scale(NamedTuple):
       device_name: for messages.
       publish_every_updates: how many updates acting may be behind in ordinary use.
       num_hosts: that share all of this evenly.
-      is_planned: whether this is a plan, in which more slots than fit are not refused.
     """
 
     num_devices: int
@@ -160,7 +159,6 @@ class Scale(NamedTuple):
     device_name: str
     publish_every_updates: int = 1
     num_hosts: int = 1
-    is_planned: bool = False
 
     @property
     def of_host(self) -> "Scale":

@@ -134,7 +134,7 @@ class ReplayConfig:
         pages = window.pages_per_sequence(page)
         most_slots = -(-scale.training_slots // scale.num_devices)
         held = self.capacity_pages(window, scale.num_devices)
-        if held < most_slots * pages and not scale.is_planned:
+        if held < most_slots * pages:
             raise ConfigError(
                 "replay.capacity_steps: expected at least "
                 f"{scale.num_devices * most_slots * pages * page} ({scale.num_devices} devices "

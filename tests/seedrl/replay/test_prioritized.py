@@ -127,7 +127,6 @@ def test_the_device_with_the_most_slots_has_room_for_their_sequences(
     )
     with pytest.raises(ConfigError, match=f"capacity_steps: expected at least {least} .*overwritt"):
         build(scale=scale)
-    build(scale=scale._replace(is_planned=True))
     experience = config.build(WINDOW, page=_page(7), initial_priorities=_ones, scale=scale)
     shards: list[Any] = [experience.index() for _ in range(num_devices)]
     limiter = experience.limiter

@@ -1,6 +1,7 @@
 """Builds the groups of environments that a learner asks for, each on the back end that it takes."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,15 @@ from envs_server.group import EnvGroup
 from envs_server.playback import PlayedGroup
 from envs_server.recipe import GroupPlan, Recipe
 from envs_server.vector import VectorEnvironment
+from seedrl.programs import extras
 from seedrl.wire.local_link import require_room
 from seedrl.wire.seedrl_pb2 import Assign
 
 BackEnd = Callable[[Recipe, int], VectorEnvironment]
 Stepped: TypeAlias = EnvGroup | PlayedGroup
 
+# Pong-v0, PongDeterministic-v4, PongNoFrameskip-v4, Pong-ram-v0 and the like.
+_OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip)?-v[045]")
 _BACK_ENDS: dict[str, BackEnd] = {
     "sync": sync.build,
     "native": native.build,
@@ -166,12 +170,15 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
     except BuildError:
         raise
     except (Exception, SystemExit) as error:
-        hint = _hint(error)
-        raise BuildError(f"cannot build {recipe.id}: {one_line(error)}{hint}") from error
+        reason = extras.describe(error) or f"{one_line(error)}{_hint(recipe.id, error)}"
+        raise BuildError(f"cannot build {recipe.id}: {reason}") from error
 
 
-def _hint(error: BaseException) -> str:
+def _hint(name: str, error: BaseException) -> str:
     """What may have been meant by an id that is not registered; gymnasium guesses some."""
+    if game := _OLD_ATARI.fullmatch(name):
+        # Names of before gymnasium 1.0: the variants are arguments of ALE/... now.
+        return f" An Atari game is named ALE/{game[1]}-v5; or {ADVICE}, as package.module:factory"
     if isinstance(error, gymnasium.error.NameNotFound) and "Did you mean" not in str(error):
         return f" Name an environment of your own as package.module:factory; or {ADVICE}"
     if isinstance(error, gymnasium.error.NamespaceNotFound):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from envs_server.errors import BuildError, one_line
+from seedrl.programs import extras
 
 # What ships with the env server is always allowed.
 OWN_PATTERN = "envs_server.envs.*"
@@ -33,21 +34,19 @@ def load_factory(
 
     Raises BuildError.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or _fault(name):
         expected = "package.module:factory for a wrapper"
         if kind == "environment":
             expected = "a registered gymnasium id or package.module:factory"
-        raise BuildError(
-            f"expected {expected}, got {name!r}; gymnasium's own module:id is not supported: "
-            f"{ADVICE}"
-        )
+        fault = _fault(name) or f"gymnasium's own module:id is not supported: {ADVICE}"
+        raise BuildError(f"expected {expected}, got {name!r}; {fault}")
     check_allowed([name], allowed)
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a module may end the process that imports it
-        reason = one_line(error)
-        if isinstance(error, ModuleNotFoundError):
+        reason = extras.describe(error) or one_line(error)
+        if isinstance(error, ModuleNotFoundError) and reason == one_line(error):
             reason += "; install it where the env server runs, or add its folder to PYTHONPATH"
         raise BuildError(f"cannot import {module_name} for {kind} {name}: {reason}") from error
     factory = getattr(module, attribute, None)
@@ -61,6 +60,17 @@ def load_factory(
         if not _is_allowed(defined_as, allowed):
             raise BuildError(_refusal([name], allowed, f" (defined as {defined_as})"))
     return factory
+
+
+def _fault(name: str) -> str:
+    """The likely mistake in a name that is no factory's; "" if there is no likely one."""
+    module, _, _ = name.partition(":")
+    if "/" in module or module.endswith(".py"):
+        meant = module.removesuffix(".py").strip("./").replace("/", ".")
+        return f"name the module, not its file: {meant}:..., from the folder that has it"
+    if "-" in module:
+        return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
+    return ""
 
 
 def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any] | None:

@@ -186,6 +186,9 @@ CASES: dict[str, tuple[int, str]] = {
     "check-env CartPole-v9": (2, "cannot build CartPole-v9: VersionNotFound: Environment version"),
     "check-env math": (2, "Name an environment of your own as package.module:factory"),
     "check-env nosuch.env:make": (2, "No module named 'nosuch'; install it where the env server"),
+    "check-env PongNoFrameskip-v4": (2, "ALE/Pong-v5"),
+    "check-env my-env:Base": (2, "did you mean my_env:Base"),
+    "check-env env.py:Base": (2, "name the module, not its file: env:"),
     "check-env math:sqrt": (2, "cannot build math:sqrt: TypeError: "),
     "check-env CartPole-v1 --arguments '{'": (2, "expected a JSON object in environment.arguments"),
     "check-env CartPole-v1 --steps many": (

@@ -13,8 +13,13 @@ EXTRA_OF = {
         ),
         "learner",
     ),
+    "Box2D": "box2d",
     "ale_py": "atari",
     "cryptography": "certificates",
+    "minatar": "minatar",
+    "minigrid": "minigrid",
+    "mujoco": "mujoco",
+    "popgym": "popgym",
     "ray": "ray",
     "wandb": "wandb",
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
@@ -28,12 +33,18 @@ class MissingPackageError(UserError, ImportError):
     """A package of an extra that is not installed."""
 
 
-def describe(error: ImportError) -> str | None:
-    """One line that says what to install; None if that does not bring what is not there."""
-    name = (error.name or "").partition(".")[0]
-    if name not in (*EXTRA_OF, *_ALWAYS) or importlib.util.find_spec(name) is not None:
-        return None
-    return _line(name)
+def describe(error: BaseException) -> str | None:
+    """One line that names the extra to install; None if no extra brings the missing package.
+
+    Follows causes: libraries turn an ImportError into an error of their own.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        name = (getattr(cause, "name", None) or "").partition(".")[0]
+        if isinstance(cause, ImportError) and name in (*EXTRA_OF, *_ALWAYS):
+            return None if importlib.util.find_spec(name) else _line(name)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def require(extra: str) -> None:
@@ -46,4 +57,5 @@ def require(extra: str) -> None:
 def _line(name: str) -> str:
     extra = EXTRA_OF.get(name)
     install = f"pip install 'seedrl[{extra}]'" if extra else "pip install seedrl"
-    return f"expected the package {name}, which is not installed; {install}"
+    checkout = f", in a checkout pip install --editable '.[{extra}]'" if extra else ""
+    return f"expected the package {name}, which is not installed; {install}{checkout}"

@@ -117,10 +117,9 @@ def test_a_missing_package_is_one_line(
 ) -> None:
     monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None)
     assert exit_code(raising(ModuleNotFoundError("x", name="jax")), prog="test") == 2
-    assert capsys.readouterr().err == (
-        "test: error: expected the package jax, which is not installed; "
-        "pip install 'seedrl[learner]'\n"
-    )
+    error = capsys.readouterr().err
+    assert error.startswith("test: error: ") and "pip install 'seedrl[learner]'" in error
+    assert error.count("\n") == 1
 
 
 _LEAVING = """

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Listed
 from typing import Any, NamedTuple
 
@@ -12,8 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from learner.learning.learn_step import AXIS, LearnPrograms
-from seedrl.replay.experience import Batch
-from seedrl.types import Array, Page, Sequence, Tree
+from seedrl.types import Array, Page, Tree
 
 
 class MappedPrograms(NamedTuple):
@@ -34,7 +33,6 @@ class MappedPrograms(NamedTuple):
         next learning step consumes the original: sharing the buffer raised errors on one device and
         crashed the process on four. Of local parts, because a replicated leaf brings its mesh into
         the type of all that is computed from it, and acting would be compiled again.
-      look: `(shard [1, ...], key, N) -> (Batch, about)` of N sequences of one device's replay.
       trace: looks for mistakes in `learn`, by shapes of its arguments, and runs nothing.
       lower: `learn` for such shapes, to be compiled.
     """
@@ -46,7 +44,6 @@ class MappedPrograms(NamedTuple):
     learn: Callable[..., Any]
     local_part: Callable[[Array], Array]
     publish: Callable[[Tree], Listed[Tree]]
-    look: Callable[..., Any]
     trace: Callable[..., object]
     lower: Callable[..., Any]
 
@@ -99,7 +96,6 @@ def map_programs(
         learn=learn,
         local_part=operator.methodcaller("addressable_data", 0),
         publish=_publish(programs.behaviour, devices, acting),
-        look=jax.jit(functools.partial(_look, programs.look), static_argnums=(2,)),
         # Under another trace a pmap over several hosts takes this one's devices for all.
         trace=lower if is_shared else functools.partial(jax.eval_shape, learn),
         lower=lower,
@@ -161,21 +157,6 @@ def _insert(
 
 def _pick(pages: Tree, rows: Array) -> Tree:
     return jax.tree.map(lambda leaf: leaf[rows], pages)
-
-
-def _look(
-    look: Callable[[Tree, Array], tuple[Batch, Mapping[str, Array]]],
-    shard: Tree,
-    key: Array,
-    n: int,
-) -> tuple[Batch, Mapping[str, Array]]:
-    batch, about = look(jax.tree.map(lambda leaf: leaf[0], shard), key)
-    # Any of the batch: its first ones may lie where replay begins.
-    chosen = jax.random.permutation(jax.random.fold_in(key, 1), len(batch.weights))[:n]
-    of_batch = functools.partial(jax.tree.map, lambda leaf: leaf[chosen])
-    steps = jax.tree.map(lambda leaf: leaf[:, chosen], batch.sequence.steps)
-    sequence = Sequence(steps, of_batch(batch.sequence.carry))
-    return Batch(sequence, *of_batch((batch.weights, batch.places))), of_batch(about)
 
 
 def stack_shards(init: Callable[[], Tree], devices: Listed[jax.Device]) -> Tree:

@@ -13,7 +13,7 @@ from learner.learning.passes import run_passes
 from learner.reporting.metric_names import RESERVED
 from seedrl.agents.agent import Agent, AgentState, Passes
 from seedrl.errors import ConfigError
-from seedrl.replay.experience import Batch, Memory
+from seedrl.replay.experience import Memory
 from seedrl.types import Array, Page, Tree
 
 AXIS = "device"
@@ -49,8 +49,6 @@ class LearnPrograms(NamedTuple):
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan) -> replay`.
       behaviour: see `Agent`.
-      look: `(replay, key) -> (Batch, about)`: a batch that nobody learns from, and what
-        `Memory.about` says of it; for a memory whose device draws. Changes nothing.
       learn: `(state, replay, draw, is_enabled) -> (state, replay, numbers)`, `draw` as `Index.draw`
         gives it. An update that is not finite is skipped: the key moves on, and the sequences of
         its batch are drawn last from then on. With `is_enabled` False nothing changes: that
@@ -59,7 +57,6 @@ class LearnPrograms(NamedTuple):
 
     init: Callable[[Array], LearnerState]
     insert: Callable[[Tree, Page, Tree], Tree]
-    look: Callable[[Tree, Array], tuple[Batch, Mapping[str, Array]]]
     learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
     behaviour: Callable[[Tree], Tree]
 
@@ -103,13 +100,8 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         )
         return new_state, new_stored, numbers
 
-    def look(stored: Tree, key: Array) -> tuple[Batch, Mapping[str, Array]]:
-        # Weights are relative to this shard's largest: the other devices are not asked.
-        batch = memory.sample(stored, (), key, lambda largest: largest)
-        return batch, memory.about(stored, batch.places)
-
     return LearnPrograms(
-        functools.partial(initial_state, agent), memory.insert, look, learn, agent.behaviour
+        functools.partial(initial_state, agent), memory.insert, learn, agent.behaviour
     )
 
 

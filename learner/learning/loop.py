@@ -10,7 +10,6 @@ import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
-from learner.learning.look import Look, compile_look, take_look
 from learner.learning.page_routing import compile_insertion, insert_parcels, plan_parcels
 from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
@@ -30,7 +29,7 @@ class Learning:
     side.
 
     Attributes:
-      snapshots, looks: taken between two updates.
+      snapshots: taken between two updates.
       num_applied, num_skipped: updates of this object that were finite, and that were not.
       abandoned_rows: rows that replay had no room for when the session ended.
       num_stale: pages that were dropped when they arrived, see `Experience.stale`.
@@ -68,7 +67,6 @@ class Learning:
         # Shapes alone: while a thread compiles for them, another consumes the arrays.
         self._shapes = shapes_of((state, replay.memory))
         self.snapshots = Requests(self.final_snapshot)
-        self.looks = Requests(self._look)
         self.num_applied = self.num_skipped = 0
         # The device's own counter, mirrored: reading it back would wait for the update. It counts
         # one that is being computed, unlike `updates`.
@@ -151,10 +149,6 @@ class Learning:
         lowered = self._programs.lower(*self._shapes, self._example_draw, np.bool_(True))
         return lowered.compile()
 
-    def compile_look(self, num_sequences: int) -> Any:
-        """What `looks` is asked with, see `learner.learning.look`; for any thread."""
-        return compile_look(self._programs, self._shapes[1], self._example_draw, num_sequences)
-
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; whether it did."""
         is_ready = self.run_without_update()
@@ -175,8 +169,6 @@ class Learning:
         self._is_ready = self._limiter.holds(self.sequences_of_shards())
         if self.snapshots.request_made is not None:
             self.snapshots.answer()
-        if self.looks.request_made is not None and self._is_ready:
-            self.looks.answer()
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
@@ -267,14 +259,6 @@ class Learning:
         for name, number in numbers.items():
             if name != "skipped_updates":
                 self._tally.measured[name].append(number)
-
-    def _look(self, compiled: Any) -> Look | Exception:
-        index = self._shards.indices[0]
-        try:
-            return take_look(compiled, self._replay, index, self._shards.stream_of, self.updates)
-        except Exception as error:
-            # A run must not end because somebody looks at it: who has asked raises it.
-            return error
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""

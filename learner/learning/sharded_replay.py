@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from seedrl.replay.experience import Index, no_accounts, unknown_stream
+from seedrl.replay.experience import Index, no_accounts
 from seedrl.replay.index import by_slot, none_stale
 from seedrl.types import Tree
 
@@ -21,7 +21,7 @@ class ShardedReplay(NamedTuple):
         if empty.
       is_mixed: whether pages that arrive together may belong to several shards.
       starts_in_page: sequences that start in a page, at most.
-      example_draw, stream_of, shard_of, accounts, stale: see `Experience`.
+      example_draw, shard_of, accounts, stale: see `Experience`.
     """
 
     memory: Tree
@@ -32,7 +32,6 @@ class ShardedReplay(NamedTuple):
     is_mixed: bool = True
     starts_in_page: int = 1
     example_draw: Tree = ()
-    stream_of: Callable[[Any, int], int] = unknown_stream
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
     accounts: Callable[[Any], Mapping[str, int]] = no_accounts
     stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale

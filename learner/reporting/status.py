@@ -17,10 +17,6 @@ from typing import Literal
 from learner.reporting.json_lines import plain
 from seedrl.storage.run_files import STATUS
 
-# Whoever wants to see sampled sequences creates the first; the learner removes it within a second,
-# and answers with the other, JSON that `learner.saving.sequences` replaces as a whole.
-ASK, SEQUENCES = "ask_sequence", "sequences.json"
-
 State = Literal[
     "starting", "waiting", "compiling", "training", "evaluating", "stopping", "finished"
 ]

@@ -21,7 +21,6 @@ from learner.serving.peer import (
     HubConnection,
     Offer,
     arrival_of,
-    holders_of,
     turns_of,
     unavailable,
 )
@@ -154,11 +153,6 @@ class Hub:
             may_cut = self._is_open and not self._serving.rule.is_complete
             if may_cut and (lease := self._patience.look(self._serving.slots, self.clock())):
                 self._call_back(lease, "slots are dealt again")
-
-    def holders(self) -> dict[int, str]:
-        """Which env server has which stream now."""
-        with self._changed:
-            return holders_of(self._serving.slots.leases.values())
 
     def wake(self) -> None:
         """Makes `next_batch` return, this or the next call, to look again at what is allowed."""

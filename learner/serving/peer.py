@@ -1,7 +1,7 @@
 """What the hub and an env server's connection know of each other."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import grpc
@@ -111,13 +111,3 @@ def turns_of(lease: Lease) -> list[Turn]:
         )
         for group in lease.groups
     ]
-
-
-def holders_of(leases: Iterable[Lease]) -> dict[int, str]:
-    """Which env server has which stream."""
-    return {
-        stream: lease.peer
-        for lease in leases
-        for group in lease.groups
-        for stream in group.streams.tolist()
-    }

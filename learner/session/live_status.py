@@ -13,7 +13,6 @@ from learner.reporting.env_servers.vacancies import Vacancies
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics
 from learner.reporting.status import ERROR, EnvServerStatus, State, Status, write_status
-from learner.saving.sequences import SequencesOnRequest
 from learner.serving.hub import Hub
 from learner.session.announcements import Announcements, StandStill
 from learner.session.session import Session
@@ -68,7 +67,6 @@ class LiveStatus:
         self.metrics: dict[str, float] = {}
         self.address = ""
         self._env_servers = EnvServers()
-        self._sequences = SequencesOnRequest(workdir)
         self._still = StandStill(events, events.count_steps(), time.monotonic())
         self._vacancies = Vacancies(
             events,
@@ -126,8 +124,6 @@ class LiveStatus:
         status = self.now()
         write_status(self._workdir, status)
         self._show(status)
-        if self.session is not None:
-            self._sequences.answer(self.session.source)
 
     def _gauges(self, found: EnvServers) -> None:
         lanes, metrics = (found.training, found.evaluation), self._metrics

@@ -1,6 +1,5 @@
 """A training session: acting and learning while they run."""
 
-import contextlib
 import gc
 import threading
 from collections.abc import Callable, Mapping
@@ -12,12 +11,10 @@ import numpy as np
 
 from learner.acting.evaluator import Score
 from learner.hosts.agenda import Hosts, alone
-from learner.learning.look import Look
 from learner.learning.snapshot import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.saving.saver import Best
-from learner.saving.sequences import Source
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
 from learner.session.components import NEW, Origin, Parts, assemble
@@ -35,8 +32,6 @@ from seedrl.errors import ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.types import Tree
-
-_LOOK_SECONDS = 60.0
 
 
 class Regime(Protocol):
@@ -96,7 +91,6 @@ class Session:
         """`hosts`: that share the run; None if there is no other."""
         self.hosts = hosts or alone()
         self._config = config
-        self._num_slots = geometry.training_slots + geometry.evaluation_slots
         self._spec = spec
         self._hub = hub
         self._metrics = metrics
@@ -221,30 +215,6 @@ class Session:
     def snapshot(self, *, with_replay: bool) -> Future[Snapshot]:
         """A copy of the state while it is learned from; never, if the thread that gives it ends."""
         return self._regime.snapshots.request(with_replay)
-
-    def source(self) -> Source:
-        """Where sampled sequences come from; see `learner.saving.sequences`."""
-        page = jax.tree.leaves(self._parts.page.steps)
-        return Source(
-            look=self._look,
-            holders=self._hub.holders,
-            window=self._config.agent.window,
-            step_bytes=sum(leaf.dtype.itemsize * leaf.size for leaf in page) // len(page[0]),
-            num_slots=self._num_slots,
-        )
-
-    def _look(self, num_sequences: int) -> Look | None:
-        """Sampled sequences; None if nobody answers, raises what prevents it. May wait."""
-        # Of the first shard, which is what `Learning.looks` looks into.
-        if self.is_compiling or self.learning.sequences_of_shards()[0] < 1:
-            return None
-        compiled = self.learning.compile_look(num_sequences)
-        with contextlib.suppress(TimeoutError):
-            found = self.learning.looks.request(compiled).result(_LOOK_SECONDS)
-            if isinstance(found, Exception):
-                raise found
-            return found
-        return None
 
     def stop(self, timeout: float) -> bool:
         """Ends the threads after their present piece of work; whether they ended in time."""

@@ -14,7 +14,6 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learner.reporting.metric_names import METRICS, lines
-from learner.reporting.status import ASK, SEQUENCES
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
 from learner.watch.feed import Feed
 from learner.watch.run_reader import RunReader
@@ -46,8 +45,6 @@ def application(folder: Path) -> Starlette:
             Route("/words.json", _words),
             Route("/stream", _stream),
             Route("/film", _film),
-            Route("/sequences", _sequences),
-            Route("/ask", _ask, methods=["POST"]),
         ],
         middleware=[Middleware(_Guard)],
     )
@@ -127,26 +124,6 @@ async def _film(request: Request) -> Response:
     if reader is None or name not in reader.films():
         return PlainTextResponse("no such video", status_code=404)
     return FileResponse(reader.folder / name)
-
-
-async def _sequences(request: Request) -> Response:
-    reader = _reader(request)
-    if reader is None or not (reader.folder / SEQUENCES).is_file():
-        return PlainTextResponse("no sampled sequences", status_code=404)
-    return FileResponse(reader.folder / SEQUENCES, media_type="application/json")
-
-
-async def _ask(request: Request) -> Response:
-    """Asks the run's learner for sampled sequences: the only thing that is ever written."""
-    reader = _reader(request)
-    # Another site's page cannot send this header without asking first, which nobody answers.
-    if reader is None or "x-seedrl" not in request.headers:
-        return PlainTextResponse("expected a run", status_code=404)
-    try:
-        (reader.folder / ASK).touch()
-    except OSError as error:
-        return PlainTextResponse(f"cannot ask: {error.strerror}", status_code=403)
-    return PlainTextResponse("asked", status_code=202)
 
 
 def _reader(request: Request) -> RunReader | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.reporting.status import SEQUENCES
 from learner.watch.history import History
 from learner.watch.tail import Tail
 from seedrl.storage.run_files import CONFIG, EVENTS, METRICS, STATUS
@@ -57,7 +56,6 @@ class RunReader:
         self._env_servers: list[Any] = []
         self._config: Json = {}
         self._films: list[str] = []
-        self._sequences = ""
         self._seen: dict[str, str] = {}
 
     @property
@@ -89,9 +87,6 @@ class RunReader:
         if (found := self._changed(STATUS)) is not None:
             self._take_status(found)
             brief["status"], detail["env_servers"] = self._status, self._env_servers
-        if (sequences := self._stamp(SEQUENCES)) != self._sequences:
-            self._sequences = sequences
-            detail["sequences"] = sequences
         if (config := self._changed(CONFIG)) is not None:
             self._config = config
             brief["facts"], detail["config"] = facts(config), config
@@ -114,7 +109,6 @@ class RunReader:
             "events": list(self._kept_events),
             "env_servers": self._env_servers,
             "config": self._config,
-            "sequences": self._sequences,
         }
         return View(brief, detail)
 

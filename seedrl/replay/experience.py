@@ -30,12 +30,6 @@ class Batch(NamedTuple):
     places: Tree
 
 
-def nothing_known(state: Tree, places: Tree) -> dict[str, Array]:
-    """Of a memory that has nothing to say of its sequences."""
-    del state, places
-    return {}
-
-
 class Memory(NamedTuple):
     """The experience of one device: pure, jittable functions with static shapes.
 
@@ -47,14 +41,12 @@ class Memory(NamedTuple):
         maximum of a scalar over all devices.
       write_back: `(state, places, priorities [B] float32) -> state`. A priority of NaN is none:
         nothing changes. One of 0 says that nothing can be learned from the sequence.
-      about: `(state, places) -> {name: [B]}`: what is known of sequences, for a person who looks.
     """
 
     init: Callable[[Page], Tree]
     insert: Callable[[Tree, Page, Tree], Tree]
     sample: Callable[[Tree, Tree, Array, Callable[[Array], Array]], Batch]
     write_back: Callable[[Tree, Tree, Array], Tree]
-    about: Callable[[Tree, Tree], Mapping[str, Array]] = nothing_known
 
 
 class Index(Protocol):
@@ -100,12 +92,6 @@ class Index(Protocol):
         ...
 
 
-def unknown_stream(index: Any, place: int) -> int:
-    """Of an index that does not keep where experience came from."""
-    del index, place
-    return -1
-
-
 def no_accounts(index: Any) -> dict[str, int]:
     """Of an index whose sequences are not counted one by one."""
     del index
@@ -120,7 +106,6 @@ class Experience(NamedTuple):
       index: makes the empty index of a shard.
       limiter: as at the start of a run.
       example_draw: shapes and dtypes of `Index.draw`, as numpy arrays.
-      stream_of: `(index, place) -> stream` that a sequence is from, -1 if that is not known.
       shard_of: `(slots, num_inserted, num_shards) -> [I]`: the shard of each of I pages, in order,
         of which `num_inserted` have arrived before, over all shards.
       accounts: `index -> {account: pages}`: what the ledger is to know of pages that are stored.
@@ -133,7 +118,6 @@ class Experience(NamedTuple):
     index: Callable[[], Index]  # type: ignore[assignment]  # a tuple has an index(), too
     limiter: Limiter
     example_draw: Tree = ()
-    stream_of: Callable[[Any, int], int] = unknown_stream
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
     accounts: Callable[[Any], Mapping[str, int]] = no_accounts
     stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale

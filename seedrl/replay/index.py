@@ -98,7 +98,6 @@ class PageIndex:
         self._pages_per_sequence = window.pages_per_sequence(page_steps)
         self._pages_per_stride = max(1, window.stride // page_steps)
         self._streams: dict[int, _Stream] = {}
-        self._stream_of = np.full(capacity_pages, -1, np.int64)  # since this object was made
         self._is_sampleable = np.zeros(capacity_pages, bool)
         self._num_complete = 0  # pages of `_is_sampleable`
         self._num_inserted = 0
@@ -127,10 +126,6 @@ class PageIndex:
         """Whether pages can be inserted: always, for the oldest make room."""
         del num_pages
         return True
-
-    def stream_of(self, place: int) -> int:
-        """The stream that a sequence is of, by its place; -1 if it was restored."""
-        return int(self._stream_of[place // self.starts_in_page])
 
     def draw(self) -> tuple[()]:
         """Nothing: the device draws, by priority."""
@@ -184,7 +179,6 @@ class PageIndex:
         evicted = serial % self._capacity
         self._num_complete -= int(self._is_sampleable[evicted])
         self._is_sampleable[evicted] = False
-        self._stream_of[evicted] = stream
 
         if (entry := self._streams.get(stream)) is None:
             entry = self._streams[stream] = _Stream(0)

@@ -189,7 +189,6 @@ class ReplayConfig:
                     window, training_slots=scale.training_slots, num_devices=scale.num_devices
                 ),
             ),
-            stream_of=PageIndex.stream_of,
         )
 
 

@@ -143,13 +143,7 @@ def prioritized_memory(
         weights = importance_weights(probability, importance_exponent, largest)
         return Batch(drawn.sequence, weights, drawn.index)
 
-    return Memory(replay.init, replay.insert, sample, replay.update_priorities, _about)
-
-
-def _about(state: ReplayState, places: Array) -> dict[str, Array]:
-    mass = state.mass.at[places].get(mode="clip")
-    mean = jnp.sum(state.mass) / jnp.maximum(jnp.sum(state.mass > 0), 1)
-    return {"priority^α": mass, "draws relative to the mean": mass / mean}
+    return Memory(replay.init, replay.insert, sample, replay.update_priorities)
 
 
 def _init(page: Page, *, capacity_pages: int, page_steps: int, starts_in_page: int) -> ReplayState:

@@ -31,7 +31,6 @@ RUNS: Mapping[str, str] = {
     "saver": "learner.saving.saver:Saver._save",
     "status": "learner.reporting.events:Events.wait",
     "status's looks": "learner.session.live_status:LiveStatus._look",
-    "sequences": "learner.saving.sequences:_found",
     "health": "learner.reporting.health.endpoint:gauges",
     "env server": "envs_server.connection:Lease._send",
     "watchdog": "envs_server.faults.watchdog:Watchdog._look",

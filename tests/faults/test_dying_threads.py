@@ -1,6 +1,5 @@
 """Every thread of a learner and of an env server fails in turn, as nobody expects."""
 
-import json
 import signal
 import socket
 import time
@@ -12,7 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-from learner.reporting.status import ASK, SEQUENCES
 from seedrl.exit_codes import ExitCode
 from tests.faults.dying_thread import RUNS
 from tests.faults.watched_learner import FLAGS, events, newest_durable, start_env_servers
@@ -67,7 +65,6 @@ LEARNER = {
     "saver": Fate(code=None, is_saved=False, at_end=ExitCode.INTERNAL),
     "status": Fate(),
     "status's looks": Fate(code=None),
-    "sequences": Fate(code=None),
     "health": Fate(code=None),
 }
 ENV_SERVER = ("env server", "watchdog", "stream", "alive", "stop")
@@ -109,8 +106,6 @@ def test_no_thread_of_a_learner_dies_alone(
     else:
         wait_for(lambda: newest_durable(workdir) > 0, learner)
         flag.touch()
-    if thread == "sequences":
-        (workdir / ASK).touch()
     start, durable = time.monotonic(), newest_durable(workdir)
     if fate.code is None:
         _shows(thread, workdir, health, learner)
@@ -130,9 +125,6 @@ def _shows(thread: str, workdir: Path, health: str, learner: Program) -> None:
     """Waits until it can be seen that something is wrong."""
     if thread == "saver":
         wait_for(lambda: events(workdir, "save_failed"), learner)
-    elif thread == "sequences":
-        found = wait_for((workdir / SEQUENCES).exists, learner) and workdir / SEQUENCES
-        assert "sampling failed" in json.loads(Path(found).read_text())["problem"]
     elif thread == "health":
         with pytest.raises(urllib.error.HTTPError, match="500"):
             urllib.request.urlopen(f"http://{health}/metrics")

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from learner.reporting.events import Event
 from learner.reporting.metric_names import METRICS, lines
 from learner.reporting.record_kinds import RECORDS
-from learner.reporting.status import ASK, SEQUENCES, Status
+from learner.reporting.status import Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.storage.checkpoints import latest
 from tests.patience import SECONDS, wait_until
@@ -127,10 +126,6 @@ def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
         running(workdir, pipe.fileno(), full.fileno(), *flags) as run,
     ):
         wait_until(lambda: run.poll() is not None or has_reported_all(workdir), pause_seconds=0.05)
-        (workdir / ASK).touch()
-        wait_until(
-            lambda: run.poll() is not None or (workdir / SEQUENCES).exists(), pause_seconds=0.05
-        )
         run.send_signal(signal.SIGHUP)
         assert run.wait(SECONDS) == 0
     return workdir
@@ -167,20 +162,3 @@ def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
 
 def test_r2d2_trains_on_a_dict_of_observations(unlogged: Path) -> None:
     assert any(map(has_learned_and_played, processes.records(unlogged)))
-
-
-def test_who_asks_is_shown_sequences_of_its_replay(unlogged: Path) -> None:
-    found = json.loads((unlogged / SEQUENCES).read_text())
-    assert 0 < len(found["sequences"]) <= 4
-    for sequence in found["sequences"]:
-        length = len(sequence["action"])
-        assert length > found["burn_in"] + found["unroll"]
-        packed = sequence["observation"]
-        assert {name: leaf["shape"] for name, leaf in packed.items()} == {
-            "cart": [length, 2],
-            "pole.0": [length],
-            "pole.1": [length],
-        }
-        assert np.shape(sequence["extras"][""]) == (length, 2)
-        assert 0 <= max(sequence["version"]) <= found["updates"]
-        assert sequence["env_server"] and sequence["about"]["weight"] > 0

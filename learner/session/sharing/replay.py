@@ -92,7 +92,6 @@ def sharded_replay(
         ),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
         example_draw=experience.example_draw,
-        stream_of=experience.stream_of,
         shard_of=experience.shard_of,
         accounts=experience.accounts,
         stale=experience.stale,

@@ -18,7 +18,7 @@ const page = {
 };
 
 function emptyDetail() {
-  return { columns: { ...NO_ROWS }, latest: {}, events: [], env_servers: [], config: {}, sequences: "" };
+  return { columns: { ...NO_ROWS }, latest: {}, events: [], env_servers: [], config: {} };
 }
 
 // --- words and numbers ---
@@ -136,7 +136,7 @@ function takeDetail(added) {
   const detail = page.detail;
   if (added.columns) detail.columns = appended(detail.columns, added.columns);
   if (added.events) detail.events = detail.events.concat(added.events).slice(-MOST_EVENTS);
-  for (const name of ["latest", "env_servers", "config", "sequences"]) if (name in added) detail[name] = added[name];
+  for (const name of ["latest", "env_servers", "config"]) if (name in added) detail[name] = added[name];
 }
 
 // Columns of equal length, of which each may have been unknown to the other.
@@ -355,7 +355,6 @@ function render() {
   renderBalance();
   renderServers(run);
   renderNumbers();
-  renderSequences(run);
   renderLedger();
   renderFilms();
   renderConfig();
@@ -615,148 +614,6 @@ function renderNumbers() {
   }
 }
 
-// --- sampled sequences ---
-
-// What is shown: {key, found, number}; `asked` is the key of before, while an answer is waited for.
-const sequences = { key: "", found: null, number: 0, asked: null, problem: "" };
-
-async function ask() {
-  sequences.asked = page.detail.sequences;
-  sequences.problem = "";
-  render();
-  const answer = await fetch(`ask?run=${encodeURIComponent(page.selected)}`, { method: "POST", headers: { "X-Seedrl": "watch" } });
-  if (!answer.ok) Object.assign(sequences, { asked: null, problem: await answer.text() });
-  render();
-}
-
-async function fetchSequences(key) {
-  Object.assign(sequences, { key, found: null, number: 0, asked: null, problem: "" });
-  const stamp = key.split("\n")[1];
-  if (stamp) {
-    const answer = await fetch(`sequences?run=${encodeURIComponent(page.selected)}`);
-    if (sequences.key !== key || !answer.ok) return;
-    const found = await answer.json();
-    if (found.problem) sequences.problem = found.problem;
-    else sequences.found = found;
-  }
-  showSequence();
-  render();
-}
-
-function renderSequences(run) {
-  const isLive = stateOf(run).isLive;
-  const key = `${page.selected}\n${page.detail.sequences}`;
-  if (key !== sequences.key) fetchSequences(key);
-  get("sequences").hidden = !isLive && !page.detail.sequences;
-  get("ask").hidden = !isLive;
-  get("ask").disabled = sequences.asked !== null;
-  const { found, problem } = sequences;
-  setText(get("sequences-note"), problem || (sequences.asked !== null ? "asked; the learner compiles the draw first"
-    : found ? `drawn as an update would, at update ${format.whole(found.updates)}, ${format.clock(found.time_seconds)}`
-      : "ask the learner for some that it would learn from now"));
-}
-
-function showSequence() {
-  const { found, number } = sequences;
-  const all = found ? found.sequences : [];
-  get("sequence-choice").replaceChildren(...all.map((_, i) => {
-    const button = element("button", { type: "button", "aria-pressed": String(i === number) }, String(i + 1));
-    button.addEventListener("click", () => { sequences.number = i; showSequence(); });
-    return button;
-  }));
-  for (const [name, made] of Object.entries(charts)) if (name.startsWith("sequence ")) made.root.hidden = true;
-  get("strips").replaceChildren();
-  setText(get("sequence-about"), "");
-  if (!all.length) return;
-  const sequence = all[number];
-  const [low, high] = [Math.min(...sequence.version), Math.max(...sequence.version)];
-  const firsts = sequence.step_type.flatMap((type, t) => (type === 0 ? [t] : []));
-  const ahead = sequence.reward.length - found.burn_in - found.unroll;
-  setText(get("sequence-about"), [
-    ...Object.entries(sequence.about).map(([name, value]) => `${name} ${format.digits(value)}`),
-    isNumber(sequence.slot) && `slot ${sequence.slot}` + (sequence.env_server ? ` of ${sequence.env_server}` : ""),
-    low === high ? `acted with update ${format.whole(low)}, ${format.whole(found.updates - low)} before`
-      : `acted with updates ${format.whole(low)} to ${format.whole(high)}, ` +
-        `${format.whole(found.updates - low)} to ${format.whole(found.updates - high)} before`,
-    firsts.length > 0 && `episodes begin at step ${firsts.join(", ")}`,
-    `${found.burn_in} steps of burn-in, ${found.unroll} trained${ahead > 0 ? `, ${ahead} to bootstrap from` : ""}`,
-  ].filter(Boolean).join(" · "));
-  for (const [name, rows] of Object.entries(sequence.extras)) {
-    rowChart(`extras ${name}`, { title: name || "Q-values", unit: "when it was acted" }, ofExtras(rows, sequence.action));
-  }
-  rowChart("reward", { title: "Reward" }, [["", sequence.reward]]);
-  rowChart("action", { title: "Action" }, Array.isArray(sequence.action[0]) ? ofVectors(sequence.action) : [["", sequence.action]]);
-  for (const [name, packed] of Object.entries(sequence.observation)) {
-    const rows = unpacked(packed);
-    if (packed.shape.length > 2) get("strips").append(strip(sequence, found, packed, rows));
-    else rowChart(`observation ${name}`, { title: `Observation ${name}` }, ofVectors(rows));
-  }
-}
-
-function rowChart(key, options, lines) {
-  const made = chart(`sequence ${key}`, get("sequence-charts"), { ...options, x: "row" });
-  made.root.hidden = false;
-  const series = lines.map(([label], i) => ({ label, colour: `run-${i % MOST_CURVES}` }));
-  made.show(series, [lines[0][1].map((_, i) => i), ...lines.map(([, values]) => values)]);
-}
-
-// Of many actions only the largest value and that of the action taken.
-function ofExtras(rows, actions) {
-  const isVector = Array.isArray(rows[0]);
-  if (!isVector) return [["", rows]];
-  if (rows[0].length <= 4) return rows[0].map((_, i) => [`action ${i}`, rows.map((row) => row[i])]);
-  return [["largest", rows.map((row) => Math.max(...row))], ["of the action taken", rows.map((row, t) => row[actions[t]])]];
-}
-
-function ofVectors(rows) {
-  return Array.from(rows[0]).slice(0, MOST_CURVES).map((_, i) => [`${i}`, rows.map((row) => row[i])]);
-}
-
-const ARRAYS = { uint8: Uint8Array, int8: Int8Array, bool: Uint8Array, uint16: Uint16Array, int16: Int16Array,
-  uint32: Uint32Array, int32: Int32Array, float32: Float32Array, float64: Float64Array };
-
-// The rows of an observation: arrays of numbers, each a time step flattened.
-function unpacked({ dtype, shape, data }) {
-  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
-  const values = new (ARRAYS[dtype] || Uint8Array)(bytes.buffer);
-  const size = values.length / shape[0];
-  return Array.from({ length: shape[0] }, (_, t) => Array.from(values.subarray(t * size, (t + 1) * size)));
-}
-
-function strip(sequence, found, packed, rows) {
-  const extremes = rows.map((row) => [row.reduce((a, b) => Math.min(a, b)), row.reduce((a, b) => Math.max(a, b))]);
-  const range = packed.dtype === "uint8" ? [0, 255]
-    : [extremes.reduce((a, [low]) => Math.min(a, low), Infinity), extremes.reduce((a, [, high]) => Math.max(a, high), -Infinity)];
-  return element("div", { className: "strip", tabindex: "0" }, ...rows.map((row, t) => {
-    const type = ["first", "", "last"][sequence.step_type[t]] || "";
-    const action = [sequence.action[t]].flat().map((value) => format.digits(value)).join(", ");
-    const isTrained = t >= found.burn_in && t < found.burn_in + found.unroll;
-    return element("figure", { className: isTrained ? "" : "is-untrained", title: isTrained ? "" : "not trained on" },
-      picture(row, packed.shape.slice(1), range),
-      element("figcaption", {}, `${t}${type ? ` ${type}` : ""}`, element("br"), "action ", element("b", {}, action),
-        element("br"), "reward ", element("b", {}, format.digits(sequence.reward[t]))));
-  }));
-}
-
-// An image [H, W], [H, W, C] or [C, H, W]; of 3 channels in colour, else the last one in grey.
-function picture(values, shape, [low, high]) {
-  const isFirst = shape.length === 3 && shape[0] <= 4 && shape[2] > 4;
-  const [height, width] = isFirst ? shape.slice(1) : shape;
-  const channels = shape.length === 2 ? 1 : isFirst ? shape[0] : shape[2];
-  const canvas = element("canvas", { width, height });
-  const image = canvas.getContext("2d").createImageData(width, height);
-  const at = (pixel, channel) => values[isFirst ? channel * width * height + pixel : pixel * channels + channel];
-  for (let pixel = 0; pixel < width * height; pixel++) {
-    for (let c = 0; c < 3; c++) {
-      const value = at(pixel, channels === 3 ? c : channels - 1);
-      image.data[4 * pixel + c] = (255 * (value - low)) / (high - low || 1);
-    }
-    image.data[4 * pixel + 3] = 255;
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  return canvas;
-}
-
 function renderLedger() {
   const { latest } = page.detail;
   const rows = (name) => latest[`ledger/${name}`] || 0;
@@ -824,7 +681,6 @@ for (const button of document.querySelectorAll("[data-x]")) {
     render();
   });
 }
-get("ask").addEventListener("click", ask);
 get("only-problems").addEventListener("change", renderEvents);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const made of Object.values(charts)) made.build();

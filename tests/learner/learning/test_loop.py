@@ -244,23 +244,3 @@ def test_every_shard_holds_its_own_and_its_part_of_what_is_on_its_way() -> None:
     assert learning.sequences_of_shards(3 * 4 * 2 + 11) == [5, 11, 2]
     learning._shards = learning._shards._replace(starts_in_page=4)
     assert learning.sequences_of_shards(3 * 4 * 2 + 11) == [11, 17, 8]
-
-
-def test_a_look_that_fails_is_raised_to_who_has_asked() -> None:
-    learning, _, _ = _learning([])
-
-    def broken(shard: Any, key: Any) -> Any:
-        raise RuntimeError("no room on the device")
-
-    answer = learning.looks.request(broken)
-    assert learning.run_without_update()
-    assert str(answer.result(0.0)) == "no room on the device"
-    assert learning.looks.request_made is None
-
-
-def test_a_look_waits_until_there_is_something_to_draw() -> None:
-    learning, _, _ = _learning([], is_ready=False)
-    learning._shards.indices[0].num_sequences = 0  # type: ignore[misc]
-    answer = learning.looks.request(None)
-    assert not learning.run_without_update()
-    assert not answer.done()

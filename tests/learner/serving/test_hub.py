@@ -368,13 +368,3 @@ def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:
     _join(hub, 6)
     _join(hub, 1)
     assert said == [("server_refused", "env server h:7 is refused: all 6 slots are leased")]
-
-
-def test_the_env_server_of_each_stream_is_known_while_its_lease_lasts(hub: Hub) -> None:
-    first, second = _join(hub, 4), _join(hub, 2)
-    (_, first_slots), (_, second_slots) = _assigned(first), _assigned(second)
-    assert len(hub.holders()) == len(first_slots) + len(second_slots)
-    peers = {lease.peer for lease in hub._serving.slots.leases.values()}
-    assert set(hub.holders().values()) == peers
-    hub.leave(first._lease, None)
-    assert len(hub.holders()) == len(second_slots)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from learner.reporting.status import ASK, SEQUENCES
 from learner.watch.application import application, is_allowed_host
 from tests.learner.watch.simulated_run import SimulatedRun
 from tests.patience import SECONDS
@@ -136,17 +135,3 @@ def test_only_videos_of_a_run_are_served(tmp_path: Path) -> None:
         "",
     ):
         assert ask(tmp_path, f"/film?{query}").status == 404
-
-
-def test_sequences_are_asked_for_by_a_file_and_served_when_they_are_there(tmp_path: Path) -> None:
-    SimulatedRun(tmp_path / "a")
-    assert ask(tmp_path, "/sequences?run=a").status == 404
-    assert ask(tmp_path, "/ask?run=a").status == 405
-    # What a form of another site can send is not enough.
-    assert ask(tmp_path, "/ask?run=a", post={"content-type": "text/plain"}).status == 404
-    assert ask(tmp_path, "/ask?run=b", post={"x-seedrl": "watch"}).status == 404
-    assert not (tmp_path / "a" / ASK).exists()
-    assert ask(tmp_path, "/ask?run=a", post={"x-seedrl": "watch"}).status == 202
-    assert (tmp_path / "a" / ASK).exists()
-    (tmp_path / "a" / SEQUENCES).write_text("{}")
-    assert ask(tmp_path, "/sequences?run=a").body == b"{}"

@@ -5,19 +5,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from learner.learning.look import Look
-from learner.reporting.status import ASK
-from learner.saving.sequences import SequencesOnRequest, Source
 from learner.watch.server import listen, web_server
-from seedrl.agents.window import WindowSpec
-from seedrl.types import StoredStep, TimeStep
 from tests.learner.watch import browser as chromium
 from tests.learner.watch.browser import Browser
 from tests.learner.watch.simulated_run import SimulatedRun
-from tests.patience import SECONDS, wait_until
+from tests.patience import SECONDS
 
 pytestmark = [
     pytest.mark.slow,
@@ -99,38 +93,6 @@ def test_a_run_that_was_killed_gives_no_sign_of_life(
     browser.open(url)
     browser.wait(f"{text_of('#state')}.startsWith('no sign of life for 0:59:')")
     assert browser.errors == []
-
-
-def test_sequences_that_the_learner_samples_when_asked(
-    browser: Browser, url: str, tmp_path: Path
-) -> None:
-    run = SimulatedRun(tmp_path / "live", now=ALIVE)
-    run.advance(5)
-    browser.open(url)
-    browser.wait("!document.querySelector('#ask').hidden")
-    browser.value("document.querySelector('#ask').click()")
-    wait_until((run.folder / ASK).exists)
-    images = np.arange(5 * 2 * 6 * 4, dtype=np.uint8).reshape(5, 2, 6, 4)
-    SequencesOnRequest(run.folder).answer(lambda: small_source(images))
-    browser.wait("document.querySelectorAll('.strip figure').length === 5")
-    figure = browser.value(text_of(".strip figure:nth-child(2)"))
-    assert figure.split() == ["1", "action", "2", "reward", "0.5"]
-    assert browser.value("document.querySelector('.strip canvas').height") == 6
-    assert "slot 3 of host:1" in browser.value(text_of("#sequence-about"))
-    pixel = "getContext('2d').getImageData(1, 0, 1, 1).data.join()"
-    assert browser.value(f"document.querySelector('.strip canvas').{pixel}") == "1,1,1,255"
-    browser.value("document.querySelector('#sequence-choice button:nth-child(2)').click()")
-    assert browser.value(f"document.querySelector('.strip canvas').{pixel}") == "25,25,25,255"
-    assert browser.errors == []
-
-
-def small_source(images: np.ndarray) -> Source:
-    """Of two sequences; `images [T, 2, H, W]`."""
-    ones = np.ones(images.shape[:2])
-    timestep = TimeStep(ones.astype(np.uint8), ones / 2, ones, images)
-    steps = StoredStep(timestep, (2 * ones).astype(np.int32), ones, np.stack([ones] * 6, axis=-1))
-    look = Look(steps, {"weight": np.ones(2)}, [3, 8], 100)
-    return Source(lambda num: look, lambda: {3: "host:1"}, WindowSpec(1, 3, 1, 1), 24, 5)
 
 
 def test_three_runs_beside_each_other(browser: Browser, url: str, tmp_path: Path) -> None:

@@ -20,13 +20,14 @@ PROG = "seedrl replay-images"
 @dataclass(frozen=True, kw_only=True)
 class ReplayImagesOptions:
     """Writes a picture of sequences drawn from the replay of a run's newest checkpoint, which must
-    have been saved with `--checkpoint-replay`; observations are `[H, W]`.
+    have been saved with `--checkpoint-replay`. Vectors are drawn as columns of grey.
 
     Attributes:
       workdir: folder of the run.
       out: the picture, a PNG; written over.
       sequences: number of sequences, each a row of the picture.
       frames: number of frames of each, from its first.
+      observation: of a dict of observations the name of the one to draw; by default the first.
       seed: of the draw.
       allow: folders of Python files that the run may name; by default only what is installed.
     """
@@ -35,6 +36,7 @@ class ReplayImagesOptions:
     out: Path = Path("replay_strip.png")
     sequences: int = 4
     frames: int = 12
+    observation: str | None = None
     seed: int = 0
     allow: tuple[str, ...] = ()
 
@@ -47,7 +49,7 @@ def run(argv: Sequence[str]) -> int:
             raise ConfigError(f"--{name}: expected at least 1, got {getattr(options, name)}")
     require_file("--out", options.out)
     # Imports jax: only once the command line is known to be good.
-    from learner.reporting.replay_images import draw, sampled_frames
+    from learner.reporting.replay_images import draw, observations, sampled_frames
     from seedrl.storage import checkpoints
 
     found = checkpoints.latest(options.workdir / "checkpoints")
@@ -57,6 +59,10 @@ def run(argv: Sequence[str]) -> int:
             f"expected a checkpoint with its replay in {options.workdir}; train with "
             "--checkpoint-replay"
         )
+    named = observations(saved)
+    name = next(iter(named)) if options.observation is None else options.observation
+    if name not in named:
+        raise ConfigError(f"--observation: expected one of {', '.join(map(repr, named))}, got {name!r}")
     config_modules.allow(*options.allow)
     config: Config = from_json(found.meta["config"])
     strips = sampled_frames(
@@ -64,6 +70,7 @@ def run(argv: Sequence[str]) -> int:
         length=config.agent.window.length,
         sequences=options.sequences,
         seed=options.seed,
+        observation=name,
     )
     shown = strips[:, : options.frames]
     draw(shown, options.out)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.reporting.replay_images import sampled_frames
+from learner.reporting.replay_images import observations, sampled_frames
 from seedrl.config_file import load
 from seedrl.config_json import to_json
+from seedrl.errors import CheckpointError
 from seedrl.storage import checkpoints
 
 NUM_PAGES, PAGE_STEPS = 8, 10
@@ -46,17 +47,60 @@ def test_each_row_is_a_sequence_that_was_drawn_by_its_priority(
     assert (picture[:, ::4] == expected).all() and (picture[:, 3::4] == expected).all()
 
 
-def test_a_sequence_may_begin_inside_a_page() -> None:
-    frames = np.arange(NUM_PAGES * PAGE_STEPS).reshape(1, NUM_PAGES, PAGE_STEPS)
-    mass = np.zeros((1, NUM_PAGES * PAGE_STEPS), np.float32)
-    mass[0, 2 * PAGE_STEPS + 7] = 1.0
-    replay = {
-        "replay.pages.steps.timestep.observation": frames,
+def saved(
+    *shape: int, names: tuple[str, ...] = ("",), **changed: np.ndarray
+) -> dict[str, np.ndarray]:
+    """A replay whose frames are their own numbers, of which one sequence can be drawn."""
+    numbers = np.arange(NUM_PAGES * PAGE_STEPS, dtype=np.float32).reshape(1, NUM_PAGES, PAGE_STEPS)
+    mass = np.zeros((1, NUM_PAGES), np.float32)
+    mass[0, 2] = 1.0
+    frames = numbers.reshape(1, NUM_PAGES, PAGE_STEPS, *[1] * len(shape)) + np.zeros(shape)
+    prefix = "replay.pages.steps.timestep.observation"
+    return {
+        **{prefix + name: frames for name in names},
         "replay.mass": mass,
         "replay.next": np.array([[1, 2, 5, 4, 5, 6, 7, 0]], np.int32),
-    }
+    } | changed
+
+
+def test_a_sequence_may_begin_inside_a_page() -> None:
+    mass = np.zeros((1, NUM_PAGES * PAGE_STEPS), np.float32)
+    mass[0, 2 * PAGE_STEPS + 7] = 1.0
+    replay = saved(**{"replay.mass": mass})
     (found,) = sampled_frames(replay, length=5, sequences=1, seed=0)
-    assert found.tolist() == [27, 28, 29, 50, 51]
+    # 27, 28, 29, 50 and 51, from black to white.
+    grey = [0, 10, 21, 244, 255]
+    assert found.shape == (5, 1, 1) and found.ravel().tolist() == grey
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [((), (1, 1)), ((6,), (6, 1)), ((9, 7), (9, 7)), ((9, 7, 3), (9, 7)), ((3, 9, 7), (9, 7))],
+)
+def test_any_observation_is_an_image(shape: tuple[int, ...], image: tuple[int, ...]) -> None:
+    found = sampled_frames(saved(*shape), length=5, sequences=2, seed=0)
+    assert found.shape == (2, 5, *image) and found.dtype == np.uint8
+
+
+def test_one_of_a_dict_of_observations_is_drawn() -> None:
+    replay = saved(4, names=(".cart", ".pole.0"))
+    assert [*observations(replay)] == ["cart", "pole.0"]
+    found = sampled_frames(replay, length=5, sequences=1, seed=0, observation="pole.0")
+    assert found.shape == (1, 5, 4, 1)
+
+
+@pytest.mark.parametrize(
+    ("replay", "reason"),
+    [
+        ({"replay.steps.timestep.observation": np.zeros((1, 2, 3))}, "on-policy queue"),
+        (saved(**{"replay.mass": np.zeros((1, NUM_PAGES), np.float32)}), "complete sequence"),
+    ],
+)
+def test_a_replay_without_anything_to_draw_is_refused(
+    replay: dict[str, np.ndarray], reason: str
+) -> None:
+    with pytest.raises(CheckpointError, match=reason):
+        sampled_frames(replay, length=5, sequences=1, seed=0)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +109,7 @@ def test_a_sequence_may_begin_inside_a_page() -> None:
         ("{0} --frames 0", 2, "--frames: expected at least 1, got 0"),
         ("{0} --out {0}", 2, "--out: expected a file in an existing folder"),
         ("{0} --out {0}/no/such.png", 2, "--out: expected a file in an existing folder"),
+        ("{0} --observation cart", 2, "--observation: expected one of"),
         ("{0}/empty", 74, "expected a checkpoint with its replay in"),
     ],
 )

@@ -62,7 +62,9 @@ def run(argv: Sequence[str]) -> int:
     named = observations(saved)
     name = next(iter(named)) if options.observation is None else options.observation
     if name not in named:
-        raise ConfigError(f"--observation: expected one of {', '.join(map(repr, named))}, got {name!r}")
+        raise ConfigError(
+            f"--observation: expected one of {', '.join(map(repr, named))}, got {name!r}"
+        )
     config_modules.allow(*options.allow)
     config: Config = from_json(found.meta["config"])
     strips = sampled_frames(

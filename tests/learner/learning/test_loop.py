@@ -67,7 +67,7 @@ def _learning(
             learn,
             lambda leaf: leaf,
             lambda params: [_copied(params)],
-            *[lambda *_: None] * 3,
+            *[lambda *_: None] * 2,
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),

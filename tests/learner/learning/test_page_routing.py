@@ -55,7 +55,7 @@ def test_every_device_is_sent_its_own_pages_and_no_byte_more(source: int) -> Non
         return shard
 
     pick = jax.jit(lambda pages, rows: pages[rows])
-    programs = MappedPrograms(DEVICES, DEVICES, insert, pick, *[lambda *_: None] * 6)  # type: ignore[arg-type]
+    programs = MappedPrograms(DEVICES, DEVICES, insert, pick, *[lambda *_: None] * 5)  # type: ignore[arg-type]
     # Pages 0 to 5 of as many slots, from one device; the other two rows are padding.
     pages: Any = np.arange(8, dtype=np.float32).repeat(K).reshape(8, K)
     streams = list(range(6))

@@ -23,7 +23,7 @@ from seedrl.config import (
     LearningConfig,
     ServingConfig,
 )
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
 _STEPS = 50_000_000

@@ -22,7 +22,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:

@@ -20,7 +20,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
-from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.networks.config import BoxNetworkConfig
 
 
 def config() -> Config:

@@ -24,7 +24,7 @@ from seedrl.config import (
     LearningConfig,
     ServingConfig,
 )
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
 

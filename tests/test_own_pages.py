@@ -21,8 +21,8 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
 from seedrl.errors import ConfigError
+from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.q_network import QNetworkConfig
 from seedrl.replay.experience import Experience, Scale
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

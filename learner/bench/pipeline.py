@@ -27,7 +27,7 @@ from learner.bench.rigs.workloads import Workload
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.config import Config, LaunchConfig
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 
 _PAGES_PER_INSERT = 16
 # So few updates are owed that none is ever made.

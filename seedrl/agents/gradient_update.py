@@ -34,6 +34,28 @@ def no_metrics(optimizer: Tree) -> Mapping[str, Array]:
     return {}
 
 
+def copied(params: Tree) -> Tree:
+    """Parameters that share no memory with `params`, which an update consumes."""
+    return jax.tree.map(jnp.copy, params)
+
+
+def periodic_copy(interval: int, params: Tree, target: Tree, updates: Array) -> Tree:
+    """`params` if `updates`, an integer scalar, is a multiple of `interval`, else `target`.
+
+    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning", Methods.
+    """
+    is_due = updates % interval == 0
+    return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
+
+
+def polyak_average(rate: float, params: Tree, target: Tree) -> Tree:
+    """θ' + τ (θ - θ'): `target` after it has gone `rate` of the way to `params`.
+
+    Source: Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", section 3.
+    """
+    return optax.incremental_update(params, target, rate)
+
+
 def keep_target(params: Tree, target: Tree, updates: Array) -> Tree:
     """A target that never changes; also that of an agent without one."""
     del params, updates

@@ -13,8 +13,7 @@ from seedrl.replay.experience import Batch, Memory
 from seedrl.replay.index import check_geometry
 from seedrl.replay.placement import write_rows
 from seedrl.replay.sampling import stratified_draw
-from seedrl.rl.importance import importance_weights, shard_probability
-from seedrl.rl.priorities import MIN_MASS, stored_mass
+from seedrl.rl.priorities import MIN_MASS, importance_weights, shard_probability, stored_mass
 from seedrl.types import Array, Page, Sequence, StoredStep
 
 

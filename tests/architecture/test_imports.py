@@ -18,7 +18,6 @@ PACKAGES = ("seedrl", "envs_server", "learner")
 
 JAX = ("jax", "jaxlib", "flax", "optax", "chex", "orbax")
 HEAVY = (*JAX, "learner", "seedrl.agents", "seedrl.rl", "ale_py", "pygame", "scipy")
-CONFIGS = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
 
 
 def sources() -> Iterator[Path]:
@@ -51,13 +50,12 @@ def test_import_contracts_are_kept() -> None:
     assert child.returncode == 0, child.stdout + child.stderr
 
 
-def loaded_modules(*modules: str, statement: str = "") -> set[str]:
+def loaded_modules(*modules: str) -> set[str]:
     """What `sys.modules` holds in a fresh interpreter after importing `modules`.
 
-    `statement` runs after the imports. What none of them may load is asked of all at once: each
-    alone loads no more.
+    What none of them may load is asked of all at once: each alone loads no more.
     """
-    code = f"import sys, {', '.join(modules)}\n{statement}\nprint(*sys.modules, sep='\\n')"
+    code = f"import sys, {', '.join(modules)}\nprint(*sys.modules, sep='\\n')"
     child = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=ROOT,
@@ -89,18 +87,6 @@ def test_serving_loads_no_jax() -> None:
     assert {
         name for name in (*JAX, "learner.acting", "learner.learning") if name in loaded
     } == set()
-
-
-def test_bundled_configs_are_read_and_checked_without_jax() -> None:
-    assert CONFIGS
-    loaded = loaded_modules(
-        "seedrl.config_file",
-        "seedrl.config_checks",
-        statement=f"for name in {CONFIGS}: "
-        "seedrl.config_checks.check(seedrl.config_file.load(name))",
-    )
-    assert "seedrl.agents.r2d2" in loaded
-    assert {name for name in JAX if name in loaded} == set()
 
 
 def test_only_networks_import_flax() -> None:

@@ -11,7 +11,7 @@ from learner.bench.replay import sampling
 from learner.bench.rigs import workloads
 from learner.bench.rigs.bare_learner import BareLearner
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from tests.benchmarks import prioritized_draw
 from tests.benchmarks.growth_axis import TOLERANCE, Axis, interleaved, results
 

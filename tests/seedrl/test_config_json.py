@@ -171,7 +171,7 @@ def test_a_config_with_the_field_names_of_an_earlier_version_says_what_to_change
 def test_the_classes_of_an_agent_are_known_without_importing_them() -> None:
     text = config_json.to_json(config_file.load("cartpole_r2d2"))
     moved = text.replace("seedrl.agents.r2d2:R2D2Config", "/gone/config.py:Own")
-    network = "seedrl.networks.q_network:QNetworkConfig"
+    network = "seedrl.networks.config:QNetworkConfig"
     expected = {"agent.type": "/gone/config.py:Own", "agent.network.type": network}
     assert config_json.agent_classes(moved) == expected
     assert config_json.is_same_class("/gone/v1.py:Own", "/here/v2.py:Own")

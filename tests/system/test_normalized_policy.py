@@ -20,7 +20,7 @@ from seedrl.agents.normalization.moments import Moments
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_json import to_json
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

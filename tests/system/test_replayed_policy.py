@@ -27,7 +27,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 from seedrl.rl.categorical import log_probability
 from seedrl.types import Sequence, StoredStep
 from tests.system.harness import LearnerRun

@@ -20,8 +20,8 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
+from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import NetworkInput
-from seedrl.networks.q_network import QNetworkConfig
 from seedrl.types import Sequence, StepType, StoredStep, Tree
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.unchanging import Unchanging

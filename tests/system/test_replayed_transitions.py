@@ -25,7 +25,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from seedrl.rl.priorities import MIN_MASS
 from seedrl.types import Sequence, StepType, StoredStep, Tree
 from tests.system.harness import LearnerRun

@@ -6,7 +6,7 @@ learner and of the env servers that `seedrl train` starts, so `recall.py` beside
 
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ReplayConfig
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 
 
 def config():

@@ -6,7 +6,7 @@ from typing import Any
 
 from seedrl import config_file
 from seedrl.config import Config, LaunchConfig
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seedrl.agents.window import WindowSpec
 from seedrl.config_types import check_ranges, check_types
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 
 if TYPE_CHECKING:  # import jax and numpy
     from seedrl.agents.agent import Agent
@@ -91,13 +91,12 @@ class ApexConfig:
         from seedrl.agents.agent import Agent, no_carry
         from seedrl.agents.apex import functions
         from seedrl.agents.discrete_actions import num_actions_of
-        from seedrl.agents.gradient_update import GradientUpdate
+        from seedrl.agents.gradient_update import GradientUpdate, copied, periodic_copy
         from seedrl.agents.learning_rate import rate_metrics, rate_of
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.agents.r2d2_functions import act
         from seedrl.networks.contract import build_q_network
         from seedrl.rl.exploration import epsilons
-        from seedrl.rl.target_network import copied, periodic_copy
 
         network = build_q_network(self.network, spec, num_actions_of(spec, "Ape-X"))
         functions.require_no_memory(network, self.earlier_rows)

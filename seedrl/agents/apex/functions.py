@@ -16,7 +16,7 @@ from seedrl.agents.network_inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2_functions import metrics_of
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.networks.module import NetworkCarry
+from seedrl.networks.build import NetworkCarry
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.rl.q_learning import TDErrors, n_step_td_errors
 from seedrl.rl.returns import rows_to_bootstrap, scaled

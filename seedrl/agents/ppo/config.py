@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedrl.agents.window import WindowSpec
 from seedrl.config_types import check_ranges, check_types
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 
 if TYPE_CHECKING:  # import jax and numpy
     from seedrl.agents.agent import Agent

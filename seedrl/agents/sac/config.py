@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.config_types import check_ranges, check_types
-from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.networks.config import BoxNetworkConfig
 
 if TYPE_CHECKING:  # import jax and numpy
     from seedrl.agents.agent import Agent
@@ -79,10 +79,9 @@ class SacConfig:
         import numpy as np
 
         from seedrl.agents.agent import Agent, no_carry, whole_carry
-        from seedrl.agents.gradient_update import GradientUpdate
+        from seedrl.agents.gradient_update import GradientUpdate, polyak_average
         from seedrl.agents.network_inputs import initial_carry
         from seedrl.agents.sac import functions, transitions
-        from seedrl.rl.target_network import polyak_average
 
         shape = functions.action_shape(spec)
         network = self.network.build(spec)

@@ -10,16 +10,15 @@ import jax.numpy as jnp
 import optax
 
 from seedrl.agents.agent import ActOutput
-from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.gradient_update import LossOutput, copied
 from seedrl.agents.network_inputs import AgentCarry, inputs_of_row, unrolled_after_burn_in
 from seedrl.agents.sac.transitions import Transitions, transitions
 from seedrl.errors import ConfigError
-from seedrl.networks.box_module import BoxNetwork, CriticParams
+from seedrl.networks.sac import BoxNetwork, CriticParams
 from seedrl.rl import tanh_gaussian
 from seedrl.rl.priorities import sequence_priority
-from seedrl.rl.soft_q_learning import soft_targets
+from seedrl.rl.soft_q import soft_targets
 from seedrl.rl.tanh_gaussian import TanhSample
-from seedrl.rl.target_network import copied
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Array, Sequence, TimeStep, Tree
 

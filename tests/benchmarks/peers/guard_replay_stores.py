@@ -13,7 +13,7 @@ from learner.bench.rigs.bare_learner import BareLearner
 from learner.bench.rigs.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from tests.benchmarks.peers import replay_stores
 from tests.benchmarks.peers.programs.sequences import noise
 

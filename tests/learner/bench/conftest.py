@@ -9,7 +9,7 @@ from learner.bench.rigs import workloads
 from learner.bench.rigs.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig, ServingConfig
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 
 
 @pytest.fixture(scope="session")

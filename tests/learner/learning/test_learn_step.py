@@ -24,7 +24,7 @@ from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import Replay, Sample, paged_replay, prioritized_memory
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

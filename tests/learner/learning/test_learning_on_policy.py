@@ -21,7 +21,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.ppo.functions import Acted
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.queue import QueueConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

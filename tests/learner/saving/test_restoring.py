@@ -31,7 +31,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError, ConfigError
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import ReplayState
 from seedrl.spec_json import encode_spec
@@ -178,7 +178,7 @@ class OtherQNetworkConfig(QNetworkConfig):
         ),
         (
             R2D2Config(network=OtherQNetworkConfig()),
-            "agent.network.type: expected seedrl.networks.q_network:QNetworkConfig",
+            "agent.network.type: expected seedrl.networks.config:QNetworkConfig",
             "start a new workdir or restore",
         ),
     ],

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 _POLICY = "seedrl/rl/tanh_gaussian.py"
-_TARGETS = "seedrl/rl/soft_q_learning.py"
+_TARGETS = "seedrl/rl/soft_q.py"
 _SAC = "seedrl/agents/sac/functions.py"
 _TRANSITIONS = "seedrl/agents/sac/transitions.py"
 _CONFIG = "seedrl/agents/sac/config.py"

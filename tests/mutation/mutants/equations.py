@@ -6,7 +6,7 @@ _RETURNS = "seedrl/rl/returns.py"
 _Q_LEARNING = "seedrl/rl/q_learning.py"
 _R2D2 = "seedrl/agents/r2d2_functions.py"
 _INPUTS = "seedrl/agents/network_inputs.py"
-_TARGET_NETWORK = "seedrl/rl/target_network.py"
+_TARGET_NETWORK = "seedrl/agents/gradient_update.py"
 _VALUE_SCALING = "seedrl/rl/value_scaling.py"
 _EXPLORATION = "seedrl/rl/exploration.py"
 

@@ -3,8 +3,8 @@
 from tests.mutation.mutant import Mutant
 
 _RECURRENT = "seedrl/networks/recurrent.py"
-_MODULE = "seedrl/networks/module.py"
-_FRAMES = "seedrl/networks/frame_stack.py"
+_MODULE = "seedrl/networks/build.py"
+_FRAMES = "seedrl/networks/recurrent.py"
 
 MUTANTS = (
     Mutant(

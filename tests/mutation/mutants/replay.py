@@ -6,7 +6,7 @@ _INDEX = "seedrl/replay/index.py"
 _REPLAY = "seedrl/replay/replay.py"
 _PLACEMENT = "seedrl/replay/placement.py"
 _PRIORITIES = "seedrl/rl/priorities.py"
-_IMPORTANCE = "seedrl/rl/importance.py"
+_IMPORTANCE = "seedrl/rl/priorities.py"
 
 MUTANTS = (
     Mutant(

@@ -8,7 +8,7 @@ import numpy as np
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.network_inputs import inputs_of_sequence
-from seedrl.networks.actor_critic import ActorCriticConfig
+from seedrl.networks.config import ActorCriticConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.random_parameters import random_parameters

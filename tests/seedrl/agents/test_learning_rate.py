@@ -13,7 +13,7 @@ from seedrl.agents.gradient_update import no_metrics
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import PLAIN_NETWORK, PLAIN_SPEC
 from tests.seedrl.random_parameters import random_parameters

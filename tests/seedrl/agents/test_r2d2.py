@@ -11,8 +11,8 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.network_inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
+from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import NetworkInput
-from seedrl.networks.q_network import QNetworkConfig
 from seedrl.rl.q_learning import n_step_td_errors
 from seedrl.rl.value_scaling import signed_hyperbolic
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

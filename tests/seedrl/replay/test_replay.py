@@ -12,8 +12,7 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex, replay_bytes
 from seedrl.replay.replay import Replay, ReplayState, paged_replay
-from seedrl.rl.importance import importance_weights, shard_probability
-from seedrl.rl.priorities import MIN_MASS
+from seedrl.rl.priorities import MIN_MASS, importance_weights, shard_probability
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with
 

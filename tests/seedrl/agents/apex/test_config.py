@@ -11,7 +11,7 @@ from seedrl.agents.apex.config import ApexConfig
 from seedrl.agents.apex.functions import optimizer_of
 from seedrl.agents.contract import build_agent
 from seedrl.errors import ConfigError
-from seedrl.networks.q_network import QNetworkConfig
+from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from tests.seedrl.agents.apex.table_network import SPEC
 

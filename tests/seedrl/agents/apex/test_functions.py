@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from seedrl.agents.agent import AgentState
 from seedrl.agents.apex.config import ApexConfig
-from seedrl.networks.q_network import QNetworkConfig
-from seedrl.rl.importance import importance_weights
-from seedrl.rl.priorities import stored_mass
+from seedrl.networks.config import QNetworkConfig
+from seedrl.rl.priorities import importance_weights, stored_mass
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents import actor_critics
 from tests.seedrl.agents.apex.table_network import ACTIONS, SPEC, STATES, TableConfig

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from seedrl.networks.box_module import NO_MEMORY, BoxNetwork, CriticParams
-from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.sac import NO_MEMORY, BoxNetwork, CriticParams
 from seedrl.rl.tanh_gaussian import TanhGaussian
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Tree

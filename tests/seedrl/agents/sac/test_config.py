@@ -8,7 +8,7 @@ from seedrl.agents.contract import build_agent
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.sac.config import SacConfig
 from seedrl.errors import ConfigError
-from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.networks.config import BoxNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))

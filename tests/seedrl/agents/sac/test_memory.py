@@ -12,7 +12,7 @@ from seedrl.agents.contract import build_agent
 from seedrl.agents.network_inputs import AgentCarry
 from seedrl.agents.sac.config import SacConfig
 from seedrl.agents.sac.functions import SacParams
-from seedrl.networks.box_network import BoxNetworkConfig
+from seedrl.networks.config import BoxNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.sac.linear_network import LinearConfig

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from seedrl.rl.soft_q_learning import soft_targets
+from seedrl.rl.soft_q import soft_targets
 
 jitted_targets = jax.jit(functools.partial(soft_targets, gamma=0.99))
 

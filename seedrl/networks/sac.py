@@ -1,4 +1,4 @@
-"""The BoxNetwork: a memory, a Gaussian actor and twin critics, flax modules as pure functions."""
+"""The networks of SAC: a memory, a Gaussian actor and twin critics, as pure functions."""
 
 import functools
 import math
@@ -10,10 +10,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from seedrl.errors import ConfigError
-from seedrl.networks.module import from_config
+from seedrl.networks.build import from_config, view
 from seedrl.networks.network import Network
-from seedrl.networks.torsos import MLP, ObservationTorso, is_encoded, uniform_dense
+from seedrl.networks.torsos import MLP, ObservationTorso, uniform_dense
 from seedrl.rl.tanh_gaussian import TanhGaussian
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
@@ -117,7 +116,7 @@ class Memory(nn.Module):
 
 def build_network(config: Any, spec: EnvSpec) -> BoxNetwork:
     """The pure functions that a `BoxNetworkConfig` asks for; see its `build`."""
-    torso = _torso(config.torso, spec)
+    torso = view(spec, config.torso, frame_stack=1).torso
     num_actions = math.prod(spec.action.array.shape)
     memory = _memory(config, torso, spec, num_actions)
     specs = [leaf for _, leaf in spec.leaves()]
@@ -195,16 +194,3 @@ def _seen(spec: EnvSpec, memory: Tree, observation: Tree) -> list[Array]:
 def _dtype(leaf: ArraySpec) -> str:
     # As arrays of experience have them: without 64 bits.
     return str(jax.dtypes.canonicalize_dtype(leaf.dtype))
-
-
-def _torso(torso: str, spec: EnvSpec) -> str:
-    leaves = [leaf for _, leaf in spec.leaves()]
-    if torso == "auto":
-        return "nature" if any(is_encoded(leaf, "nature") for leaf in leaves) else "mlp"
-    if torso != "mlp" and not any(is_encoded(leaf, torso) for leaf in leaves):
-        found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
-        raise ConfigError(
-            f"network.torso: {torso!r} expected an image (uint8 of rank 2 or 3), the observation "
-            f'has {", ".join(found)}; leave it at "auto", which follows the observation'
-        )
-    return torso

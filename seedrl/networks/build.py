@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from seedrl.errors import ConfigError
-from seedrl.networks.frame_stack import stack_frames
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.recurrent import GRU, LSTM
+from seedrl.networks.recurrent import GRU, LSTM, stack_frames
 from seedrl.networks.torsos import (
     SMALLEST_IMAGE,
     ObservationTorso,
@@ -45,7 +44,7 @@ class NetworkCarry(NamedTuple):
 
 
 class TorsoCoreHead(nn.Module):
-    """Torso, core and head; see `seedrl.networks.q_network.QNetworkConfig` for the settings.
+    """Torso, core and head; see `seedrl.networks.config.QNetworkConfig` for the settings.
 
     Attributes:
       head: makes the head, which turns features `[T, B, D]` into the network's output.
@@ -123,7 +122,7 @@ def from_config(
 
     Args:
       config: has `torso`, `torso_sizes`, `core`, `core_size`, `frame_stack` and `dtype`, as
-        `seedrl.networks.q_network.QNetworkConfig` explains them.
+        `seedrl.networks.config.QNetworkConfig` explains them.
       spec: of the environment.
       num_actions: A.
       head: makes the head.

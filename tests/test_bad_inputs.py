@@ -181,7 +181,7 @@ CASES: dict[str, tuple[int, str]] = {
     "seedrl evaluate untrained": (74, "expected a checkpoint in untrained/checkpoints, found none"),
     "seedrl digest folder.py": (74, "expected a checkpoint in folder.py/checkpoints, found none"),
     "seedrl replay-images folder.py": (74, "expected a checkpoint with its replay in folder.py"),
-    "seedrl bench nosuch": (2, "unknown benchmark 'nosuch': expected replay, "),
+    "seedrl bench nosuch": (2, "unknown benchmark 'nosuch': expected pipeline, "),
     "check-env": (2, "Missing from seedrl check-env: ENVIRONMENT A registered gymnasium id, or "),
     "check-env CartPole-v9": (2, "cannot build CartPole-v9: VersionNotFound: Environment version"),
     "check-env math": (2, "Name an environment of your own as package.module:factory"),

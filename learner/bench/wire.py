@@ -2,22 +2,19 @@
 
 import contextlib
 import json
-import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from learner.bench.measure.cpu import tree_seconds
-from learner.bench.measure.interleave import Pace, growth, interleave, spread
-from learner.bench.measure.result import Conditions, Result
-from learner.bench.rigs.echo import EchoServer
-from learner.bench.rigs.null_agent import NullAgentConfig
-from learner.bench.rigs.served_fleet import ANY_PORT, ServedFleet
+from learner.bench.echo import EchoServer
+from learner.bench.measuring import Pace, Result, growth, interleave, spread
+from learner.bench.system import ANY_PORT, ServedFleet
+from learner.bench.workloads import NullAgentConfig
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.launch.env_servers import socket_address
@@ -89,9 +86,13 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool =
                 clients=env_servers,
             )
         )
-        of_service = Costed(lambda: answering.rate(pace.seconds), lambda: answering.num_messages)
-        of_echo = Costed(lambda: _echo_rate(echo, pace.seconds), lambda: sum(echo.num_answered))
-        measured = interleave({"service": of_service.rate, "echo": of_echo.rate}, pace.rounds)
+        measured = interleave(
+            {
+                "service": lambda: answering.rate(pace.seconds),
+                "echo": lambda: _echo_rate(echo, pace.seconds),
+            },
+            pace.rounds,
+        )
     service = spread(measured["service"]).median
     return Result(
         name=f"wire{' over TCP' if over_tcp else ''}: {step_bytes:,} bytes",
@@ -100,45 +101,14 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool =
         ours=measured["service"],
         limits=measured["echo"],
         target=messages.target,
-        conditions=Conditions(
-            messages=f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
+        conditions={
+            "messages": f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
             + ("gRPC on TCP" if over_tcp else "links of one host"),
-            environments=f"{env_servers} env servers, {_GROUPS} steps in flight each",
-            network="none: all actions are 0",
-        ),
-        details={
-            "MB/s": service * step_bytes / 1e6,
-            # On a machine with other work these say more than rates.
-            "CPU µs/message": of_service.median,
-            "CPU µs/message of the echo": of_echo.median,
+            "environments": f"{env_servers} env servers, {_GROUPS} steps in flight each",
+            "network": "none: all actions are 0",
         },
+        details={"MB/s": service * step_bytes / 1e6},
     )
-
-
-class Costed:
-    """A rate, and what each message took of the CPU, here and in all processes started here.
-
-    Those of the other rates stand still meanwhile.
-    """
-
-    def __init__(self, rate: Callable[[], float], count: Callable[[], int]):
-        """`count`: messages so far, of those whose rate it is."""
-        self._rate = rate
-        self._count = count
-        self._costs: list[float] = []
-
-    def rate(self) -> float:
-        """Messages a second; notes what they cost."""
-        messages, seconds = self._count(), tree_seconds(os.getpid())
-        found = self._rate()
-        seconds = tree_seconds(os.getpid()) - seconds
-        self._costs.append(1e6 * seconds / (self._count() - messages))
-        return found
-
-    @property
-    def median(self) -> float:
-        """CPU µs of a message."""
-        return spread(self._costs).median
 
 
 class Answering:
@@ -190,7 +160,7 @@ def _echo(
             Command(
                 name=f"echo client {index}",
                 arguments=(
-                    *(sys.executable, "-m", "learner.bench.rigs.echo"),
+                    *(sys.executable, "-m", "learner.bench.echo"),
                     *(*flags, "--in-flight", str(_GROUPS)),
                 ),
                 environment=env_servers.child_environment(),

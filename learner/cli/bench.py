@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -15,19 +15,16 @@ from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
 if TYPE_CHECKING:  # imports jax
-    from learner.bench.measure.interleave import Pace
-    from learner.bench.measure.result import Result
+    from rich.console import Console
+
+    from learner.bench.measuring import Pace, Result
 
 PROG = "seedrl bench"
 # The folder of the benchmarks; each is a module there with `run(pace) -> Iterator[Result]`.
 PACKAGE = "learner.bench"
 BENCHMARKS = {
-    "replay": "inserting and sampling against a memcpy, memory of a stored step",
-    "inference": "acting on a batch against the bare network",
-    "wire": "messages against a bare gRPC echo",
     "pipeline": "environment steps through the whole system against its parts",
-    "learner": "updates of the running system against the bare update",
-    "scaling": "many env servers that sleep against linear scaling",
+    "wire": "messages against a bare gRPC echo",
 }
 
 
@@ -68,11 +65,11 @@ def run_benchmarks(
     # After the check: what they import takes seconds.
     from rich.console import Console
 
-    from learner.bench.measure import machine, report
-    from learner.bench.measure.interleave import Pace
+    from learner.bench import machine
+    from learner.bench.measuring import Pace
     from learner.session.process import tune_process
 
-    # For images, which most of what is measured in this very process moves; see `own_process`.
+    # For images, which most of what is measured in this very process moves.
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     results: list[Result] = []
@@ -83,12 +80,33 @@ def run_benchmarks(
                 results += measure(f"{package}.{name}", pace)
     finally:
         # Also what was measured before a benchmark failed.
-        console.print(report.table(results))
-        console.print("Measured with", *report.notes(results), sep="\n", highlight=False)
+        print_results(results, console)
         if options.json is not None:
-            text = json.dumps(report.to_json(results, machine.describe(), pace), indent=2)
-            options.json.write_text(text + "\n")
+            write(options.json, results, machine.describe(), pace)
     return ExitCode.OK
+
+
+def print_results(results: "Sequence[Result]", console: "Console") -> None:
+    """A table, and a line with the conditions of each result."""
+    from rich.table import Table
+
+    table = Table()
+    for column in ("figure", "ours", "limit", "ratio", "target"):
+        table.add_column(column, overflow="fold")
+    for result in results:
+        colour = {True: "green", False: "red", None: "none"}[result.is_met]
+        *cells, ratio, target = result.cells()
+        table.add_row(*cells, f"[{colour}]{ratio}[/]", target)
+    console.print(table)
+    notes = (result.note() for result in results)
+    console.print("Measured with", *notes, sep="\n", highlight=False)
+
+
+def write(path: Path, results: "Sequence[Result]", machine: dict[str, Any], pace: "Pace") -> None:
+    """Writes all numbers as JSON."""
+    rows = [result.to_json() for result in results]
+    document = {"machine": machine, "pace": pace._asdict(), "rows": rows}
+    path.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def measure(name: str, pace: "Pace") -> Iterator["Result"]:

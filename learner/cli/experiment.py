@@ -140,7 +140,7 @@ def _own(folder: Path) -> int:
 
 def _record(folder: Path, grid: Path) -> None:
     """Keeps the grid, and on which machines and with which commits it was worked on."""
-    from learner.bench.measure.machine import in_words
+    from learner.bench.machine import in_words
 
     path = folder / run_files.EXPERIMENT
     try:

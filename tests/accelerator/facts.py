@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from learner.bench.measure.machine import describe
+from learner.bench.machine import describe
 
 
 def main() -> int:

@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["install", "facts", "tests", "bench", "training"]
 
-BENCHMARKS = ("replay", "inference", "wire", "pipeline", "learner", "scaling")
+BENCHMARKS = ("wire", "pipeline")
+DEVELOPERS_BENCHMARKS = ("replay", "inference", "learner")
 # Those that tell something of another machine and another jax, and need neither an index, nor
 # tools that are not carried, nor hours; one stage each, so that one that hangs is one that hangs.
 TESTS = {
@@ -126,9 +127,10 @@ def stages(profile: Profile, folder: Path, wheels: Path) -> list[Stage]:
     limit = profile.tests_seconds
     every.append(Stage("tests_on_accelerator", "tests", command, limit, 30.0, 1, exact))
     seedrl = (python, "-m", "learner.cli.main")
-    for name in BENCHMARKS:
+    for name in (*BENCHMARKS, *DEVELOPERS_BENCHMARKS):
         result = folder / f"bench_{name}.json"
-        command = (*seedrl, "bench", name, *profile.bench, "--json", str(result))
+        program = (*seedrl, "bench") if name in BENCHMARKS else (python, "-m", "tests.benchmarks")
+        command = (*program, name, *profile.bench, "--json", str(result))
         bench = Stage(f"bench_{name}", "bench", command, profile.bench_seconds, 40.0, result=result)
         every.append(bench)
     for config, flags in profile.training.items():

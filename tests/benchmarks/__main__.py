@@ -7,8 +7,9 @@ from seedrl.programs.outcome import exit_code
 
 PROG = "python -m tests.benchmarks"
 BENCHMARKS = {
-    "growth": "a unit of work as sizes grow against the same with the size before",
-    "cpu_efficiency": "CPU time that stepping and programs need against all that is spent",
+    "replay": "inserting and sampling against a memcpy, memory of a stored step",
+    "inference": "acting on a batch against the bare network",
+    "learner": "updates of the running system against the bare update",
 }
 
 

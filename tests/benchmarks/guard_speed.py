@@ -16,16 +16,14 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from learner.bench import inference, replay, wire
-from learner.bench.measure.interleave import Pace, interleave, rate, ratios, spread
-from learner.bench.measure.result import Result
-from learner.bench.rigs import workloads
-from learner.bench.rigs.bare_actor import BareActor
-from learner.bench.rigs.bare_learner import BareLearner
+from learner.bench import inference, replay, wire, workloads
+from learner.bench.measuring import Pace, Result, interleave, rate, ratios, spread
 from learner.bench.wire import Messages
 from seedrl.config_checks import page_steps
 from seedrl.replay.index import replay_bytes
 from tests.benchmarks import prioritized_draw
+from tests.benchmarks.bare_actor import BareActor
+from tests.benchmarks.bare_learner import BareLearner
 
 ATTEMPTS = 12
 PACE = Pace(rounds=3, seconds=0.03)

@@ -32,7 +32,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from learner.bench.measure import machine
+from learner.bench import machine
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
 from learner.session.run import train

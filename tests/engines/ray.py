@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from learner.bench.measure.machine import in_words
+from learner.bench.machine import in_words
 from learner.saving.run_records import played_rounds
 from seedrl.storage import run_files
 from tests.engines.ray_nodes import Cluster, wait

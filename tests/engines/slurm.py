@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from learner.bench.measure.machine import in_words
+from learner.bench.machine import in_words
 from learner.cli.launch import rendered
 from learner.saving.run_records import played_rounds
 from seedrl.storage import run_files

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from learner.bench.measure.machine import commit, in_words
+from learner.bench.machine import commit, in_words
 from tests.faults.matrix import ROOT, Row
 from tests.faults.records import Figure, Outcome, Record
 

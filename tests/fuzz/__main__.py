@@ -17,7 +17,7 @@ import json
 import sys
 from pathlib import Path
 
-from learner.bench.measure.machine import commit
+from learner.bench.machine import commit
 from tests.architecture import documents
 from tests.fuzz import records
 from tests.fuzz.guided_run import ROOT, default_venvs, run

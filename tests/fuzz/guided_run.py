@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from learner.bench.measure.machine import commit, in_words
+from learner.bench.machine import commit, in_words
 from tests.benchmarks.peers import virtual_environment
 from tests.fuzz.records import FuzzRecord
 from tests.fuzz.target import Target

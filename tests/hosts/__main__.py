@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from learner.bench.measure.machine import in_words
+from learner.bench.machine import in_words
 from seedrl.exit_codes import ExitCode
 from seedrl.storage import checkpoints
 from tests.hosts.several import RECORDED, SeveralHosts

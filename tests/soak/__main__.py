@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from learner.bench.measure.machine import commit, in_words
+from learner.bench.machine import commit, in_words
 from learner.serving.ledger import AT_REST, residues
 from tests.soak.chaos import ALL, END_LEARNER, schedule
 from tests.soak.figures import Sample, range_of, records, sample, slope

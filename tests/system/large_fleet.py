@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.bench.measure.machine import describe, num_cores
+from learner.bench.machine import describe, num_cores
 from learner.launch.env_servers import env_server_environment
 from tests.faults.scale import scaled
 from tests.system.chaos import ledger

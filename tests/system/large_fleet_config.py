@@ -1,12 +1,12 @@
 """For `tests.system.large_fleet`: environments that sleep, and an agent that does nothing."""
 
 import dataclasses
+import json
 
-from learner.bench.rigs.null_agent import NullAgentConfig
-from learner.bench.scaling import constant
+from learner.bench.workloads import ENDLESS, NullAgentConfig
 from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
-from seedrl.config import Config, LaunchConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, ReplayConfig, ServingConfig
 from seedrl.specs import EnvSpec
 
 
@@ -26,10 +26,19 @@ class Idle:
 
 def config() -> Config:
     """Slots and the time of a step are given as flags."""
-    base = constant({"shape": (4,), "dtype": "float32"}, LaunchConfig(), capacity_steps=100_000)
+    base = Config(
+        environment=EnvironmentConfig(
+            id="envs_server.envs.constant:make",
+            arguments=json.dumps({"shape": (4,), "dtype": "float32"}),
+            vectorization="native",
+        ),
+        agent=Idle(),
+        # So few updates are due that none is ever made.
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=50_000, ratio=1e-9),
+        serving=ServingConfig(evaluation_slots=0, insecure=True),
+    )
     return dataclasses.replace(
         base,
-        agent=Idle(),
-        serving=ServingConfig(evaluation_slots=0, insecure=True),
+        learning=dataclasses.replace(base.learning, num_devices=1, total_steps=ENDLESS),
         evaluation=dataclasses.replace(base.evaluation, target_return=None),
     )

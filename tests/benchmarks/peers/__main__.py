@@ -16,9 +16,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from learner.bench.measure import machine, report
-from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Result
+from learner.bench import machine
+from learner.bench.measuring import Pace, Result
+from learner.cli.bench import print_results, write
 from learner.session.process import tune_process
 from tests.benchmarks.peers import rounds_before, virtual_environment
 
@@ -69,11 +69,8 @@ def main() -> int:
             # As soon as it is known: the next peer may fail.
             if options.json is not None:
                 whole = pace._replace(rounds=max(len(result.ours) for result in results))
-                text = json.dumps(report.to_json(results, machine.describe(), whole), indent=2)
-                options.json.write_text(text + "\n")
-    console = Console()
-    console.print(report.table(results))
-    console.print("Measured with", *report.notes(results), sep="\n", highlight=False)
+                write(options.json, results, machine.describe(), whole)
+    print_results(results, Console())
     return 0
 
 

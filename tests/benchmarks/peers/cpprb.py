@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Result
+from learner.bench.measuring import Pace, Result
 from tests.benchmarks.peers import replay_stores
 
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from learner.bench.rigs import workloads
-from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Workload
+from learner.bench import workloads
+from learner.bench.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.config import QNetworkConfig
+from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.peers import model_flops
 
 

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from learner.bench import replay
-from learner.bench.rigs import workloads
-from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Workload
+from learner.bench import workloads
+from learner.bench.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig
 from seedrl.networks.config import QNetworkConfig
+from tests.benchmarks import replay
+from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.peers import replay_stores
 from tests.benchmarks.peers.programs.sequences import noise
 

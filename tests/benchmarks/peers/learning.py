@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from learner.bench.measure import machine
+from learner.bench import machine
 from learner.saving.final_score import FinalScore, write_final_score
 from seedrl.storage import run_files
 from tests.benchmarks.peers import sb3_process, virtual_environment

@@ -1,7 +1,7 @@
 """Floating-point operations that networks need for an environment step: acting, then learning.
 
 Matrix products and convolutions, a multiplication and an addition being two; see
-`learner.bench.measure.flops`.
+`tests.benchmarks.flops`.
 """
 
 import math
@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from learner.acting.act_step import example_timestep
-from learner.bench.measure.flops import count_flops
-from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Workload
+from learner.bench.workloads import Workload
 from seedrl.networks.network import NetworkInput
+from tests.benchmarks.bare_learner import BareLearner
+from tests.benchmarks.flops import count_flops
 
 # Of the Nature network, which Sample Factory calls convnet_atari.
 _STRIDES = (4, 2, 1)

@@ -21,7 +21,7 @@ from typing import Any
 
 import tyro
 
-from learner.bench.measure import machine
+from learner.bench import machine
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess

@@ -15,11 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from learner.bench import replay
-from learner.bench.measure.interleave import Pace, interleave, rate
-from learner.bench.measure.result import Result, conditions
-from learner.bench.rigs.bare_learner import BareLearner
-from learner.bench.rigs.workloads import Workload
+from learner.bench.measuring import Pace, Result, conditions, interleave, rate
+from learner.bench.workloads import Workload
+from tests.benchmarks import replay
+from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 

@@ -7,12 +7,10 @@ samples, as far as its learner keeps up. Torso, core and widths are the same.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from learner.bench import pipeline
-from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, interleave
-from learner.bench.measure.result import Result
-from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Workload
+from learner.bench import pipeline, processes
+from learner.bench.measuring import Pace, Result, interleave
+from learner.bench.system import System
+from learner.bench.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
@@ -24,7 +22,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """A result for each of the two algorithms."""
     interpreter = virtual_environment.python("rllib", venvs)
     workload = pipeline.cartpole()
-    yield from own_process.results(workload.config, _results, workload, interpreter, pace)
+    yield from processes.results(workload.config, _results, workload, interpreter, pace)
 
 
 def _results(workload: Workload, interpreter: Path, pace: Pace) -> Iterator[Result]:

@@ -4,20 +4,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from learner.bench.measure.result import Result
+from learner.bench.measuring import Result
 
 
 def added(earlier: Mapping[str, Any], result: Result) -> Result:
-    """`result` with the rounds of its name in `earlier` (see `report.to_json`) before its own.
+    """`result` with the rounds of its name in `earlier` before its own.
 
-    Joined rounds have no details, which speak of one run. Raises ValueError if something else
-    was measured earlier.
+    `earlier` is what `learner.cli.bench.write` wrote. Joined rounds have no details: those describe
+    one run. Raises ValueError if something else was measured earlier.
     """
     before = next((each for each in earlier["rows"] if each["name"] == result.name), None)
     if before is None:
         return result
     for key, value in (
-        ("conditions", vars(result.conditions)),
+        ("conditions", dict(result.conditions)),
         ("unit", result.unit),
         ("limit_name", result.limit_name),
     ):

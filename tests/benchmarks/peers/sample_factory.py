@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.bench import pipeline
-from learner.bench.measure import own_process
-from learner.bench.measure.interleave import Pace, interleave
-from learner.bench.measure.result import Result
-from learner.bench.rigs.system import System
-from learner.bench.rigs.workloads import Workload
+from learner.bench import pipeline, processes
+from learner.bench.measuring import Pace, Result, interleave
+from learner.bench.system import System
+from learner.bench.workloads import Workload
 from seedrl.replay.queue import QueueConfig
 from tests.benchmarks.peers import model_flops, virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
@@ -65,7 +63,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
-        yield from own_process.results(task.workload.config, _results, task, interpreter, pace)
+        yield from processes.results(task.workload.config, _results, task, interpreter, pace)
 
 
 def _tasks() -> Iterator[_Task]:

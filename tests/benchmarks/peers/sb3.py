@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.bench.measure.interleave import Pace, interleave
-from learner.bench.measure.result import Conditions, Result, network_name
+from learner.bench.measuring import Pace, Result, interleave, network_name
 from seedrl import config_file
 from seedrl.exit_codes import ExitCode
 from tests.benchmarks.peers import sb3_process, virtual_environment
@@ -123,11 +122,12 @@ def _result(each: _Comparison, runs: Mapping[str, list[Learned]]) -> Result:
         limits=_values(runs[each.other], each.figure.theirs),
         target=each.target,
         is_cost=True,
-        conditions=Conditions(
-            network=network_name(config.agent),
-            batch=f"{config.learning.batch_sequences} sequences",
-            environments=f"{serving.training_slots} and {serving.evaluation_slots} for evaluation",
-        ),
+        conditions={
+            "network": network_name(config.agent),
+            "batch": f"{config.learning.batch_sequences} sequences",
+            "environments": f"{serving.training_slots} and {serving.evaluation_slots} for "
+            "evaluation",
+        },
     )
 
 

@@ -4,9 +4,7 @@ import dataclasses
 
 import pytest
 
-from learner.bench.measure import report
-from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Conditions, Result
+from learner.bench.measuring import Result
 from tests.benchmarks.peers import rounds_before
 
 ROW = Result(
@@ -15,12 +13,12 @@ ROW = Result(
     limit_name="a peer",
     ours=(3.0,),
     limits=(1.0,),
-    conditions=Conditions(batch="64"),
+    conditions={"batch": "64"},
 )
 
 
 def earlier(*results: Result) -> dict[str, object]:
-    return report.to_json(results, {}, Pace(1, 1.0))
+    return {"rows": [result.to_json() for result in results]}
 
 
 def test_rounds_are_joined_by_name_in_the_order_of_the_runs() -> None:
@@ -33,7 +31,7 @@ def test_rounds_are_joined_by_name_in_the_order_of_the_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"unit": "ms"}, {"limit_name": "x"}, {"conditions": Conditions(batch="32")}]
+    "changed", [{"unit": "ms"}, {"limit_name": "x"}, {"conditions": {"batch": "32"}}]
 )
 def test_rounds_of_something_else_are_refused(changed: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="a figure: expected the same .* write to another file"):

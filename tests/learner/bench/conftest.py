@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from learner.bench.measure.interleave import Pace
-from learner.bench.rigs import workloads
-from learner.bench.rigs.workloads import Workload
+from learner.bench import workloads
+from learner.bench.measuring import Pace
+from learner.bench.workloads import Workload
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import ReplayConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
@@ -24,21 +24,6 @@ def tiny() -> Workload:
     return _cartpole(
         QNetworkConfig(
             torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), dueling=False, frame_stack=1
-        )
-    )
-
-
-@pytest.fixture(scope="session")
-def recurrent() -> Workload:
-    """CartPole with a recurrent network of a few units."""
-    return _cartpole(
-        QNetworkConfig(
-            torso="mlp",
-            torso_sizes=(4,),
-            core_size=4,
-            head_sizes=(),
-            dueling=False,
-            frame_stack=1,
         )
     )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from learner.bench import wire
-from learner.bench.rigs.served_fleet import ServedFleet
+from learner.bench.system import ServedFleet
 from learner.bench.wire import Answering, Messages
 
 TINY = Messages(num_envs=3, shape=(5,), dtype="uint8", target=0.5)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.bench.measure.interleave import Pace
-from learner.bench.measure.result import Conditions, Result
+from learner.bench.measuring import Pace, Result
 from learner.cli import bench
 from learner.cli.main import main
 
@@ -26,7 +25,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Pace]]:
             limit_name="a limit",
             ours=(1.0, 3.0, 2.0),
             limits=(4.0, 4.0, 4.0),
-            conditions=Conditions(messages="one"),
+            conditions={"messages": "one"},
         )
 
     monkeypatch.setattr(bench, "measure", measure)
@@ -38,13 +37,13 @@ def test_named_benchmarks_are_printed_and_written(
 ) -> None:
     file = tmp_path / "bench.json"
     flags = ["--seconds", "0.5", "--rounds", "3", "--json", str(file)]
-    assert main(["bench", "inference", "replay", *flags]) == 0
-    assert measured == [("inference", Pace(3, 0.5)), ("replay", Pace(3, 0.5))]
+    assert main(["bench", "pipeline", "wire", *flags]) == 0
+    assert measured == [("pipeline", Pace(3, 0.5)), ("wire", Pace(3, 0.5))]
     out = capsys.readouterr().out
     assert "0.50" in out and "(0.25..0.75)" in out
-    assert "inference: a figure: messages one" in out
+    assert "pipeline: a figure: messages one" in out
     document = json.loads(file.read_text())
-    assert [row["name"] for row in document["rows"]] == ["inference: a figure", "replay: a figure"]
+    assert [row["name"] for row in document["rows"]] == ["pipeline: a figure", "wire: a figure"]
     assert document["pace"] == {"rounds": 3, "seconds": 0.5}
     machine = document["machine"]
     assert machine["cores"] >= 1 and machine["versions"]["jax"] and machine["devices"]
@@ -58,7 +57,7 @@ def test_by_default_all_run(measured: list[tuple[str, Pace]]) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["inferrence"], "unknown benchmark 'inferrence': did you mean inference? expected"),
+        (["pipelin"], "unknown benchmark 'pipelin': did you mean pipeline? expected"),
         (["--rounds", "0"], "--rounds: expected at least 1, got 0"),
         (["--seconds", "0"], "--seconds: expected more than 0, got 0"),
         (["--json", "no/such/folder.json"], "--json: expected a file in an existing folder"),
@@ -74,24 +73,19 @@ def test_wrong_usage_is_one_line(
     assert error.count("\n") == 1 and message in error
 
 
-def test_every_benchmark_has_a_module_of_its_name() -> None:
-    folder = Path(bench.__file__).parents[1] / "bench"
-    assert all((folder / f"{name}.py").exists() for name in bench.BENCHMARKS)
-
-
 def test_what_was_measured_before_a_failure_is_kept(
     measured: list[tuple[str, Pace]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     working = bench.measure
 
     def measure(name: str, pace: Pace) -> Iterator[Result]:
-        if name.endswith("replay"):
+        if name.endswith("wire"):
             raise RuntimeError("an env server died")
         return working(name, pace)
 
     monkeypatch.setattr(bench, "measure", measure)
     file = tmp_path / "bench.json"
     with pytest.raises(RuntimeError, match="an env server died"):
-        bench.run(["inference", "replay", "--json", str(file)])
+        bench.run(["pipeline", "wire", "--json", str(file)])
     names = [row["name"] for row in json.loads(file.read_text())["rows"]]
-    assert names == ["inference: a figure"]
+    assert names == ["pipeline: a figure"]

@@ -1,1 +1,0 @@
-"""How a measurement is made, and what it says."""

@@ -1,0 +1,156 @@
+"""What is measured: bundled configurations, scaled to what a short measurement can show."""
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from seedrl import config_file
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
+from seedrl.agents.window import WindowSpec
+from seedrl.config import Config, LaunchConfig
+from seedrl.replay.queue import QueueConfig
+from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
+
+# Steps of a run whose end no measurement reaches.
+ENDLESS = 10**15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A configuration, and its environment's spec, so that no environment need be built."""
+
+    name: str
+    config: Config
+    spec: EnvSpec
+
+
+def pong() -> Workload:
+    """Pong with the fast settings of `pong_r2d2`."""
+    return Workload(name="Pong", config=config_file.load("pong_r2d2"), spec=_frames(6))
+
+
+def atari() -> Workload:
+    """Any Atari game with the settings of the R2D2 paper."""
+    return Workload(name="Atari", config=config_file.load("atari_r2d2"), spec=_frames(18))
+
+
+def cartpole() -> Workload:
+    """CartPole with the settings of `cartpole_r2d2`."""
+    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+    return Workload(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
+
+
+def on_policy(workload: Workload, agent: Any, *, batch_rows: int, launch: LaunchConfig) -> Workload:
+    """The workload with an agent of the on-policy queue, whose updates take `batch_rows` rows."""
+    config = workload.config
+    learning = dataclasses.replace(
+        config.learning,
+        batch_sequences=batch_rows // agent.window.length,
+        num_devices=1,
+        total_steps=ENDLESS,
+    )
+    changed = dataclasses.replace(
+        config, agent=agent, replay=QueueConfig(), learning=learning, launch=launch
+    )
+    name = f"{workload.name} by {type(agent).__name__.removesuffix('Config').upper()}"
+    return dataclasses.replace(workload, name=name, config=changed)
+
+
+def scaled(
+    workload: Workload,
+    *,
+    capacity_steps: int,
+    min_steps: int | None = None,
+    batch_sequences: int | None = None,
+    launch: LaunchConfig | None = None,
+) -> Workload:
+    """The workload with another size of replay, of batches and of its fleet, at replay ratio 1.
+
+    Every slot explores at random, whatever the network computes, so that episodes are as long as
+    with random actions.
+    """
+    config = workload.config
+    agent = dataclasses.replace(config.agent, exploration_base=1.0, exploration_alpha=0.0)
+    replay = dataclasses.replace(
+        config.replay,
+        capacity_steps=capacity_steps,
+        min_steps=min_steps or config.replay.min_steps,
+        ratio=1.0,
+    )
+    learning = dataclasses.replace(
+        config.learning,
+        batch_sequences=batch_sequences or config.learning.batch_sequences,
+        num_devices=1,
+        total_steps=ENDLESS,
+    )
+    changed = dataclasses.replace(
+        config, agent=agent, replay=replay, learning=learning, launch=launch or config.launch
+    )
+    return dataclasses.replace(workload, config=changed)
+
+
+def _frames(num_actions: int) -> EnvSpec:
+    return EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(num_actions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullAgentConfig:
+    """Acts at random, remembers nothing and learns nothing: for measuring all but the network.
+
+    Attributes:
+      window: the sequences that its experience is cut into.
+    """
+
+    window: WindowSpec
+
+    def build(self, spec: EnvSpec) -> Agent:
+        """The agent, for any environment."""
+        update = GradientUpdate(_loss, optax.identity())
+        return Agent(
+            window=self.window,
+            init=lambda key: jnp.zeros(()),
+            initial_carry=lambda batch_size: (),
+            act=functools.partial(_act, spec.action),
+            exploration=lambda slots: np.zeros(slots, np.float32),
+            evaluation_exploration=0.0,
+            init_state=update.init_state,
+            update=update,
+            initial_priorities=_initial_priorities,
+        )
+
+
+def _act(
+    action: ActionSpec,
+    params: Tree,
+    carry: Tree,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    del params, exploration
+    shape = (*timestep.step_type.shape, *action.array.shape)
+    if isinstance(action, DiscreteSpec):
+        actions = jax.random.randint(key, shape, 0, action.num_actions, jnp.int32)
+    else:
+        actions = jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
+    return ActOutput(actions, carry, ())
+
+
+def _loss(
+    params: Tree, target: Tree, sequence: Sequence, weights: Array, key: Array
+) -> tuple[Array, LossOutput]:
+    del target, key
+    rewards = jnp.mean(sequence.steps.timestep.reward)
+    return params * rewards, LossOutput(jnp.ones_like(weights), {})
+
+
+def _initial_priorities(steps: StoredStep) -> Array:
+    return jnp.ones(steps.action.shape[1], jnp.float32)

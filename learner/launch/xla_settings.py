@@ -14,7 +14,8 @@ def compile_quick_convolutions() -> None:
 
     jaxlib 0.10.2 gives each to YNNPACK, and where its result is kept for the gradient, that takes
     one thread and three times as long: the first layer of the Nature network takes 360 images in 30
-    ms, without YNNPACK in 11, and an update of Pong takes 240 ms and 170 (two cores of an EPYC). Dot products and sums stay as they are.
+    ms, without YNNPACK in 11, and an update of Pong takes 240 ms and 170 (two cores of
+    an EPYC). Dot products and sums stay as they are.
 
     Who names the option in XLA_FLAGS decides.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envs_server.conformance.options import read_options as read_check_options
+from envs_server.check.__main__ import read_options as read_check_options
 from envs_server.options import read_options
 from envs_server.server_conformance.options import read_options as read_server_check_options
 from learner.cli import launch_on_ray, learner, main, train

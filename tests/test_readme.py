@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.conformance.__main__ import main as check_env
+from envs_server.check.__main__ import main as check_env
 from tests import own_process
 from tests.documented.commands import ROOT, write_files
 

@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 from envs_server.building import build
-from envs_server.conformance.rows import action_rows
+from envs_server.check.environment import random_actions
 from envs_server.recipe import read_recipe
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
@@ -70,7 +70,7 @@ class Stepper:
         self._groups = groups
         self._is_over = [np.zeros(num_envs, np.bool_) for _ in groups]
         self.spec = env_spec(groups[0].observation_space, groups[0].action_space)
-        actions = action_rows(self.spec.action, _NUM_DRAWN, num_envs, seed=0)
+        actions = random_actions(self.spec.action, _NUM_DRAWN, num_envs, seed=0)
         self._actions = [*map(to_own_actions(groups[0].action_space), actions)]
         self._number = 0
         for index, group in enumerate(groups):

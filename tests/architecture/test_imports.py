@@ -77,7 +77,7 @@ def test_an_env_server_and_what_it_shares_load_nothing_heavy() -> None:
         "envs_server.__main__",
         "envs_server.connection",
         "envs_server.reconnecting_client",
-        "envs_server.conformance.__main__",
+        "envs_server.check.__main__",
     )
     assert {name for name in HEAVY if name in loaded} == set()
 

@@ -1,0 +1,360 @@
+"""Sound environments, and what people get wrong: each of the others breaks one rule only.
+
+`ERRORS` and `NOTES` say which. On command lines they are named `example_envs:NAME`.
+"""
+
+import os
+import random
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+
+class Walk(gymnasium.Env[Any, Any]):
+    """Sound: a walk to the right, with steps of random width, until position 1."""
+
+    observation_space: Any = Box(0, 1, (2,), np.float32)
+    action_space: Any = Discrete(3, start=1)
+
+    def __init__(self) -> None:
+        self.position, self.num_steps = 0.0, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.position, self.num_steps = 0.1 * self.draw(), 0
+        return self.observation(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self.num_steps += 1
+        self.position = min(self.position + 0.05 * np.sum(action) * self.draw(), 1.0)
+        return self.observation(), self.reward(), self.is_over(), False, self.info()
+
+    def draw(self) -> float:
+        return self.np_random.random()
+
+    def observation(self) -> Any:
+        return np.array([self.position, 1 - self.position], np.float32)
+
+    def reward(self) -> Any:
+        return -0.1
+
+    def is_over(self) -> Any:
+        return self.position >= 1
+
+    def info(self) -> Any:
+        return {}
+
+
+class DictWalk(Walk):
+    """Sound: observations that nest."""
+
+    observation_space = Dict(
+        {"place": Dict({"x": Box(0, 1, (), np.float64)}), "left": Discrete(2, start=-1)}
+    )
+
+    def observation(self) -> Any:
+        return {"place": {"x": np.float64(self.position)}, "left": -1 if self.position < 0.5 else 0}
+
+
+class Drive(Walk):
+    """Sound: a force rather than a choice."""
+
+    action_space = Box(np.array([0.1, 0], np.float32), np.array([3, 5], np.float32))
+
+
+class OddInfo(Walk):
+    """Sound: `info` may hold anything, of any kind at each step."""
+
+    def info(self) -> Any:
+        return {0: 1, ("a", 1): 2, "nested": {"score": 0.5, 7: 1}, "won": self.is_over()}
+
+
+class Chatty(Walk):
+    """Sound, but prints, past Python too, and leaves a thread behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        threading.Thread(target=threading.Event().wait).start()  # no daemon
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        print("by Python")
+        os.write(1, b"by C\n")
+        return super().reset(seed=seed)
+
+
+class NanReward(Walk):
+    """A logarithm of 0."""
+
+    def reward(self) -> Any:
+        return float("-inf") if self.num_steps == 2 else 0.0
+
+
+class LargeReward(Walk):
+    """Counts in units of cents."""
+
+    def reward(self) -> Any:
+        return 5e6
+
+
+class WrongDtype(Walk):
+    """Python's floats become float64."""
+
+    def observation(self) -> Any:
+        return np.array([self.position, 0.5])
+
+
+class WrongShape(Walk):
+    """Forgets a number at the start of an episode."""
+
+    def observation(self) -> Any:
+        return super().observation()[: 2 if self.num_steps else 1]
+
+
+class OutsideItsSpace(Walk):
+    """Bounds that nobody looked at."""
+
+    def observation(self) -> Any:
+        return np.array([10 * self.position, 0], np.float32)
+
+
+class MissingKey(DictWalk):
+    """Another structure at reset than later."""
+
+    def observation(self) -> Any:
+        observation = super().observation()
+        if not self.num_steps:
+            del observation["left"]
+        return observation
+
+
+class GlobalRandom(Walk):
+    """Ignores its seed."""
+
+    def draw(self) -> float:
+        return random.random()
+
+
+class SeededGlobalRandom(Walk):
+    """Plays alike when alone, but not among others."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None:
+            random.seed(seed)
+        return super().reset(seed=seed)
+
+    def draw(self) -> float:
+        return random.random()
+
+
+class StuckEnd(Walk):
+    """Once over, always over."""
+
+    was_over = False
+
+    def is_over(self) -> Any:
+        self.was_over |= super().is_over()
+        return self.was_over
+
+
+class SeveralChoices(Walk):
+    """Two choices at once."""
+
+    action_space = MultiDiscrete([2, 2])
+
+
+class LongNumbers(Walk):
+    """Names itself by a number of 41 bits."""
+
+    observation_space = Box(0, 2**60, (1,), np.int64)
+
+    def observation(self) -> Any:
+        return np.array([2**40 + int(100 * self.position)])
+
+
+class OldInterface(Walk):
+    """Four results, as in gym."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class RaisesInReset(Walk):
+    """Cannot start a second episode."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if self.num_steps > 2:
+            raise OSError("no such level")
+        return super().reset(seed=seed)
+
+
+class RaisesInClose(Walk):
+    """Closes a window that it never opened."""
+
+    def close(self) -> None:
+        raise AttributeError("no window")
+
+
+class BothFlags(Walk):
+    """Says that an episode ended in both ways."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, is_over, _, info = super().step(action)
+        return observation, reward, is_over, is_over, info
+
+
+class NumericFlags(Walk):
+    """Numbers for flags."""
+
+    def is_over(self) -> Any:
+        return int(super().is_over())
+
+
+class ResetsItself(Walk):
+    """Ends with the observation that the next episode starts with."""
+
+    def observation(self) -> Any:
+        position = 0 if not self.num_steps or self.is_over() else self.position
+        return np.array([position, 0], np.float32)
+
+
+class Deterministic(Walk):
+    """Nothing in it is random."""
+
+    def draw(self) -> float:
+        return 0.5
+
+
+class FixedLength(Walk):
+    """Ends after four steps, whatever is done."""
+
+    def is_over(self) -> Any:
+        return self.num_steps == 4
+
+
+class Endless(Walk):
+    """Walks on the spot."""
+
+    def is_over(self) -> Any:
+        return False
+
+
+def make_swallowed_truncation() -> Any:
+    """A time limit, and a wrapper that hands its end on as a termination."""
+
+    class OneFlag(gymnasium.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            return observation, reward, terminated or truncated, False, info
+
+    gymnasium.register("Walk-v0", entry_point=Walk, max_episode_steps=4)
+    env = OneFlag(gymnasium.make("Walk-v0", disable_env_checker=True))
+    del gymnasium.registry["Walk-v0"]
+    return env
+
+
+class Walks(VectorEnv[Any, Any, Any]):
+    """Sound walks in one object, or unsound ones as the subclasses have it."""
+
+    dtype: Any = np.float32
+
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.single_action_space = Walk.action_space
+        self.single_observation_space = Box(0, 1, (2,), self.dtype)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.was_over = np.zeros(num_envs, np.bool_)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.position = 0.1 * self.np_random.random(self.num_envs)
+        self.was_over[:] = False
+        return self.observation(), {}
+
+    def step(self, actions: Any) -> Any:
+        width = 0.1 * actions * self.np_random.random(self.num_envs)
+        start = 0.1 * self.np_random.random(self.num_envs)
+        self.position = np.where(self.was_over, start, np.minimum(self.position + width, 1))
+        reward = np.where(self.was_over, 0.0, -0.1)
+        self.was_over = self.position >= 1
+        none = np.zeros(self.num_envs, np.bool_)
+        return self.observation(), reward, self.was_over, none, {}
+
+    def observation(self) -> Any:
+        return np.stack([self.position, 1 - self.position], 1).astype(self.dtype)
+
+
+class OtherVectors(Walk):
+    """Its vector implementation declares another dtype."""
+
+
+class SameStepVectors(Walk):
+    """Its vector implementation starts the next episode with the step that ends the last."""
+
+
+class RaisingVectors(Walk):
+    """Its vector implementation is unfinished."""
+
+
+class OtherVectors_vec(Walks):  # noqa: N801 - its name is the contract
+    """Counts in float64."""
+
+    dtype = np.float64
+
+
+class SameStepVectors_vec(Walks):  # noqa: N801
+    """Loses last observations."""
+
+    def step(self, actions: Any) -> Any:
+        self.was_over[:] = False
+        _, reward, is_over, none, info = super().step(actions)
+        self.position[is_over] = 0.05
+        return self.observation(), reward * 0, is_over, none, info
+
+
+class RaisingVectors_vec(Walks):  # noqa: N801
+    """Nothing but a reset."""
+
+    def step(self, actions: Any) -> Any:
+        raise NotImplementedError
+
+
+Walk_vec = Walks
+
+ERRORS = {
+    NanReward: "fails",
+    LargeReward: "fails",
+    LongNumbers: "fails",
+    OldInterface: "fails",
+    RaisesInReset: "fails",
+    RaisingVectors: "fails",
+    WrongDtype: "observation",
+    WrongShape: "observation",
+    OutsideItsSpace: "observation",
+    MissingKey: "observation",
+    GlobalRandom: "seeding",
+    SameStepVectors: "seeding",
+    SeededGlobalRandom: "isolation",
+    StuckEnd: "reset-state",
+    SeveralChoices: "spaces",
+    RaisesInClose: "close-raises",
+    make_swallowed_truncation: "time-limit",
+    OtherVectors: "vector-spaces",
+}
+
+NOTES = {
+    BothFlags: "both-flags",
+    ResetsItself: "last-observation",
+    NumericFlags: "gymnasium",
+    Deterministic: "seed-ignored",
+    FixedLength: "same-length",
+    Endless: "endless",
+}

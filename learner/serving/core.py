@@ -59,6 +59,7 @@ class Serving:
       ledger: rows by what has happened to them; `accounts` adds those to which something is still
         to happen.
       reconciliation: what env servers report to have sent.
+      restarted: see `take_restarted`.
       num_batches: batches taken so far.
     """
 
@@ -79,6 +80,7 @@ class Serving:
         self.num_batches = 0
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
+        self.restarted: list[tuple[Lease, int]] = []
 
     def lanes_of(self, device: int, roles: Collection[Role]) -> list[Lane]:
         """The lanes of these roles that an inference device acts for."""
@@ -194,7 +196,8 @@ class Serving:
         """Accepts a step; its lane. Raises ProtocolError: then only the ledger has changed."""
         group = step.group
         self.arrived(group, step.sequence)
-        self._check(group, step.sequence, step.timestep.step_type)
+        for row in self._check(group, step.sequence, step.timestep.step_type):
+            self._cut(group, row)
         group.last_step_type = step.timestep.step_type.tobytes()
         group.sequence += 1
         group.queued = True
@@ -202,7 +205,24 @@ class Serving:
         (lane := self.lanes[group.lane]).put(step)
         return lane
 
-    def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> None:
+    def _cut(self, group: Group, row: int) -> None:
+        """An environment was restarted in the middle of an episode: a new stream begins there.
+
+        Nothing of the group is queued or dispatched: its step has just been checked.
+        """
+        slot = int(group.slots[row])
+        if group.role == "training":
+            self.ledger["discarded"] += int(self.slots.rows[slot] % self.page_steps)
+        self.slots.cut_row(group, row)
+        self.restarted.append((group.lease, slot))
+
+    def take_restarted(self) -> list[tuple[Lease, int]]:
+        """Leases and slots whose environment was restarted since the last call."""
+        taken, self.restarted = self.restarted, []
+        return taken
+
+    def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> list[int]:
+        """The rows whose stream this step cuts: FIRST, although the episode had not ended."""
         where = f"group {group.number} of {group.lease.peer}"
         if group.lease.ended:
             self.ledger["fenced"] += len(group.slots)
@@ -224,13 +244,19 @@ class Serving:
             )
         is_due = group.last_step_type.translate(_IS_LAST)
         is_first = step_type.tobytes().translate(_IS_FIRST)
-        if is_first != is_due:
-            self.ledger["rejected"] += len(group.slots)
-            row = next(row for row, due in enumerate(is_due) if due != is_first[row])
-            rule = "FIRST" if is_due[row] else "MID or LAST"
-            raise ProtocolError(
-                f"{where}, row {row}: expected {rule}, got {StepType(step_type[row]).name}"
-            )
+        if is_first == is_due:
+            return []
+        differing = [row for row, due in enumerate(is_due) if due != is_first[row]]
+        # A stream that is resumed from a recording has no environment that could be restarted.
+        is_resumed = group.lease.resumed_at is not None
+        for row in differing:
+            if is_due[row] or is_resumed:
+                self.ledger["rejected"] += len(group.slots)
+                rule = "FIRST" if is_due[row] else "MID or LAST"
+                raise ProtocolError(
+                    f"{where}, row {row}: expected {rule}, got {StepType(step_type[row]).name}"
+                )
+        return differing
 
     def take(self, lane: Lane) -> Batch:
         """Takes a lane's batch; its slots stay taken until `answered`."""

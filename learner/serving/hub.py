@@ -121,6 +121,9 @@ class Hub:
             self._changed.notify_all()
             for lane in [lane for step in steps if (lane := self._serving.step(step)).is_news]:
                 self._due[lane.device].notify_all()
+            for lease, slot in self._serving.take_restarted():
+                reason = f"that of slot {slot} was restarted in an episode (its log says why)"
+                self._attendance.failed(lease.number, reason, self.clock())
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""

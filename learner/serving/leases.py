@@ -240,6 +240,15 @@ class SlotTable:
         lives = self._num_used + 1 if repeats_unused else self.epochs
         return [environment_seed(self.seed, int(slot), int(lives[slot])) for slot in group.slots]
 
+    def cut_row(self, group: Group, row: int) -> None:
+        """Begins a new stream in a slot of a live lease, as another lease would."""
+        slot = group.slots[row]
+        self.cut.append(int(group.streams[row]))
+        self._num_used[slot] += self.rows[slot] > 0
+        self.epochs[slot] += 1
+        self.rows[slot] = 0
+        group.streams[row] = self._streams(slot)
+
     def end(self, lease: Lease) -> None:
         """Ends a live lease. Slots whose step is being computed stay taken until `release`."""
         del self.leases[lease.number]

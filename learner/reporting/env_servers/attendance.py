@@ -125,7 +125,7 @@ class Attendance:
             self._listener.say(
                 "environment_failed",
                 f"an environment of env server {server.name} failed (failure {server.failures}): "
-                f"{reason}; {environments(server.arrival.environments)} are built again",
+                f"{reason}",
                 server=server.name,
                 failures=server.failures,
                 reason=reason,

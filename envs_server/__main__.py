@@ -23,7 +23,7 @@ def _serve(words: Sequence[str]) -> int:
     print_version_if_asked(words)
     options = read_options(words)
     # Import numpy and gRPC: only once the command line is known to be good.
-    if options.processes == 1:
+    if options.processes == 1 and options.logs is None:
         from envs_server.processes.one import serve
 
         return serve(options, words)

@@ -42,6 +42,10 @@ class Options:
     started again. They are forked by a process that has loaded what all need: a hundred start
     in seconds, and share that memory. Linux only."""
 
+    logs: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Folder for the output of each env server, env_server_I.log, and for its count of steps sent,
+    env_server_I.sent. With it even a single env server is started again when it dies."""
+
     groups: int = 2
     """Groups that are interleaved: one steps while the others wait for actions. No more than
     there are environments; at most 1000."""

@@ -46,7 +46,7 @@ os.environ.setdefault(
 
 import pytest
 
-from learner.launch.xla_settings import compile_quick_convolutions
+from learner.processes.tuning import compile_quick_convolutions
 
 # Until all tests are collected: there is nothing to find in what is imported, again and again.
 gc.disable()

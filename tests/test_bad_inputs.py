@@ -16,7 +16,7 @@ import pytest
 
 import envs_server.__main__
 import envs_server.check.__main__
-import learner.cli.learner
+import learner.cli.train
 import learner.cli.main
 from seedrl import config_file, config_json
 from seedrl.programs.outcome import exit_code
@@ -80,7 +80,7 @@ def _env_server(words: Sequence[str]) -> int:
 
 _PROGRAMS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "seedrl": ("seedrl", learner.cli.main.main),
-    "learner": ("python -m learner", learner.cli.learner.main),
+    "learner": ("python -m learner", learner.cli.train.main),
     "env server": ("python -m envs_server", _env_server),
     "check-env": ("seedrl check-env", envs_server.check.__main__.main),
 }

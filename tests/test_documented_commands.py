@@ -12,7 +12,7 @@ import pytest
 from envs_server.check.__main__ import read_options as read_check_options
 from envs_server.options import read_options
 from envs_server.server_conformance.options import read_options as read_server_check_options
-from learner.cli import launch_on_ray, learner, main, train
+from learner.cli import launch_on_ray, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
 from learner.cli.launch import rendered, without_on
@@ -84,7 +84,7 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["python", "-m", "learner", *argv]:
             # What serves other machines must be asked for: --bind is part of the check.
             argv = _found(file, argv, folder)
-            served, config = parse(learner.LearnerOptions, argv, prog="learner")
+            served, config = parse(train.LearnerOptions, argv, prog="learner")
             check(served.apply(config))
         case ["python", "-m", "envs_server", *argv]:
             read_options(argv)

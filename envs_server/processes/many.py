@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import gc
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -44,6 +45,13 @@ _PR_SET_PDEATHSIG = 1
 class _Start(NamedTuple):
     number: int
     seconds: float  # when, by the monotonic clock
+
+
+def last_line(path: Path) -> str:
+    """What an env server wrote last into its log, without its name."""
+    lines = path.read_text(errors="replace").splitlines()
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    return re.split(r"(?:error|ends): ", line, maxsplit=1)[-1].strip()
 
 
 class Many:
@@ -154,6 +162,8 @@ class Many:
         if self._is_ending:
             return
         if code in _IN_VAIN:
+            if self._options.logs is not None:
+                self._say(f"error: {last_line(self._log_of(start.number))}")
             self._end(code)
             return
         # Whatever its code: an environment may end the process too, with 0, or in its `close`.
@@ -198,10 +208,16 @@ class Many:
             if os.getppid() != parent:
                 os._exit(code)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            if self._options.logs is not None:
+                with self._log_of(number).open("ab") as log:
+                    os.dup2(log.fileno(), 1)
+                    os.dup2(log.fileno(), 2)
             np.random.seed()  # else all have the same numbers, where an environment takes them
             if number in self._codes:
                 os.environ[ENDED_VARIABLE] = str(self._codes[number])
-            options = dataclasses.replace(self._options, processes=1, sent_log=self._log(number))
+            options = dataclasses.replace(
+                self._options, processes=1, logs=None, sent_log=self._log(number)
+            )
             words = [*self._words, "--processes", "1", "--sent-log", str(options.sent_log)]
             code = exit_code(lambda: serve(options, words), prog=PROG)
         finally:
@@ -209,8 +225,12 @@ class Many:
             # kills all others and removes their folder.
             leave(code)
 
+    def _log_of(self, number: int) -> Path:
+        assert self._options.logs is not None
+        return self._options.logs / f"env_server_{number}.log"
+
     def _log(self, number: int) -> Path:
-        file = self._options.sent_log or self._folder / "env_server.sent"
+        file = self._options.sent_log or (self._options.logs or self._folder) / "env_server.sent"
         return file.with_name(f"{file.stem}_{number}{file.suffix}")
 
     def _say(self, line: str) -> None:

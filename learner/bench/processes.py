@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, Self
 
 from learner.bench.measuring import Result
 from learner.launch import env_servers
-from learner.session.process import tune_process
+from learner.processes.tuning import tune_process
 from seedrl.config import Config
 
 P = ParamSpec("P")

@@ -67,7 +67,7 @@ def run_benchmarks(
 
     from learner.bench import machine
     from learner.bench.measuring import Pace
-    from learner.session.process import tune_process
+    from learner.processes.tuning import tune_process
 
     # For images, which most of what is measured in this very process moves.
     tune_process(keeps_freed_memory=True)

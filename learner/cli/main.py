@@ -1,14 +1,11 @@
 """The `seedrl` command: finds the sub-command and leaves the rest to it."""
 
-import contextlib
 import importlib
-import shlex
 import sys
 from collections.abc import Sequence
 
 from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code
-from seedrl.programs.unbegun import ending_unbegun
 
 # Each is a module with `run(argv) -> int`, imported only when it is called: of this package, or of
 # `saved_runs` in it.
@@ -39,10 +36,7 @@ _OF_SAVED_RUNS = frozenset(
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a sub-command; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
-    with contextlib.ExitStack() as stack:
-        if arguments[:1] == ["train"]:
-            stack.enter_context(ending_unbegun(shlex.join(["seedrl", *arguments])))
-        return exit_code(lambda: _run(arguments), prog="seedrl")
+    return exit_code(lambda: _run(arguments), prog="seedrl")
 
 
 def _run(argv: Sequence[str]) -> int:

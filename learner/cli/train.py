@@ -1,40 +1,115 @@
-"""`seedrl train CONFIG`: a learner and its env servers on this machine, supervised."""
+"""`seedrl train CONFIG` and `python -m learner CONFIG`: a learner, with or without env servers."""
 
 import contextlib
 import dataclasses
-import functools
+import gc
+import logging
 import secrets
 import shlex
-import signal
-import socket
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
 
 from learner.cli.arguments import parse
-from learner.cli.learner import RunOptions
-from learner.launch import env_servers
-from learner.launch.child import Command
-from learner.launch.other_hosts import OtherHosts
-from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
+from learner.hosts.place import place_of
+from learner.processes import env_servers
+from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.reporting.output import tolerating_lost_output
-from learner.reporting.summary import resuming
-from learner.saving.folder_lock import check_free, remove_refused
+from learner.saving.folder_lock import check_free
+from learner.serving.access.private_socket import with_address
 from seedrl import config_json, config_modules
 from seedrl.config import Config, ServingConfig
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
-from seedrl.storage.run_files import LOGS
+from seedrl.programs.command_line import print_version_if_asked
+from seedrl.programs.outcome import exit_code
+from seedrl.storage import run_files
 
 PROG = "seedrl train"
+LEARNER_PROG = "python -m learner"
 
-# How a run ends that could not begin, through a mistake of its user.
-_REFUSED = frozenset({ExitCode.USAGE, ExitCode.UNREADABLE_CHECKPOINT})
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What `seedrl train` and a learner know beside the fields of a configuration.
+
+    Attributes:
+      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
+        not at all (never), or it is an error if there is none (must).
+      init_from: folder of another run, whose newest parameters a new run begins with, or the best
+        if only these are saved; its checkpoints/best for those. Where there is something to resume
+        from, they are not looked at.
+      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
+      bind: address to serve on, same as `--serving.bind`.
+      token_file: file with the token that env servers must show, same as `--serving.token-file`.
+      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
+        factories of environments, package.module:factory.
+    """
+
+    resume: Literal["auto", "never", "must"] = "auto"
+    init_from: Path | None = None
+    checkpoint_replay: bool = False
+    bind: str | None = None
+    token_file: str | None = None
+    allow: tuple[str, ...] | None = None
+
+    def apply(self, config: Config) -> Config:
+        """The configuration with those options that stand for fields of it.
+
+        Raises MissingPackageError if it needs a package that is not installed.
+        """
+        if config.logging.wandb is not None:
+            extras.require("wandb")
+        checkpoint, serving = config.checkpoint, config.serving
+        if self.checkpoint_replay:
+            checkpoint = dataclasses.replace(checkpoint, replay=True)
+        if self.bind is not None:
+            serving = dataclasses.replace(serving, bind=self.bind)
+        if self.token_file is not None:
+            serving = dataclasses.replace(serving, token_file=self.token_file)
+        return dataclasses.replace(config, checkpoint=checkpoint, serving=serving)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerOptions(RunOptions):
+    """Options of a learner beside the fields of its configuration.
+
+    Attributes:
+      workdir: folder of the run: configuration, metrics, checkpoints.
+      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
+        not at all (never), or it is an error if there is none (must).
+      init_from: folder of another run, whose newest parameters a new run begins with, or the best
+        if only these are saved; its checkpoints/best for those. Where there is something to resume
+        from, they are not looked at.
+      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
+      bind: address to serve on, same as `--serving.bind`.
+      token_file: file with the token that env servers must show, same as `--serving.token-file`.
+      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
+        factories of environments, package.module:factory.
+      env_servers: how many env servers of one size share the slots, each with its part of training
+        and evaluation; by default each takes what is free, training slots first, but half of that
+        at most until its environments are built.
+      name: what the run's configuration is called where it is shown; by default as CONFIG.
+      user_command: the command line to write into the folder's command.txt; by default this one.
+      hosts: how many learner processes share the run, each on the devices of its host, with env
+        servers of its own; all are started with the same CONFIG, --workdir and overrides.
+      coordinator: HOST:PORT, where the first of them is reached by the others.
+      host_index: which one this is, from 0. The first one evaluates, saves and reports.
+    """
+
+    workdir: Path
+    env_servers: int | None = None
+    name: str | None = None
+    user_command: str | None = None
+    hosts: int = 1
+    coordinator: str | None = None
+    host_index: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,36 +134,130 @@ class TrainOptions(RunOptions):
         `--launch.envs-per-server`.
       groups: groups of environments that an env server steps interleaved; by default as
         `--launch.groups`.
-      hosts: how many learner processes share the run, as several machines would, and its env
-        servers; on one machine that is for trying it out. What others than the first say is in
-        logs/learner_N.log of the run's folder.
     """
 
     workdir: Path | None = None
     env_servers: int | None = None
     envs_per_server: int | None = None
     groups: int | None = None
-    hosts: int = 1
 
 
 def run(argv: Sequence[str]) -> int:
-    """Trains until the run is over; returns its exit code."""
+    """`seedrl train`: trains until the run is over; returns its exit code."""
+    with stop_on_signals(shlex.join([*PROG.split(), *argv])) as stop:
+        return _run_with_env_servers(argv, stop)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`python -m learner`: a learner without env servers of its own; returns its exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    with stop_on_signals(shlex.join([*LEARNER_PROG.split(), *words])) as stop:
+        return exit_code(lambda: _run_learner(words, stop), prog=LEARNER_PROG)
+
+
+def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     options, config = parse(TrainOptions, argv, prog=PROG)
     extras.require("learner")
     if argv[0].endswith(".json"):
         config_json.require_factories((config.environment.id, *config.environment.wrappers))
-    config, planned = plan(options, config)
+    config, fleet = plan(options, config)
     _name_passed_over(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
     check_free(workdir)
     is_new = not workdir.exists()
-    # From here on there is something to clean up after.
-    signals = LateReceiver()
-    with forward_signals(signals):
-        code, is_unlogged = _supervised(options, config, planned, workdir, argv, signals)
-        if is_new and is_unlogged:
-            remove_refused(workdir)
-    return code
+    if _is_stopped(stop):
+        return ExitCode.OK
+    config = with_address(config, workdir)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tolerating_lost_output())
+        config = _with_own_token(config, stack)
+        words = env_servers.command(fleet, config, logs=workdir / run_files.LOGS)
+        started = env_servers.EnvServers(
+            words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
+        )
+        if is_new:
+            stack.callback(_remove_unbegun, workdir)
+        # First, so that they import and build while this process imports jax.
+        stack.enter_context(started)
+        code = _train(
+            options,
+            config,
+            stop,
+            workdir=workdir,
+            name=Path(argv[0]).stem,
+            num_env_servers=fleet.num_servers,
+        )
+        return code if started.failure is None else started.failure.code
+
+
+def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
+    print_version_if_asked(argv)
+    options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
+    config = options.apply(config)
+    check(config)
+    place_of(options.coordinator, options.hosts, options.host_index)
+    if options.env_servers is not None and options.env_servers < 1:
+        raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
+    stop.command = options.user_command or stop.command
+    if _is_stopped(stop):
+        return ExitCode.KILLED if options.hosts > 1 else ExitCode.OK
+    with tolerating_lost_output():
+        return _train(
+            options,
+            config,
+            stop,
+            workdir=options.workdir,
+            name=options.name or Path(argv[0]).stem,
+            num_env_servers=options.env_servers,
+        )
+
+
+def _train(
+    options: "TrainOptions | LearnerOptions",
+    config: Config,
+    stop: StopRequest,
+    *,
+    workdir: Path,
+    name: str,
+    num_env_servers: int | None,
+) -> ExitCode:
+    """Runs the learner in this process, until the run is over."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    # Orbax answers a full disk with pages of traceback through absl; we report it in one line.
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    # Looking for garbage in all that is imported takes a tenth of that time, and finds hardly any.
+    gc.disable()
+    try:
+        # Imports jax: only once the command line is known to be good.
+        from learner.reporting.progress import print_summary
+        from learner.session.run import train
+    finally:
+        gc.enable()
+    place = place_of(None, 1, None)
+    if isinstance(options, LearnerOptions):
+        place = place_of(options.coordinator, options.hosts, options.host_index)
+    summary = train(
+        config,
+        workdir=workdir,
+        resume=options.resume,
+        init_from=options.init_from,
+        env_servers=num_env_servers,
+        name=name,
+        stop=stop,
+        place=place,
+    )
+    if summary is None:
+        return ExitCode.OK
+    if place.is_first:
+        print_summary(summary)
+    return ExitCode.TARGET_MISSED if summary.has_missed else ExitCode.OK
+
+
+def _is_stopped(stop: StopRequest) -> bool:
+    """True, and one line, if a signal has come before there is anything to save."""
+    if stop.is_set():
+        print(f"stopped by {stop.by}{stop.before_start()}", file=sys.stderr, flush=True)
+    return stop.is_set()
 
 
 def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fleet]:
@@ -101,68 +270,25 @@ def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fle
     )
     if config.serving.certificate:
         raise ConfigError(
-            "serving.certificate: the env servers of `seedrl train` are of this machine, and speak "
-            "no TLS; start the learner with `python -m learner`"
+            "serving.certificate: the env servers of `seedrl train` run on this machine, without "
+            "TLS; start the learner with `python -m learner`"
         )
     check(dataclasses.replace(config, serving=_with_token(config.serving, Path("token"))))
     return config, planned
 
 
-def _supervised(
-    options: TrainOptions,
-    config: Config,
-    planned: env_servers.Fleet,
-    workdir: Path,
-    argv: Sequence[str],
-    signals: LateReceiver,
-) -> tuple[int, bool]:
-    """The exit code of the run; whether nobody needs its folder, if it has not begun."""
-    command = shlex.join([*PROG.split(), *argv])
-    with contextlib.ExitStack() as stack:
-        own_folder = stack.enter_context(env_servers.private_folder())
-        serving = _serving(config.serving, own_folder, argv, hosts=options.hosts)
-        stop_reason = own_folder / "stop_reason"
-        words = [
-            *("--workdir", str(workdir), "--resume", options.resume),
-            *(() if options.init_from is None else ("--init-from", str(options.init_from))),
-            *("--name", Path(argv[0]).stem),
-            *("--stop-reason", str(stop_reason)),
-            *_allowing(config_modules.import_folders()),
-        ]
-        processes = _of_hosts(
-            dataclasses.replace(config, serving=serving),
-            env_servers.of_hosts(planned, serving, options.hosts),
-            own_folder,
-            workdir / LOGS,
-            words,
-            user_command=command,
-        )
-        supervisor = Supervisor(
-            processes.env_servers,
-            learner=processes.learners[0],
-            restarts=config.launch.restarts,
-            give_reason=functools.partial(_give, stop_reason),
-            resume_command=shlex.join(resuming(command, workdir)),
-            start_command=command,
-        )
-        stack.enter_context(tolerating_lost_output())
-        # One that ends of an error ends the first learner too, if they have met.
-        others = OtherHosts(processes.learners[1:], lambda: supervisor.signal(signal.SIGTERM))
-        stack.enter_context(others)
-        stack.enter_context(supervisor)
-        signals.deliver_to(supervisor.signal)
-        code = supervisor.wait() or others.code
-        # What a learner has to say is on the terminal; of an env server's log only the last line.
-        is_said = code in _REFUSED or supervisor.is_interrupted
-        return code, is_said and not supervisor.has_failed_env_server
+def _remove_unbegun(workdir: Path) -> None:
+    """Removes the folder that this command made for a run which never began."""
+    if workdir.is_dir() and not (workdir / run_files.CONFIG).exists():
+        shutil.rmtree(workdir, ignore_errors=True)
 
 
 def _name_passed_over(config: Config) -> None:
     factories = (config.environment.id, *config.environment.wrappers)
     names = [name.partition(":")[0] for name in factories if ":" in name]
     for module in config_modules.passed_over(names):
-        text = f"imports {module} from beside the config; the current folder has one of that name"
-        print(f"{PROG}: {text}, which is not used", file=sys.stderr)
+        text = f"imports {module} from the folder of the config, not from the current folder"
+        print(f"{PROG}: {text}", file=sys.stderr)
 
 
 def _new_workdir(config_name: str, config: Config) -> Path:
@@ -170,28 +296,20 @@ def _new_workdir(config_name: str, config: Config) -> Path:
     return Path("runs") / f"{Path(config_name).stem}__{config.seed}__{now}"
 
 
-def _chooses_address(argv: Sequence[str]) -> bool:
-    return any(word.split("=")[0] in ("--bind", "--serving.bind") for word in argv)
-
-
-def _serving(
-    serving: ServingConfig, own_folder: Path, argv: Sequence[str], *, hosts: int
-) -> ServingConfig:
-    """Where the learner serves, and the token that its env servers are given, if they need one.
-
-    Several learners meet at a port, which every user of this machine reaches: so they need one.
-    """
-    own = own_folder / "token"
-    if _chooses_address(argv):
-        serving = dataclasses.replace(serving, bind=_reachable(serving.bind))
-        given = _with_token(serving, own)
-    else:
-        serving = env_servers.on_private_socket(serving, f"unix:{own_folder}/learner")
-        given = serving if hosts == 1 else dataclasses.replace(serving, token_file=str(own))
-    if given is not serving:
-        own.touch(mode=0o600)
-        own.write_text(secrets.token_hex(32))
-    return given
+def _with_own_token(config: Config, stack: contextlib.ExitStack) -> Config:
+    """With a token for the env servers if a port is served and no token is given."""
+    serving = config.serving
+    if serving.bind.endswith(":0"):
+        raise ConfigError(
+            "serving.bind: expected a port other than 0, which the env servers know, got "
+            f"{serving.bind!r}"
+        )
+    if _with_token(serving, Path("token")) is serving:
+        return config
+    token = stack.enter_context(env_servers.private_folder()) / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    return dataclasses.replace(config, serving=_with_token(serving, token))
 
 
 def _with_token(serving: ServingConfig, path: Path) -> ServingConfig:
@@ -200,94 +318,3 @@ def _with_token(serving: ServingConfig, path: Path) -> ServingConfig:
     if not is_port or serving.insecure or serving.token_file:
         return serving
     return dataclasses.replace(serving, token_file=str(path))
-
-
-def _reachable(bind: str) -> str:
-    if bind.endswith(":0") or not bind:
-        raise ConfigError(
-            f"serving.bind: expected a port other than 0, which the env servers know, got {bind!r}"
-        )
-    return bind
-
-
-def _give(path: Path, reason: str) -> None:
-    with contextlib.suppress(OSError):  # a full disk: the learner names the signal
-        path.write_text(reason)
-
-
-def _allowing(folders: Sequence[str]) -> list[str]:
-    """What the learner's configuration may name: what this process has imported for it."""
-    return ["--allow", *folders] if folders else []
-
-
-class _Processes(NamedTuple):
-    """The learners of a run, one for each host, and all env servers."""
-
-    learners: list[Command]
-    env_servers: list[Command]
-
-
-def _of_hosts(
-    config: Config,
-    fleets: Sequence[env_servers.HostFleet],
-    own_folder: Path,
-    logs: Path,
-    words: Sequence[str],
-    *,
-    user_command: str,
-) -> _Processes:
-    """The processes of the run; `words` are those of each learner."""
-    found, place = _Processes([], []), []
-    if len(fleets) > 1:
-        if not config.serving.bind.startswith("unix:"):
-            raise ConfigError("--hosts: each has a socket of its own; expected no --bind")
-        place = ["--hosts", str(len(fleets)), "--coordinator", _free_address(), "--host-index"]
-    for index, (fleet, first) in enumerate(fleets):
-        bind = f"{config.serving.bind}{index}" if index else config.serving.bind
-        own = dataclasses.replace(config, serving=dataclasses.replace(config.serving, bind=bind))
-        servers = env_servers.commands(
-            fleet,
-            config.environment,
-            address=bind,
-            logs=logs,
-            token_file=config.serving.token_file,
-            first=first,
-        )
-        learner = _learner(
-            own,
-            own_folder / (f"config{index}.json" if index else "config.json"),
-            [
-                *words,
-                "--env-servers",
-                str(fleet.num_servers),
-                *place,
-                *([str(index)] * bool(place)),
-            ],
-            user_command=user_command,
-        )
-        if index:
-            learner = learner._replace(name=f"learner {index}", log=logs / f"learner_{index}.log")
-        found.learners.append(learner)
-        found.env_servers.extend(servers)
-    return found
-
-
-def _free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
-
-
-def _learner(
-    config: Config, config_path: Path, options: Sequence[str], *, user_command: str
-) -> Command:
-    """A learner's command line; writes its configuration to `config_path`."""
-    config_path.write_text(config_json.to_json(config))
-    words = [str(config_path), *options, "--user-command", user_command]
-    return Command(
-        name="learner",
-        arguments=(sys.executable, "-P", "-m", "learner", *words),
-        environment=env_servers.child_environment(),
-        log=None,
-        ending=signal.SIGUSR1,
-        grace_seconds=config.logging.grace_seconds,
-    )

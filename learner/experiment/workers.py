@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Self
 from learner.experiment.grid import PlannedRun
 from learner.experiment.run_state import Step, has_begun, is_in_use, next_step
 from learner.launch.child import Child, Command
-from learner.launch.repeats import is_repeat
+from learner.processes.stop import is_repeat
 from learner.reporting.status import STOPPED
 from learner.reporting.wording import score
 from learner.saving.run_records import read_run

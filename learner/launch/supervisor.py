@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 
 from learner.launch.child import Child, Command
 from learner.launch.last_words import last_words, telling_line
-from learner.launch.repeats import is_repeat
 from learner.launch.restarts import Restarts
+from learner.processes.stop import is_repeat
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun
 from seedrl.programs.ending_signals import ending_signals

@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Self
 
 from learner.launch.last_words import last_words
-from learner.launch.repeats import is_repeat
 from learner.launch.restarts import Restarts
-from learner.launch.supervisor import ENV_SERVERS_FAILED
 from learner.on_ray.actors import Actors, Member
 from learner.on_ray.cluster import Cluster, Place
 from learner.on_ray.hosted import CONFIG, GRACE_SECONDS, Report, Started
 from learner.on_ray.learner_restarts import FINAL, LearnerRestarts
 from learner.on_ray.nodes import Demand, for_env_server
 from learner.on_ray.order import Order, Secrets
+from learner.processes.stop import ENV_SERVERS_FAILED, is_repeat
 from seedrl.errors import HostLostError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import unbegun

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from learner.launch.supervisor import ENV_SERVERS_FAILED
+from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
 from learner.saving.folder_lock import is_abandoned
 from seedrl.storage import run_files

@@ -12,9 +12,9 @@ import numpy as np
 
 from learner.hosts.peers import Peers
 from learner.hosts.waiting import named
-from learner.launch.malloc_settings import returns_freed_memory
 from learner.learning.learn_step import LearnerState
 from learner.learning.snapshot import Snapshot
+from learner.processes.tuning import returns_freed_memory
 from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
 from learner.saving.shared_save import SharedSave

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from learner.acting.evaluator import Confirmation, Score
-from learner.launch.supervisor import ENV_SERVERS_FAILED
+from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
 from learner.reporting.status import (
     ERROR,
     NOT_FINITE,
@@ -17,7 +17,6 @@ from learner.reporting.status import (
 )
 from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
-from learner.session.process import StopRequest
 from learner.session.session import Session
 from learner.threads.deaths import Death, Deaths
 from seedrl.config import Config, LearningConfig

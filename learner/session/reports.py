@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from learner.launch.supervisor import ENV_SERVERS_FAILED
+from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw_apart
 from learner.reporting.metrics import Metrics, elapsed_seconds

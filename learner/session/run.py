@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import NamedTuple
 from learner.hosts.agenda import Hosts
 from learner.hosts.place import ALONE, Place
 from learner.hosts.waiting import StoppedError
-from learner.launch.malloc_settings import returns_freed_memory
+from learner.processes.stop import StopRequest
+from learner.processes.tuning import returns_freed_memory, tune_process
 from learner.reporting.events import Events
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary, why_nothing_learned
@@ -27,7 +26,6 @@ from learner.serving.server import Service
 from learner.session.components import Origin
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, raise_death, why
 from learner.session.geometry import Geometry, described, plan_geometry
-from learner.session.process import StopRequest, stop_on_signals, tune_process
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
 from learner.session.sharing.first_fit import first_fit, wait_for
@@ -49,7 +47,6 @@ from seedrl.config_checks import check
 from seedrl.config_json import to_allow, to_json
 from seedrl.config_tree import fields_of
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import unbegun
 from seedrl.specs import EnvSpec
 from seedrl.storage.checkpoints import Checkpoint
 from seedrl.storage.chosen import best_return
@@ -62,9 +59,8 @@ def train(
     resume: Resume = "auto",
     init_from: Path | None = None,
     env_servers: int | None = None,
-    command: str = "",
     name: str = "",
-    stop_reason: Path | None = None,
+    stop: StopRequest | None = None,
     place: Place = ALONE,
 ) -> Summary | None:
     """Trains until the configured end or SIGTERM; blocks. Writes the run folder.
@@ -73,8 +69,8 @@ def train(
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one begins with.
       env_servers: how many share the slots, if that is known; see `SlotTable.num_reservable`.
-      command, name: what the user typed, by default this process's words; its configuration's.
-      stop_reason: file that may say why SIGTERM was sent; its sender writes it first.
+      name: of the configuration, where the run is shown.
+      stop: ends the run when it is set; its `command` is what the user typed.
       place: of this process among those that share the run. The first one writes the folder, the
         others below it, in hosts/I.
 
@@ -84,8 +80,8 @@ def train(
     """
     own = own_folder(workdir, place)
     check(config := with_address(config, own))
+    stop = stop or StopRequest()
     start = time.monotonic()
-    stop = stop_on_signals(stop_reason, command=command or shlex.join(sys.argv))
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     try:
         with (
@@ -97,12 +93,7 @@ def train(
             origin = _origin(run, resume, init_from)
             return origin and _reported(run, origin, name, env_servers)
     except StoppedError as error:
-        line = unbegun.line(stop.by, stop.command)
-        if stop_reason is None:
-            raise StoppedError(line) from error
-        # Its sender, `seedrl train`, knows that it has asked for it.
-        print(f"learner: {line}", file=sys.stderr, flush=True)
-        return None
+        raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
 
 
 class _Run(NamedTuple):
@@ -220,7 +211,7 @@ def _end(supervision: Supervision, config: Config) -> None:
 
 def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
     """Ends a run that was stopped before an env server had joined."""
-    reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), unbegun.remark(stop.command))
+    reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), stop.before_start())
     service.stop()
 
 

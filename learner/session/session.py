@@ -120,7 +120,7 @@ class Session:
         self._regime.warm_up()
         for worker in self._workers:
             worker.start()
-        gc.enable()  # what takes long is made; see `learner.cli.learner`
+        gc.enable()  # what takes long is made; see `learner.cli.train`
 
     @property
     def is_compiling(self) -> bool:

@@ -7,12 +7,12 @@ from concurrent.futures import wait
 from typing import NoReturn
 
 from learner.learning.snapshot import Snapshot
+from learner.processes.stop import StopRequest
 from learner.reporting.status import EvaluationStatus
 from learner.saving.saver import Saver
 from learner.serving.server import Service
 from learner.session.announcements import Announcements
 from learner.session.end_of_run import EndOfRun, end_of_run, raise_death, why
-from learner.session.process import StopRequest
 from learner.session.reports import Reports
 from learner.session.session import Session
 from learner.session.sharing.end import SharedEnd

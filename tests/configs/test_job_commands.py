@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from envs_server.options import Options, read_options
-from learner.cli import learner
+from learner.cli import train
 from learner.cli.arguments import parse
 from learner.hosts.place import Place, place_of
 from seedrl import config_file
@@ -16,9 +16,9 @@ from tests.configs.job_files import FILES
 from tests.configs.placed_processes import placed
 
 
-def read_learner(words: list[str]) -> tuple[learner.LearnerOptions, Config, Place]:
+def read_learner(words: list[str]) -> tuple[train.LearnerOptions, Config, Place]:
     """What a learner makes of its command line. Raises ConfigError as it would."""
-    options, config = parse(learner.LearnerOptions, words, prog="learner")
+    options, config = parse(train.LearnerOptions, words, prog="learner")
     check(options.apply(config))
     return options, config, place_of(options.coordinator, options.hosts, options.host_index)
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 import pytest
 
-from learner.cli.learner import main as run_learner
+from learner.cli.train import main as run_learner
 from tests import own_process, started
 from tests.patience import SECONDS, wait_until
 

@@ -17,14 +17,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from learner.launch.malloc_settings import return_freed_memory
+from learner.processes.tuning import return_freed_memory
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from learner.serving.server import Service
-from learner.threads.turns import take_turns_fast
 from seedrl.config import EnvironmentConfig, ServingConfig
 from tests.patience import SECONDS, wait_until
 from tests.system.processes import ROOT
@@ -144,7 +143,7 @@ def env_server(address: str, num_envs: int, *words: str) -> Iterator["subprocess
 
 
 def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None:
-    take_turns_fast()  # as a learner does
+    sys.setswitchinterval(0.0005)  # as a learner does
     config = ServingConfig(
         training_slots=num_slots,
         evaluation_slots=0,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from learner.session.process import StopRequest
+from learner.processes.stop import StopRequest
 from learner.session.sharing.joining import CommonSpec
 from seedrl.errors import ConfigError
 from seedrl.specs import EnvSpec

@@ -23,8 +23,8 @@ from learner.hosts.peers import Peers
 from learner.hosts.place import Place
 from learner.hosts.proof import Token
 from learner.hosts.waiting import Clock, StoppedError, Waiting, named
+from learner.processes.stop import StopRequest
 from learner.serving.hub import Hub
-from learner.session.process import StopRequest
 from learner.threads.worker import ClosedError
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_json import to_json

@@ -19,7 +19,7 @@ from rich.console import Console
 from learner.bench import machine
 from learner.bench.measuring import Pace, Result
 from learner.cli.bench import print_results, write
-from learner.session.process import tune_process
+from learner.processes.tuning import tune_process
 from tests.benchmarks.peers import rounds_before, virtual_environment
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Result]`.

@@ -3,7 +3,7 @@
 Both hold as many sequences of the R2D2 paper's settings, of the same leaves and filled with noise;
 insert as many at a time; and draw batches of the same size, with and without new priorities. Each
 does in one program whatever it can. Both processes keep what they free, see
-`learner.launch.malloc_settings`,
+`learner.processes.tuning`,
 which a user of the peer would have to know;
 but for Reverb, whose threads would wait for each other.
 """
@@ -23,7 +23,7 @@ from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
 _PATIENCE_SECONDS = 300.0
-# What `launch.malloc_settings.keep_freed_memory` does, for a process that cannot import it.
+# What `processes.tuning.keep_freed_memory` does, for a process that cannot import it.
 KEEP_FREED_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),

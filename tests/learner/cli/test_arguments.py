@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.arguments import parse, parse_flags
-from learner.cli.learner import LearnerOptions
-from learner.cli.train import TrainOptions
+from learner.cli.train import LearnerOptions, TrainOptions
 from seedrl import config_file
 from seedrl.config_tree import difference
 from seedrl.errors import ConfigError

@@ -1,15 +1,12 @@
 """The commands as processes: wrong input is one line and exit code 2."""
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-import learner.__main__
 from learner.cli.main import COMMANDS, main
 
 
@@ -50,27 +47,15 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "my_config.py"
-    path.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    path.write_text(
+        "import os, signal\nfrom seedrl import config_file\n"
+        "def config():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    return config_file.load('catch_r2d2')\n"
+    )
     code, out, error = run("-m", "learner.cli.main", "train", str(path))
     assert (code, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")
     assert error.count("\n") == 1
     assert set(os.listdir(tmp_path)) <= {"my_config.py", "__pycache__"}  # the config's bytecode
-
-
-@pytest.mark.parametrize("is_supervised", [False, True])
-def test_a_learner_answers_signals_before_it_imports_unless_seedrl_train_does(
-    monkeypatch: pytest.MonkeyPatch, is_supervised: bool
-) -> None:
-    handlers: list[object] = []
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(sys, "argv", ["learner", *["--user-command", "x"] * is_supervised])
-    monkeypatch.setattr(
-        "learner.cli.learner.main", lambda: handlers.append(signal.getsignal(signal.SIGTERM))
-    )
-    learner.__main__.main()
-    assert (handlers == [before]) == is_supervised
-    # Nothing is left that would end the process later, which is not the caller's to end.
-    assert all(thread.name != "exit deadline" for thread in threading.enumerate())
 
 
 HELP_AND_MISTAKES = {

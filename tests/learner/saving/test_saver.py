@@ -10,8 +10,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from learner.launch import malloc_settings
 from learner.learning.snapshot import Snapshot
+from learner.processes import tuning as malloc_settings
 from learner.reporting.events import NOBODY
 from learner.saving.saver import Best, Saver, Writing, open_saver
 from seedrl.errors import CheckpointError

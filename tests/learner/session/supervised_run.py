@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from learner.hosts.agenda import Hosts, alone
-from learner.session.process import StopRequest
+from learner.processes.stop import StopRequest
 from learner.session.reports import Reports
 from learner.session.supervision import Supervision
 from learner.threads.deaths import Deaths

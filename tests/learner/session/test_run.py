@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import socket
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ import numpy as np
 import pytest
 
 from learner.hosts.place import Place
+from learner.processes.stop import StopRequest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.geometry import plan_geometry
-from learner.session.process import StopRequest
 from learner.session.reports import Reports, _metrics
 from learner.session.run import _best, _end_early, train
 from learner.session.sharing.serving import slot_table
@@ -25,7 +24,6 @@ from seedrl import config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config_json import to_json
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
-from seedrl.programs import unbegun
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.storage import checkpoints
@@ -204,39 +202,21 @@ def test_a_run_that_is_stopped_before_it_begins_says_how_to_start_it(
     _end_early(mock.Mock(), reports, stop)
     _, text = said.say.call_args.args
     assert text.startswith("the run ends: ")
-    assert text.endswith("learned or saved; this starts it again: seedrl train x") == is_explained
+    assert text.endswith("nothing was saved; this starts it again: seedrl train x") == is_explained
 
 
-@pytest.mark.parametrize("is_told_why", [False, True])
 @pytest.mark.usefixtures("process")
-def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    is_told_why: bool,
-) -> None:
-    stop = StopRequest()
-    stop.by, stop.command = "SIGTERM", "python -m learner x"
-    stop.set()
-    monkeypatch.setattr("learner.session.run.stop_on_signals", lambda *_, **__: stop)
+def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(tmp_path: Path) -> None:
+    stop = StopRequest("python -m learner x")
+    stop.set("SIGTERM")
     with socket.create_server(("127.0.0.1", 0)) as free:
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
     config = config_file.load("cartpole_r2d2")
     serving = dataclasses.replace(config.serving, bind="127.0.0.1:0", insecure=True)
     config = dataclasses.replace(config, serving=serving)
-    place, line = Place(coordinator, 2, 0), unbegun.line(stop.by, stop.command)
-    # Who may say why has asked for it: `seedrl train`, which then ends with 0.
-    reason = tmp_path / "reason" if is_told_why else None
-    run = functools.partial(
-        train, config, workdir=tmp_path / "run", place=place, stop_reason=reason
-    )
-    if is_told_why:
-        assert run() is None
-        assert capsys.readouterr().err == f"learner: {line}\n"
-    else:
-        with pytest.raises(UserError, match="SIGTERM, before it had begun") as caught:
-            run()
-        assert (str(caught.value), caught.value.exit_code) == (line, 143)
+    with pytest.raises(UserError, match="SIGTERM, before training started") as caught:
+        train(config, workdir=tmp_path / "run", place=Place(coordinator, 2, 0), stop=stop)
+    assert caught.value.exit_code == 143
     assert not (tmp_path / "run").exists()
 
 

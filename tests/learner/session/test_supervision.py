@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from learner.hosts.agenda import Agenda, Hosts
-from learner.session.process import StopRequest
+from learner.processes.stop import StopRequest
 from learner.session.sharing import joining, stuck
 from learner.session.sharing.joining import joined
 from seedrl.errors import CheckpointError, NotFiniteError

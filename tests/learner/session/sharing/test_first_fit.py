@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
+from learner.processes.stop import StopRequest
 from learner.session.end_of_run import raise_death
-from learner.session.process import StopRequest
 from learner.session.sharing.first_fit import first_fit, wait_for
 from learner.threads.deaths import Deaths
 from seedrl.errors import ConfigError

@@ -16,8 +16,8 @@ from learner.hosts.messages import LONGEST_HELLO_BYTES
 from learner.hosts.peers import Peers
 from learner.hosts.place import Place
 from learner.hosts.waiting import StoppedError
+from learner.processes.stop import StopRequest
 from learner.serving.hub import Hub
-from learner.session.process import StopRequest
 from learner.session.sharing import joining
 from learner.session.sharing.first_fit import first_fit
 from learner.session.sharing.joining import CommonSpec, joined, require_shared

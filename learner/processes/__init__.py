@@ -1,0 +1,1 @@
+"""This process and its children: signals, memory and XLA settings, env servers."""

@@ -1,0 +1,329 @@
+"""The env servers of a run on this machine: how many, how large, and the process that runs them."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+from learner.processes import parent_death
+from seedrl.config import Config, EnvironmentConfig, ServingConfig
+from seedrl.config_modules import path_for_children
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.abandoned import holding, remove_abandoned
+from seedrl.wire.version import MOST_GROUPS
+
+# Many env servers share few cores: each steps its environments in one thread.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_PREFIX = "seedrl-"
+_LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
+# For env servers to close their environments; an environment that hangs is killed after it.
+_GRACE_SECONDS = 15.0
+# What the parent process of env servers prints before its lines.
+_ERROR = "error: "
+_READ_SECONDS = 2.0  # for its last line, once it has ended
+
+
+class Fleet(NamedTuple):
+    """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups."""
+
+    num_servers: int
+    num_envs: int
+    num_groups: int
+
+
+def plan(
+    config: Config,
+    *,
+    env_servers: int | None = None,
+    envs_per_server: int | None = None,
+    groups: int | None = None,
+) -> tuple[Config, Fleet]:
+    """Fits env servers and slots to each other.
+
+    By default the slots are shared out evenly. If the environments of a server are given, they
+    decide: training gets all but the evaluation slots.
+
+    Args:
+      config: the run; its `launch` holds for what is None.
+      env_servers: number of env-server processes.
+      envs_per_server: environments of each; 0 shares the slots out evenly.
+      groups: groups that an env server steps alternately.
+
+    Returns:
+      The configuration with its training slots and `launch` set accordingly, and the fleet.
+
+    Raises:
+      ConfigError: a number is too small, or no environment is left for training.
+    """
+    launch, serving = config.launch, config.serving
+    num_servers = launch.env_servers if env_servers is None else env_servers
+    num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
+    num_groups = launch.groups if groups is None else groups
+    _check_range("env-servers", num_servers, 1)
+    _check_range("envs-per-server", num_envs, 0)
+    _check_range("groups", num_groups, 1, MOST_GROUPS)
+    _check_range("launch.max-memory-mib", launch.max_memory_mib, 0)
+    if num_envs and (env_servers is not None or envs_per_server is not None):
+        training = num_servers * num_envs - serving.evaluation_slots
+        if training < 1:
+            raise ConfigError(
+                f"--env-servers {num_servers} times --envs-per-server {num_envs} leaves no "
+                f"environment for training after {serving.evaluation_slots} evaluation slots; "
+                "start more environments or set --serving.evaluation-slots"
+            )
+        serving = dataclasses.replace(serving, training_slots=training)
+    slots = serving.training_slots + serving.evaluation_slots
+    launch = dataclasses.replace(
+        launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
+    )
+    num_envs = num_envs or math.ceil(slots / num_servers)
+    fitted = dataclasses.replace(config, serving=serving, launch=launch)
+    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
+
+
+def _check_range(flag: str, number: int, least: int, most: float = math.inf) -> None:
+    if number < least:
+        raise ConfigError(f"--{flag}: expected at least {least}, got {number}")
+    if number > most:
+        raise ConfigError(f"--{flag}: expected at most {most}, got {number}")
+
+
+def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:
+    """Serves only this process's own env servers, which need no token nor certificates."""
+    return dataclasses.replace(
+        serving,
+        bind=address,
+        token_file="",
+        certificate="",
+        private_key="",
+        authority="",
+        insecure=False,
+    )
+
+
+def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
+    """The command line of the one process that starts and restarts the fleet's env servers.
+
+    Args:
+      fleet: how many.
+      config: of the run: where its learner serves, and what it requires.
+      logs: folder of their logs, which is made. ConfigError if it cannot be made.
+    """
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another folder"
+        ) from error
+    launch = config.launch
+    words = [sys.executable, "-P", "-m", "envs_server", "--learner", config.serving.bind]
+    words += ["--processes", str(fleet.num_servers), "--num-envs", str(fleet.num_envs)]
+    words += ["--groups", str(fleet.num_groups), "--logs", str(logs)]
+    if config.serving.token_file:
+        words += ["--token-file", config.serving.token_file]
+    if not launch.local_link:
+        words += ["--no-local-link"]
+    if launch.max_memory_mib:
+        words += ["--max-memory-mib", str(launch.max_memory_mib)]
+    if launch.group_threads:
+        words += ["--group-threads"]
+    for name in _factories(config.environment):
+        words += ["--allow-env", name]
+    return words
+
+
+def _factories(environment: EnvironmentConfig) -> list[str]:
+    names = (environment.id, *environment.wrappers)
+    return list(dict.fromkeys(name for name in names if ":" in name))
+
+
+def env_server_environment() -> Mapping[str, str]:
+    """What `child_environment` says, and one thread for each numerical library."""
+    return {**child_environment(), **dict.fromkeys(_ONE_THREAD, "1")}
+
+
+def child_environment() -> Mapping[str, str]:
+    """This process's environment variables, with the folders of config files on Python's path.
+
+    For `python -P`: otherwise the current folder would come before them.
+    """
+    return {**os.environ, "PYTHONPATH": path_for_children()}
+
+
+class Failure(NamedTuple):
+    """Why the env servers cannot continue: an `ExitCode`, and the last line that they wrote."""
+
+    code: int
+    line: str
+
+
+class Child:
+    """Owns one child process and its process group, and a thread that waits for its end.
+
+    The group is its own, so that Ctrl-C reaches only this process, which decides what to do, and so
+    that what the child has started ends with it. If this process dies, the kernel kills the child.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        *,
+        on_exit: Callable[[int], object] = lambda code: None,
+        output: IO[bytes] | int | None = None,
+    ):
+        """Starts it.
+
+        Args:
+          words: the command line; the first is the path of a program.
+          variables: all of its environment variables.
+          on_exit: called with its exit code by the waiting thread; 128 + n if signal n killed it.
+          output: where stdout and stderr go; None inherits them.
+        """
+        tie = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid())]
+        self._process = subprocess.Popen(
+            [*tie, *words],
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,
+        )
+        self.pid = self._process.pid
+        self._on_exit = on_exit
+        # Guards that a signal is sent only while the process has not been reaped: afterwards its
+        # number may belong to another one.
+        self._lock = threading.Lock()
+        self._is_reaped = False
+        self._waiter = threading.Thread(target=self._wait, name="wait for child", daemon=True)
+        self._waiter.start()
+
+    def send(self, number: signal.Signals, *, to_group: bool = False) -> None:
+        """Sends a signal to the process, or its whole group; does nothing if it has ended."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if not self._is_reaped:
+                (os.killpg if to_group else os.kill)(self.pid, number)
+
+    def has_ended(self, seconds: float) -> bool:
+        """True if the process ends within that time and `on_exit` has returned."""
+        self._waiter.join(max(seconds, 0.0))
+        return not self._waiter.is_alive()
+
+    def end(self, seconds: float) -> None:
+        """Asks the process to end by SIGTERM, waits that long, then kills it and its group."""
+        self.send(signal.SIGTERM)
+        if not self.has_ended(seconds):
+            self.send(signal.SIGKILL, to_group=True)
+            self._waiter.join()
+
+    def _wait(self) -> None:
+        if hasattr(os, "waitid"):  # not on macOS before Python 3.13
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            # Before it is reaped, while the group's number is still its own.
+            self.send(signal.SIGKILL, to_group=True)
+        with self._lock:
+            code = self._process.wait()
+            self._is_reaped = True
+        self._on_exit(code if code >= 0 else 128 - code)
+
+
+class EnvServers:
+    """Owns the child process that runs the env servers of this machine, and a thread that reads it.
+
+    Entering starts the child, leaving ends it. The child restarts env servers that die and reports
+    that on its stderr, which is passed on to ours. If the child itself ends although nothing asked
+    for that, restarts are in vain.
+
+    Attributes:
+      failure: why they cannot continue; None as long as they can, or if training was over.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        on_failure: Callable[[str], object] = lambda line: None,
+        variables: Mapping[str, str] | None = None,
+    ):
+        """Starts nothing yet.
+
+        Args:
+          words: see `command`.
+          on_failure: called once, in a thread of this class, with the reason in words.
+          variables: environment of the child; by default `env_server_environment`.
+        """
+        self._words, self._on_failure = words, on_failure
+        self._variables = env_server_environment() if variables is None else variables
+        self._is_ending = False
+        self._last = ""
+        self.failure: Failure | None = None
+
+    def __enter__(self) -> Self:
+        read, write = os.pipe()
+        self._reader = threading.Thread(
+            target=self._pass_on, args=(os.fdopen(read, "rb"),), name="env servers", daemon=True
+        )
+        # Before the child, whose end may follow at once, and joins it.
+        self._reader.start()
+        try:
+            # The env servers write into logs of their own: this pipe closes with the child.
+            self._child = Child(self._words, self._variables, on_exit=self._has_ended, output=write)
+        finally:
+            os.close(write)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_ending = True
+        self._child.end(_GRACE_SECONDS)
+
+    def _pass_on(self, lines: IO[bytes]) -> None:
+        with lines:
+            for raw in lines:
+                line = raw.decode(errors="replace")
+                self._last = line.strip() or self._last
+                with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+
+    def _has_ended(self, code: int) -> None:
+        self._reader.join(_READ_SECONDS)
+        if self._is_ending or code == ExitCode.OK:
+            return
+        line = self._last.rpartition(_ERROR)[2] or f"exit code {code}"
+        known = code in (ExitCode.USAGE, ExitCode.FAILING_ENVIRONMENT)
+        self.failure = Failure(code if known else int(ExitCode.FAILING_ENVIRONMENT), line)
+        self._on_failure(line)
+
+
+@contextlib.contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder that only this user can enter, with room for a socket's path; removed at the end.
+
+    Folders of processes that were killed are removed now.
+    """
+    folder = tempfile.gettempdir()
+    # The kernel limits a socket's path, whatever TMPDIR says.
+    parent = folder if len(os.fsencode(folder)) <= _LONGEST_FOLDER else "/tmp"
+    for left in Path(parent).glob(f"{_PREFIX}*"):
+        remove_abandoned(left)
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as own,
+        holding(Path(own)),
+    ):
+        yield Path(own)
+
+
+@contextlib.contextmanager
+def socket_address() -> Iterator[str]:
+    """The address of a unix socket in a folder of its own; see `private_folder`."""
+    with private_folder() as folder:
+        yield f"unix:{folder}/learner"

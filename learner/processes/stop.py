@@ -1,0 +1,106 @@
+"""When a run is asked to end: signals, and whoever else asks."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.ending_signals import ending_signals
+
+# How a run's reason to end starts if its env servers cannot continue.
+ENV_SERVERS_FAILED = "the env servers failed"
+# `timeout` of the coreutils signals the process that it started, then that process's group: the
+# second signal arrives microseconds after the first. A person needs longer to ask again.
+_REPEAT_SECONDS = 1.0
+# How long a picture may take, and all of an end that was asked for.
+_PATIENT_SECONDS = 60.0
+_ASKED_SECONDS = 10.0
+
+
+def is_repeat(first: float | None, now: float) -> bool:
+    """True if a signal at `now` repeats the request of `first` (None: there was none).
+
+    Both are seconds of one monotonic clock.
+    """
+    return first is not None and now - first < _REPEAT_SECONDS
+
+
+class StopRequest:
+    """Set when the run is to end; safe in signal handlers and from any thread.
+
+    Not a `threading.Event`: an Event has a lock, and a signal handler may interrupt its holder,
+    which can be another signal's handler. The main thread polls this instead.
+
+    Attributes:
+      by: who asked for it first, in words.
+      command: what starts the run again.
+      first_signal: when the first of `ending_signals` arrived, in seconds of a monotonic clock.
+    """
+
+    def __init__(self, command: str = "") -> None:
+        self.by = ""
+        self.command = command
+        self.first_signal: float | None = None
+        self._is_set = False
+
+    def set(self, by: str = "") -> None:
+        """Asks for the end; the first reason counts."""
+        self.by = self.by or by
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """True if the run is to end."""
+        return self._is_set
+
+    def before_start(self) -> str:
+        """What follows the reason if the run is stopped before it has started."""
+        return f", before training started; nothing was saved; this starts it again: {self.command}"
+
+    def seconds_to_end(self, now: float | None = None) -> float:
+        """Seconds left for optional work after everything is saved, such as the learning curve."""
+        if not self.is_set():
+            return _PATIENT_SECONDS
+        if self.first_signal is None:
+            return _ASKED_SECONDS
+        left = self.first_signal + _ASKED_SECONDS - (time.monotonic() if now is None else now)
+        return max(0.0, left)
+
+
+@contextmanager
+def stop_on_signals(
+    command: str = "", *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[StopRequest]:
+    """Inside, the first of `ending_signals` sets the request; a second ends the process with 143.
+
+    A second signal within a second of the first is the same request; see `is_repeat`. Outside the
+    main thread, the only one that may handle signals, nothing sets it.
+
+    Args:
+      command: see `StopRequest`.
+      clock: seconds, monotonic.
+    """
+    stop = StopRequest(command)
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        now = clock()
+        if is_repeat(stop.first_signal, now):
+            return
+        if stop.first_signal is not None:
+            os._exit(ExitCode.KILLED)
+        stop.first_signal = now
+        stop.set(signal.Signals(number).name)
+
+    numbers = ending_signals()
+    before = [signal.signal(number, handle) for number in numbers]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

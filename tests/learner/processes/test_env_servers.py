@@ -1,0 +1,170 @@
+"""How env servers and slots are fitted to each other, and the child process that runs them."""
+
+import dataclasses
+import os
+import queue
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envs_server.options import read_options
+from learner.processes import env_servers
+from learner.processes.env_servers import Child, EnvServers, Fleet
+from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ServingConfig
+from seedrl.errors import ConfigError
+from tests.patience import SECONDS, wait_until
+
+_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tie processes")
+
+
+def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config:
+    return Config(
+        environment=EnvironmentConfig(id="CartPole-v1"),
+        agent=None,
+        serving=ServingConfig(training_slots=training, evaluation_slots=evaluation),
+        launch=LaunchConfig(**launch),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "flags", "fleet", "training"),
+    [
+        ({"training": 33}, {}, Fleet(2, 27, 2), 33),
+        ({"training": 1, "env_servers": 4}, {}, Fleet(4, 6, 2), 1),
+        ({}, {"env_servers": 4}, Fleet(4, 13, 2), 32),
+        ({}, {"env_servers": 3, "envs_per_server": 16}, Fleet(3, 16, 2), 28),
+        ({"envs_per_server": 26}, {"env_servers": 3}, Fleet(3, 26, 2), 58),
+        ({"envs_per_server": 30}, {}, Fleet(2, 30, 2), 32),
+        # No group is empty.
+        ({"training": 1, "evaluation": 0}, {"env_servers": 1, "groups": 4}, Fleet(1, 1, 1), 1),
+    ],
+)
+def test_env_servers_and_slots_fit(
+    given: dict[str, int], flags: dict[str, int], fleet: Fleet, training: int
+) -> None:
+    fitted, planned = env_servers.plan(config(**given), **flags)
+    assert planned == fleet
+    assert fitted.serving.training_slots == training
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        ({"env_servers": 0}, "--env-servers"),
+        ({"envs_per_server": -1}, "--envs-per-server"),
+        ({"groups": 0}, "--groups"),
+        ({"groups": 1001}, "--groups"),
+        ({"envs_per_server": 10}, "--envs-per-server"),
+    ],
+)
+def test_a_fleet_that_cannot_train_is_refused(flags: dict[str, int], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        env_servers.plan(config(), **flags)
+
+
+def test_the_env_servers_understand_their_command_line(tmp_path: Path) -> None:
+    given = config()
+    given = dataclasses.replace(
+        given,
+        environment=EnvironmentConfig(id="own:make", wrappers=("own:wrap", "own:wrap")),
+        serving=dataclasses.replace(given.serving, bind="unix:/x/y", token_file="/t"),
+        launch=LaunchConfig(local_link=False),
+    )
+    words = env_servers.command(Fleet(3, 7, 2), given, logs=tmp_path / "run" / "logs")
+    options = read_options(words[4:])
+    assert (options.processes, options.num_envs, options.groups) == (3, 7, 2)
+    assert (options.learner, options.token_file) == ("unix:/x/y", Path("/t"))
+    assert options.allowed == ("own:make", "own:wrap") and not options.local_link
+    assert options.logs == tmp_path / "run" / "logs" and options.logs.is_dir()
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", code]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137), ("", 0)],
+)
+def test_the_exit_code_is_that_of_a_shell(code: str, expected: int) -> None:
+    exits: queue.SimpleQueue[int] = queue.SimpleQueue()
+    child = Child(python(code), {}, on_exit=exits.put)
+    assert exits.get(timeout=SECONDS) == expected
+    child.end(0)
+
+
+# Parent and child hold the pipe open; its reader sees the end when both are dead.
+_LEAVES_A_CHILD = "import os, signal; f = open({!r}, 'w'); os.fork() or signal.pause()"
+_HAS_A_CHILD = (
+    "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "f = open({!r}, 'w'); os.fork(); f.write('up'); f.flush()\nwhile True: signal.pause()"
+)
+
+
+def test_what_a_child_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> None:
+    os.mkfifo(alive := tmp_path / "alive")
+    child = Child(python(_LEAVES_A_CHILD.format(str(alive))), {})
+    with alive.open() as reader:
+        assert reader.read() == ""
+    assert child.has_ended(SECONDS)
+    child.send(signal.SIGTERM)  # nothing of that number is ours any more
+
+
+def test_a_child_that_does_not_end_is_killed_with_its_group(tmp_path: Path) -> None:
+    os.mkfifo(alive := tmp_path / "alive")
+    child = Child(python(_HAS_A_CHILD.format(str(alive))), {})
+    with alive.open() as reader:
+        assert reader.read(2) == "up"
+        child.end(0)
+        reader.read()
+
+
+@_LINUX
+def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
+    os.mkfifo(alive := tmp_path / "alive")
+    code = f"import signal; f = open({str(alive)!r}, 'w'); f.write('up'); f.flush(); signal.pause()"
+    parent = (
+        "import signal, sys\n"
+        "from learner.processes.env_servers import Child\n"
+        f"Child([sys.executable, '-I', '-S', '-c', {code!r}], {{}})\n"
+        "signal.pause()\n"
+    )
+    paths = os.pathsep.join(filter(None, sys.path))
+    with (
+        subprocess.Popen([sys.executable, "-c", parent], env={"PYTHONPATH": paths}) as process,
+        alive.open() as reader,
+    ):
+        assert reader.read(2) == "up"
+        process.kill()
+        assert reader.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        ("import sys; sys.exit(0)", None),
+        ("import sys; print('a\\nx: error: no such id', file=sys.stderr); sys.exit(2)",
+         (2, "no such id")),
+        ("import os; os.kill(os.getpid(), 9)", (4, "exit code 137")),
+    ],
+)  # fmt: skip
+def test_env_servers_that_end_unasked_say_why(
+    code: str, failure: tuple[int, str] | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[str] = []
+    with EnvServers(python(code), on_failure=lines.append, variables={}) as started:
+        wait_until(lambda: started._child.has_ended(0.0), "it never ended")
+    assert started.failure == failure
+    assert lines == ([] if failure is None else [failure[1]])
+    if failure is not None and failure[0] == 2:
+        assert "x: error: no such id\n" in capfd.readouterr().err
+
+
+def test_env_servers_that_are_ended_have_not_failed() -> None:
+    code = "import signal, sys; print('up', file=sys.stderr, flush=True); signal.pause()"
+    with EnvServers(python(code), variables={}) as started:
+        pass
+    assert started.failure is None

@@ -1,0 +1,53 @@
+"""Signals that ask a run to end."""
+
+import signal
+import sys
+
+import pytest
+
+from learner.processes.stop import StopRequest, stop_on_signals
+
+
+def test_an_end_that_was_asked_for_has_ten_seconds_for_what_is_nice_to_have() -> None:
+    stop = StopRequest()
+    assert stop.seconds_to_end() == 60.0
+    stop.set()
+    assert stop.seconds_to_end() == 10.0
+    stop.first_signal = 100.0
+    assert [stop.seconds_to_end(now) for now in (100.0, 104.0, 111.0)] == [10.0, 6.0, 0.0]
+
+
+def test_a_signal_counts_again_a_second_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    with stop_on_signals(clock=iter([5.0, 5.9, 6.0]).__next__) as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set() and stop.by == "SIGTERM" and codes == []
+        signal.raise_signal(signal.SIGINT)
+    assert codes == [143]
+
+
+def test_a_signal_may_interrupt_the_handler_of_another_anywhere() -> None:
+    before = sys.gettrace()
+
+    def interrupt(frame: object, event: str, arg: object) -> object:
+        signal.raise_signal(signal.SIGHUP)
+        return interrupt
+
+    with stop_on_signals() as stop:
+        sys.settrace(interrupt)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            sys.settrace(before)
+    assert stop.is_set() and stop.first_signal is not None
+
+
+def test_the_first_reason_to_stop_counts_and_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signals("the command") as stop:
+        stop.set("the env servers failed")
+        signal.raise_signal(signal.SIGTERM)
+    assert (stop.by, stop.command) == ("the env servers failed", "the command")
+    assert signal.getsignal(signal.SIGTERM) is before

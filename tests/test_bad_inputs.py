@@ -16,8 +16,8 @@ import pytest
 
 import envs_server.__main__
 import envs_server.check.__main__
-import learner.cli.train
 import learner.cli.main
+import learner.cli.train
 from seedrl import config_file, config_json
 from seedrl.programs.outcome import exit_code
 

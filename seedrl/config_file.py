@@ -10,7 +10,7 @@ from seedrl.config import Config
 from seedrl.config_json import from_json
 from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
-from seedrl.storage.run_files import CONFIG
+from seedrl.run_files import CONFIG
 
 
 def load(name_or_path: str | Path) -> Config:

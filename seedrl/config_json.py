@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seedrl import config_modules
+from seedrl import config_modules, run_files
 from seedrl.config import Config
 from seedrl.config_tree import decode, encode
 from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
-from seedrl.storage import run_files
 
 # Fields of earlier versions, and what they are called now.
 _RENAMED = {

@@ -38,3 +38,10 @@ class HostLostError(UserError, ConnectionError):
     """Another host of the run that did not come, or is gone."""
 
     exit_code = ExitCode.HOST_LOST
+
+
+def in_one_line(error: Exception) -> str:
+    """Why something could not be done, as far as the error has it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return " ".join(str(error).split())[:500]

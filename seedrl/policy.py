@@ -1,6 +1,7 @@
 """A trained policy as a function, for use in other programs."""
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,23 +18,28 @@ except ImportError:
     extras.require("learner")  # says what to install
     raise
 
+from seedrl import checkpoints, export
 from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
 from seedrl.errors import ConfigError
-from seedrl.exported_policy import serialize
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
-from seedrl.storage.chosen import choose, updates_of_params
 from seedrl.types import Array, StepType, TimeStep, Tree
+
+__all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
+
+
+def __dir__() -> list[str]:
+    # What a user of an interpreter is shown: not what this module imports.
+    return __all__
 
 
 class PolicyCarry(NamedTuple):
     """What a policy remembers between two steps of an episode. Pass it on, and do not look inside.
 
     Attributes:
-      agent: the agent's carry, leaves `[1, ...]`.
-      step_type: `[1] uint8`: FIRST until the episode's first observation was seen, then MID.
+      agent: the agent's carry, leaves `[B, ...]`; B is 1 for a single environment.
+      step_type: `[B] uint8`: FIRST until the episode's first observation was seen, then MID.
       key: PRNG key of the next step.
     """
 
@@ -46,9 +52,10 @@ class PolicyStep(NamedTuple):
     """What a policy does on an observation.
 
     Attributes:
-      action: to execute: an int from 0, or `[*shape] float32` within the environment's bounds.
+      action: to execute: an int from 0, or `[*shape] float32` within the environment's bounds; of a
+        batch `[B] int32`, or `[B, *shape] float32`.
       carry: for the next step.
-      extras: what the agent says of it, e.g. Q-values `[A]`.
+      extras: what the agent says of it, e.g. Q-values `[A]`, of a batch `[B, A]`.
     """
 
     action: int | np.ndarray
@@ -57,7 +64,7 @@ class PolicyStep(NamedTuple):
 
 
 class Policy:
-    """Plays one environment; single observations, no batch axis. Built by `load`.
+    """Plays one environment, or a vector of them. Built by `load`.
 
         policy = load("runs/cartpole")
         carry = policy.initial_carry()                   # at the start of every episode
@@ -65,7 +72,13 @@ class Policy:
         observation, reward, ... = env.step(action)
         action, carry = policy(observation, carry, reward=reward)
 
-    It may be called by any thread: what changes is in the carry, except the count of episodes.
+    Of a vector of environments, whose episodes begin at different times:
+
+        carry = policy.initial_carry(num_envs)
+        actions, carry, _ = policy.act_batch(observations, carry, rewards, is_first)
+
+    It may be called by any thread: what changes is in the carry, except the count of episodes,
+    which a lock guards.
 
     Attributes:
       spec: the environment that it was trained on.
@@ -82,18 +95,24 @@ class Policy:
         self.params = params
         self._epsilon = epsilon
         self._acting = jax.device_put(agent.behaviour(params))
-        self._exploration = jnp.full((1,), epsilon, jnp.float32)
         self._key = jax.random.key(seed)
+        self._lock = threading.Lock()
         self._num_episodes = 0
         self._act = jax.jit(functools.partial(_act, agent))
         self._to_action = _to_action(spec.action)
 
-    def initial_carry(self) -> PolicyCarry:
-        """The carry at an episode's start. Each one draws different random actions, if any."""
-        key = jax.random.fold_in(self._key, self._num_episodes)
-        self._num_episodes += 1
-        step_type = np.full((1,), StepType.FIRST, np.uint8)
-        return PolicyCarry(self._agent.initial_carry(1), step_type, key)
+    def initial_carry(self, num_envs: int = 1) -> PolicyCarry:
+        """The carry at an episode's start. Each one draws different random actions, if any.
+
+        `num_envs`: B, of a vector of environments.
+        """
+        # Two threads that read the same count would draw the same actions in two episodes.
+        with self._lock:
+            number = self._num_episodes
+            self._num_episodes += 1
+        key = jax.random.fold_in(self._key, number)
+        step_type = np.full((num_envs,), StepType.FIRST, np.uint8)
+        return PolicyCarry(self._agent.initial_carry(num_envs), step_type, key)
 
     def __call__(
         self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0
@@ -106,49 +125,88 @@ class Policy:
           reward: that arrived with this observation; a recurrent network was trained to see it. It
             is ignored on an episode's first observation.
 
-        Raises ValueError that names the array whose shape or dtype is not that of `spec`, or says
-        that the carry is none.
+        Raises ValueError that names the array whose shape or dtype is not that of `spec` or that is
+        not finite, or says that the carry is none.
         """
         result = self.act(observation, carry, reward=reward)
         return result.action, result.carry
 
     def act(self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0) -> PolicyStep:
         """Like a call, with the agent's extras."""
+        self._size(carry)  # before the observation: nothing can be said of a step without it
+        rows = self._batch(observation, ())
+        result = self._step(rows, carry, np.asarray([reward]), np.zeros(1, bool))
+        action, extras = jax.tree.map(lambda leaf: leaf[0], (result.action, result.extras))
+        is_discrete = isinstance(self.spec.action, DiscreteSpec)
+        return PolicyStep(int(action) if is_discrete else action, result.carry, extras)
+
+    def act_batch(
+        self,
+        observations: Tree,
+        carry: PolicyCarry,
+        rewards: np.ndarray | None = None,
+        is_first: np.ndarray | None = None,
+    ) -> PolicyStep:
+        """Acts for a vector of B environments; else like `act`.
+
+        Args:
+          observations: tree of `[B, *shape]`.
+          carry: of the step before, or `initial_carry(B)`.
+          rewards: `[B] float32` that arrived with them.
+          is_first: `[B] bool`: those whose observation begins an episode; of these neither the
+            carry nor the reward is seen. All begin one with `initial_carry(B)`.
+        """
+        size = self._size(carry)
+        return self._step(
+            self._batch(observations, (size,)),
+            carry,
+            np.zeros(size) if rewards is None else np.asarray(rewards),
+            np.zeros(size, bool) if is_first is None else np.asarray(is_first, bool),
+        )
+
+    def export(self) -> bytes:
+        """The policy as a file that needs jax alone; see `seedrl.export`."""
+        return export.serialize(self._agent, self.params, self.spec, epsilon=self._epsilon)
+
+    def _step(
+        self, rows: Tree, carry: PolicyCarry, rewards: np.ndarray, is_first: np.ndarray
+    ) -> PolicyStep:
+        size = self._size(carry)
+        for name, array in (("reward", rewards), ("is_first", is_first)):
+            if array.shape != (size,):
+                raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
+        rewards = np.asarray(rewards, np.float64)
+        _require_finite("reward", rewards)
+        exploration = np.full((size,), self._epsilon, np.float32)
+        output, key = self._act(
+            self._acting, carry, rows, rewards.astype(np.float32), is_first, exploration
+        )
+        step_type = np.full((size,), StepType.MID, np.uint8)
+        action, extras = jax.tree.map(np.asarray, (output.action, output.extras))
+        _require_numbers({"action": action, "extras": extras})
+        return PolicyStep(
+            self._to_action(action), PolicyCarry(output.carry, step_type, key), extras
+        )
+
+    def _size(self, carry: PolicyCarry) -> int:
         if not isinstance(carry, PolicyCarry):
             raise ValueError(
                 "expected the carry of the step before or, for an episode's first observation, "
                 f"initial_carry(), got {type(carry).__name__}"
             )
-        rows = self.spec.unflatten(
-            [
-                _row(path, spec, value)
-                for (path, spec), value in zip(
-                    self.spec.leaves(), self._leaves(observation), strict=True
-                )
-            ]
-        )
-        rewards = np.full((1,), reward, np.float32)
-        output, key = self._act(self._acting, carry, rows, rewards, self._exploration)
-        step_type = np.full((1,), StepType.MID, np.uint8)
-        extras = jax.tree.map(lambda leaf: np.asarray(leaf)[0], output.extras)
-        return PolicyStep(
-            self._to_action(np.asarray(output.action)[0]),
-            PolicyCarry(output.carry, step_type, key),
-            extras,
-        )
+        return len(carry.step_type)
 
-    def export(self) -> bytes:
-        """The policy as a file that needs jax alone; see `seedrl.exported_policy`."""
-        return serialize(self._agent, self.params, self.spec, epsilon=self._epsilon)
-
-    def _leaves(self, observation: Tree) -> Sequence[Any]:
+    def _batch(self, observation: Tree, head: tuple[int, ...]) -> Tree:
+        """Checked observations `[B, *shape]`; `head` is the shape before that of `spec`."""
         try:
-            return self.spec.flatten(observation)
+            leaves = self.spec.flatten(observation)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             paths = ", ".join(path for path, _ in self.spec.leaves())
             raise ValueError(
                 f"expected an observation with {paths}, got {type(observation).__name__}: {error}"
             ) from error
+        pairs = zip(self.spec.leaves(), leaves, strict=True)
+        return self.spec.unflatten([_rows(path, spec, leaf, head) for (path, spec), leaf in pairs])
 
 
 def load(
@@ -160,7 +218,7 @@ def load(
     epsilon: float = 0.0,
     allow: Sequence[str | Path] = (),
 ) -> Policy:
-    """The policy of a run's newest intact checkpoint.
+    """The policy of a run's newest checkpoint with intact parameters. Reads nothing else of it.
 
     Args:
       workdir: the run's folder.
@@ -179,12 +237,13 @@ def load(
     folder = Path(workdir)
     config_modules.allow(*allow)
     config = config_json.of_run(folder)
-    found = choose(folder, step=step, is_best=best)
+    found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
     spec = saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
     params = checkpoints.restore(found, abstract)["params"]
-    return Policy(agent, params, spec, step=updates_of_params(found), seed=seed, epsilon=epsilon)
+    updates = checkpoints.updates_of_params(found)
+    return Policy(agent, params, spec, step=updates, seed=seed, epsilon=epsilon)
 
 
 def _act(
@@ -193,27 +252,60 @@ def _act(
     carry: PolicyCarry,
     observation: Tree,
     reward: Array,
+    is_first: Array,
     exploration: Array,
 ) -> tuple[Any, Array]:
     key, next_key = jax.random.split(carry.key)
-    reward = jnp.where(carry.step_type == StepType.FIRST, 0.0, reward)
-    timestep = TimeStep(carry.step_type, reward, jnp.ones_like(reward), observation)
-    return agent.act(params, carry.agent, timestep, exploration, key), next_key
+    step_type = jnp.where(is_first, jnp.uint8(StepType.FIRST), carry.step_type)
+    reward = jnp.where(step_type == StepType.FIRST, 0.0, reward)
+    before = jax.tree.map(
+        lambda new, old: jnp.where(is_first.reshape(-1, *[1] * (old.ndim - 1)), new, old),
+        agent.initial_carry(len(is_first)),
+        carry.agent,
+    )
+    timestep = TimeStep(step_type, reward, jnp.ones_like(reward), observation)
+    return agent.act(params, before, timestep, exploration, key), next_key
 
 
-def _to_action(action: ActionSpec) -> Callable[[np.ndarray], int | np.ndarray]:
-    """What the environment takes, of what the agent emits."""
+def _to_action(action: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
+    """What environments take, of what the agent emits."""
     if isinstance(action, DiscreteSpec):
-        return int
-    rescale = action.rescaler()
-    return lambda emitted: rescale(np.clip(emitted, -1.0, 1.0)).astype(np.float32)
+        return lambda emitted: emitted
+    rescale, (low, high) = action.rescaler(), export.float32_bounds(action)
+    return lambda emitted: np.clip(
+        rescale(np.clip(emitted, -1.0, 1.0)).astype(np.float32), low, high
+    )
 
 
-def _row(path: str, spec: ArraySpec, value: Any) -> np.ndarray:
+def _rows(path: str, spec: ArraySpec, value: Any, head: tuple[int, ...]) -> np.ndarray:
     array = np.asarray(value)
-    if array.shape != spec.shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+    if array.shape != head + spec.shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+        many = "with" if head else "pass one observation, without"
         raise ValueError(
-            f"{path}: expected {spec.dtype}{list(spec.shape)}, "
-            f"got {array.dtype}{list(array.shape)}; pass one observation, without a batch axis"
+            f"{path}: expected {spec.dtype}{list(head + spec.shape)}, "
+            f"got {array.dtype}{list(array.shape)}; {many} a batch axis"
         )
-    return array.astype(spec.dtype)[None]
+    _require_finite(path, array)
+    rows = array.astype(spec.dtype)
+    return rows if head else rows[None]
+
+
+def _require_finite(name: str, array: np.ndarray) -> None:
+    """As in training, where an env server refuses such an observation."""
+    if array.dtype.kind != "f":
+        return
+    with np.errstate(over="ignore"):  # a number that float32 cannot hold is infinite to a network
+        is_finite = np.isfinite(array.astype(np.float32))
+    if not is_finite.all():
+        raise ValueError(f"{name}: expected finite numbers, got {array[~is_finite].flat[0]}")
+
+
+def _require_numbers(output: Tree) -> None:
+    """An observation far beyond those of training may overflow in the network."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(output):
+        if leaf.dtype.kind == "f" and np.isnan(leaf).any():
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ValueError(
+                f"expected numbers from the network, got NaN in {name}; are the observations those "
+                "of the environment that it was trained on?"
+            )

@@ -55,7 +55,7 @@ def test_a_command_in_a_sentence_is_understood(tmp_path: Path) -> None:
 _RUN_BY = {
     ("README.md", "python"): "test_readme.py",
     ("README.md", "console"): "test_readme.py",
-    ("docs/exported_policy.md", "python"): "seedrl/test_exported_policy.py",
+    ("docs/exported_policy.md", "python"): "seedrl/test_export.py",
     ("docs/own_agent.md", "pycon"): "test_own_pages.py",
     ("docs/own_network.md", "pycon"): "test_own_pages.py",
 }

@@ -22,10 +22,10 @@ from learner.reporting.wording import score
 from learner.saving.final_score import read_final_score
 from learner.saving.folder_lock import lock
 from learner.saving.run_records import read_run
+from seedrl import run_files
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
-from seedrl.storage import run_files
 
 PROG = "seedrl experiment"
 

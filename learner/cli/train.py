@@ -21,7 +21,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_sign
 from learner.reporting.output import tolerating_lost_output
 from learner.saving.folder_lock import check_free
 from learner.serving.access.private_socket import with_address
-from seedrl import config_json, config_modules
+from seedrl import config_json, config_modules, run_files
 from seedrl.config import Config, ServingConfig
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
@@ -29,7 +29,6 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code
-from seedrl.storage import run_files
 
 PROG = "seedrl train"
 LEARNER_PROG = "python -m learner"

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from learner.saving.final_score import read_final_score
 from learner.saving.run_records import RunRecord, read_run
+from seedrl import run_files
 from seedrl.errors import ConfigError
-from seedrl.storage import run_files
 
 
 class Round(NamedTuple):

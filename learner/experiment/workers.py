@@ -17,7 +17,7 @@ from learner.reporting.wording import score
 from learner.saving.run_records import read_run
 from seedrl.config_json import to_allow
 from seedrl.exit_codes import ExitCode
-from seedrl.storage.run_files import CONFIG
+from seedrl.run_files import CONFIG
 
 # How a run ends that is done: a target that was missed is a result too.
 _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})

@@ -20,7 +20,7 @@ from learner.launch.last_words import telling_line
 from learner.on_ray.order import Work
 from seedrl.errors import ConfigError
 from seedrl.programs.farewell import ENDED_VARIABLE
-from seedrl.storage.run_files import LOGS
+from seedrl.run_files import LOGS
 
 CONFIG = "config.json"
 GRACE_SECONDS = 5.0  # of an env server that is asked to end

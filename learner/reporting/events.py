@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from learner.reporting.event_kinds import PROBLEMS, Kind
 from learner.reporting.json_lines import JsonLines
-from seedrl.storage.run_files import EVENTS
+from seedrl.run_files import EVENTS
 from seedrl.wire.printable import printable
 
 # Parts of it are the words of other machines.

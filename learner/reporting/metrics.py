@@ -40,7 +40,7 @@ from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_names import DISTRIBUTIONS, EXTREMES, PERCENTILES, group
 from learner.reporting.writers.tensorboard import EventFile
 from learner.reporting.writers.writer import Hyperparameter, Writer
-from seedrl.storage.run_files import METRICS
+from seedrl.run_files import METRICS
 
 Role = Literal["training", "evaluation"]
 

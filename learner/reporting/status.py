@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from learner.reporting.json_lines import plain
-from seedrl.storage.run_files import STATUS
+from seedrl.run_files import STATUS
 
 State = Literal[
     "starting", "waiting", "compiling", "training", "evaluating", "stopping", "finished"

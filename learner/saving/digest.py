@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from seedrl import checkpoints, stored_arrays
 from seedrl.errors import CheckpointError
-from seedrl.storage import array_store, checkpoints
 
 # The parts of a checkpoint, as the first words of the arrays' names.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay", "acting")
@@ -36,6 +36,4 @@ def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 def stored(checkpoint: checkpoints.Checkpoint) -> dict[str, np.ndarray]:
     """All arrays of a checkpoint by name, those of its tree by their path."""
-    root = checkpoint.path / "state"
-    tree: dict[str, np.ndarray] = array_store.read_tree(root, array_store.stored_tree(root))
-    return tree | checkpoints.restore_extra(checkpoint)
+    return stored_arrays.read_all(checkpoint.path) | checkpoints.restore_extra(checkpoint)

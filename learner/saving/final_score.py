@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from seedrl.storage import run_files
+from seedrl import run_files
 
 
 class FinalScore(NamedTuple):

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from seedrl import run_files
 from seedrl.errors import AddressInUseError
-from seedrl.storage import run_files
 
 _NAME = ".lock"
 # All that a run which is refused can have left in a folder that was made for it. The lock goes

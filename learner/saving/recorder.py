@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from learner.serving.core import Batch
+from seedrl import run_files
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.specs import EnvSpec
-from seedrl.storage import run_files
 from seedrl.types import TimeStep
 from seedrl.wire.framing import WireError
 from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout

@@ -11,15 +11,15 @@ import numpy as np
 from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState, initial_state
 from learner.serving.core import Serving
+from seedrl import checkpoints, stored_arrays
 from seedrl.agents.contract import build_agent
+from seedrl.checkpoints import choose, run_of_best
 from seedrl.config import Config
 from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
 from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.replay import ReplayState
 from seedrl.spec_json import saved_spec
-from seedrl.storage import array_store, checkpoints
-from seedrl.storage.chosen import choose, run_of_best
 from seedrl.types import Tree
 
 Saved = TypeVar("Saved", bound=Any)
@@ -119,7 +119,7 @@ def require_fit(
     if checkpoint is not None and "env_spec" in checkpoint.meta:
         abstract = _abstract_state(checkpoint, config)
         try:
-            array_store.require_fit(checkpoint.path / "state", abstract._asdict())
+            stored_arrays.require_fit(checkpoint.path, abstract._asdict())
         except CheckpointError as error:
             raise by_field(error, checkpoint, config, ("agent",)) from error
     elif initial is not None and "env_spec" in initial.meta and _is_same_place(initial, config):
@@ -148,7 +148,7 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
 
 
 def _require_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> None:
-    differences = array_store.tree_difference(checkpoint.path / "state", {"params": abstract})
+    differences = stored_arrays.tree_difference(checkpoint.path, {"params": abstract})
     if differences:
         more = len(differences) - _MOST_DIFFERENCES
         arrays = differences[:_MOST_DIFFERENCES] + [f"and {more} more arrays"] * (more > 0)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from learner.saving.folder_lock import lock, remove_ours
-from seedrl import config_json
+from seedrl import config_json, run_files
+from seedrl.checkpoints import Checkpoint, best, take_over
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
-from seedrl.storage import run_files
-from seedrl.storage.checkpoints import Checkpoint, take_over
-from seedrl.storage.chosen import best
 
 _logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
 from learner.saving.folder_lock import is_abandoned
-from seedrl.storage import run_files
+from seedrl import run_files
 
 State = Literal["running", "finished", "interrupted", "failed"]
 

@@ -19,10 +19,10 @@ from learner.reporting.events import NOBODY, Listener
 from learner.saving.restoring import leaves_by_name
 from learner.saving.shared_save import SharedSave
 from learner.threads.awake_clock import AwakeClock
+from seedrl import checkpoints
+from seedrl.checkpoints import best_directory, best_return
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
-from seedrl.storage import checkpoints
-from seedrl.storage.chosen import best_directory, best_return
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
@@ -249,7 +249,7 @@ class Saver:
         )
 
     def _save_best(self, best: Best) -> None:
-        arrays = {"params": best.params, "updates": np.int32(best.updates)}
+        arrays = {"params": best.params}
         directory = best_directory(self._workdir)
         checkpoints.save(directory, best.updates, arrays, best.meta, keep=None)
         self._best_return = best.mean_return

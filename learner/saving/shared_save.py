@@ -15,10 +15,10 @@ from learner.saving.digest import digests
 from learner.saving.restoring import leaves_by_name
 from learner.threads.hung_exit import exit_now
 from learner.threads.worker import ClosedError
+from seedrl import checkpoints
+from seedrl.checkpoints import OtherWriters, Written, write_part
 from seedrl.errors import CheckpointError, HostLostError
 from seedrl.exit_codes import ExitCode
-from seedrl.storage import checkpoints
-from seedrl.storage.parts import OtherWriters, Written, write_part
 
 _logger = logging.getLogger(__name__)
 

@@ -33,10 +33,10 @@ from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import SharedLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
-from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Array, Page
 
 

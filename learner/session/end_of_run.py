@@ -19,10 +19,10 @@ from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.session import Session
 from learner.threads.deaths import Death, Deaths
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
 from seedrl.config_json import from_json
 from seedrl.errors import UserError
-from seedrl.storage.checkpoints import Checkpoint
 
 
 class EndOfRun(enum.Enum):

@@ -18,14 +18,13 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
+from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.agents.contract import build_agent
+from seedrl.checkpoints import Checkpoint, updates_of_params
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
-from seedrl.storage import checkpoints
-from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import updates_of_params
 
 _POLL_SECONDS = 0.2
 

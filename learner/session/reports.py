@@ -16,10 +16,9 @@ from learner.reporting.writers.weights_and_biases import WeightsAndBiases
 from learner.saving.run_folder import RunFolder
 from learner.session.live_status import LiveStatus
 from learner.threads.exit_deadline import ExitDeadline
+from seedrl.checkpoints import Checkpoint, best_return, holds_best
 from seedrl.config import Config
 from seedrl.errors import UserError
-from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import best_return, holds_best
 
 _CLOSE_SECONDS = 60.0
 

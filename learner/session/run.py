@@ -42,14 +42,13 @@ from learner.session.sharing.serving import serving_hub, slot_table
 from learner.session.supervision import STOP_SECONDS, Supervision
 from learner.threads.deaths import Deaths
 from learner.threads.exit_deadline import ExitDeadline
+from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_json import to_allow, to_json
 from seedrl.config_tree import fields_of
 from seedrl.exit_codes import ExitCode
 from seedrl.specs import EnvSpec
-from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import best_return
 
 
 def train(

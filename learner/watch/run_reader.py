@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from learner.watch.history import History
 from learner.watch.tail import Tail
-from seedrl.storage.run_files import CONFIG, EVENTS, METRICS, STATUS
+from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS
 
 _MOST_EVENTS = 1000
 _FILMS = (".mp4", ".webm", ".gif")

@@ -14,7 +14,11 @@ DEVELOPERS_BENCHMARKS = ("replay", "inference", "learner")
 TESTS = {
     "tests_equations": ("tests/seedrl/rl", "tests/seedrl/replay", "tests/seedrl/networks"),
     "tests_agents": ("tests/seedrl/agents", "tests/seedrl/test_policy.py"),
-    "tests_storage": ("tests/seedrl/storage", "tests/seedrl/wire", "tests/learner/saving"),
+    "tests_storage": (
+        "tests/seedrl/test_checkpoints.py",
+        "tests/seedrl/wire",
+        "tests/learner/saving",
+    ),
     "tests_learning": ("tests/learner/learning", "tests/learner/acting", "tests/learner/threads"),
     "tests_serving": ("tests/learner/serving", "tests/learner/session"),
     "tests_env_servers": ("tests/envs_server",),

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from learner.bench.machine import in_words
 from learner.saving.run_records import played_rounds
-from seedrl.storage import run_files
+from seedrl import run_files
 from tests.engines.ray_nodes import Cluster, wait
 from tests.engines.slurm import Diary, progress, status
 

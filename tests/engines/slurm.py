@@ -19,7 +19,7 @@ from typing import Any
 from learner.bench.machine import in_words
 from learner.cli.launch import rendered
 from learner.saving.run_records import played_rounds
-from seedrl.storage import run_files
+from seedrl import run_files
 from tests.engines.one_machine import Cluster, missing
 
 COMMAND = (

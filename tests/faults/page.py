@@ -25,7 +25,7 @@ the learner's. The same in comparison with a quiet time stands beside it (`_of_q
 
 Two commands look for what no row names. `python -m tests.fuzz` gives whatever reads bytes of a \
 peer or a disk (frames, steps, actions, specs, whole conversations of either side, links, \
-manifests, checkpoints' own words, recordings, tokens, certificates, logs of sent steps) inputs \
+sums, meta data of checkpoints, recordings, tokens, certificates, logs of sent steps) inputs \
 that reach more and more of its code: it must read them, so that writing gives the same again, or \
 refuse them in one line, with the error that it documents. Each run adds lines to \
 `docs/results/fuzz.jsonl`, the last table below; a few inputs of the same kind are part of `make \

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedrl.storage import checkpoints, manifest
+from seedrl import checkpoints, sums
 from tests.faults.scale import scaled
 
 pytestmark = [pytest.mark.gate, pytest.mark.timeout(3600)]
@@ -35,10 +35,9 @@ def _delete(path: Path, chooser: random.Random) -> None:
 
 
 def _listed(path: Path, chooser: random.Random) -> None:
-    """Another manifest: of another shape, or that lists something else."""
-    listed = path.parent / manifest.NAME if path.parent.name.isdigit() else path
+    """Other sums: of another shape, or that list something else."""
     root = next(parent for parent in path.parents if parent.name.isdigit())
-    listed = root / manifest.NAME
+    listed = root / sums.NAME
     content = json.loads(listed.read_text())
     name = chooser.choice(sorted(content["files"]))
     changes: list[Callable[[], Any]] = [
@@ -86,7 +85,7 @@ def test_no_damage_is_silent_and_the_checkpoint_before_is_taken(
     _save(original, 1)
     _save(original, 2)
     kinds = {"flipped": _flip, "cut": _cut, "deleted": _delete, "listed": _listed}
-    caplog.set_level(logging.ERROR, logger="seedrl.storage.checkpoints")
+    caplog.set_level(logging.ERROR, logger="seedrl.checkpoints")
     for number in range(scaled(TRIALS)):
         directory = tmp_path / "copy"
         shutil.copytree(original, directory)
@@ -100,7 +99,7 @@ def test_no_damage_is_silent_and_the_checkpoint_before_is_taken(
         caplog.clear()
         taken = _taken(directory)
         message = " ".join(record.getMessage() for record in caplog.records)
-        named = newest / manifest.NAME if kind == "listed" else path
+        named = newest / sums.NAME if kind == "listed" else path
         seen[kind] += 1
         seen["silent"] += taken != 1
         seen["previous_taken"] += taken == 1

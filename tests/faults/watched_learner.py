@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seedrl.storage import manifest
+from seedrl import checkpoints, sums
 from tests.system.processes import TINY, UNHURRIED, Program, Programs
 
 FLAGS = (*TINY, *UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", 0.2)
@@ -53,14 +53,14 @@ def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:
 def newest_durable(workdir: Path) -> int:
     """The step of the newest checkpoint whose files are all as they were written; -1 without."""
     folder = workdir / "checkpoints"
-    found = [path for path in folder.glob("0*") if path.is_dir() and not manifest.damage(path)]
+    found = [path for path in folder.glob("0*") if path.is_dir() and not sums.damage(path)]
     return max((int(path.name.partition(".")[0]) for path in found), default=-1)
 
 
 def is_saving(workdir: Path) -> bool:
     """Whether a checkpoint is being written, or was when the learner died."""
     with contextlib.suppress(OSError):
-        return any(name.startswith(".tmp-") for name in os.listdir(workdir / "checkpoints"))
+        return checkpoints.SAVING in os.listdir(workdir / "checkpoints")
     return False
 
 

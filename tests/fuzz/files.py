@@ -1,17 +1,18 @@
-"""Readers of files: manifests, what a checkpoint says of itself, recordings, tokens, logs."""
+"""Readers of files: sums, what a checkpoint says of itself, recordings, tokens, logs."""
 
 import hashlib
 import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from envs_server.sent_log import SentLog
+from seedrl import checkpoints, sums
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints, manifest
 from seedrl.types import TimeStep
 from seedrl.wire.credentials import Certificates, read_token
 from seedrl.wire.framing import WireError
@@ -35,12 +36,16 @@ def _in(name: str) -> Path:
     return folder
 
 
-def read_manifest(data: bytes) -> bool:
-    """Accepted is a manifest that lists the one file that there is, as it is."""
-    folder = _in("manifest")
+def read_sums(data: bytes) -> bool:
+    """Accepted are sums that list the one file that there is, as it is."""
+    folder = _in(f"{7:012d}")
     (folder / "file").write_bytes(_CONTENT)
-    (folder / manifest.NAME).write_bytes(data)
-    if (problem := manifest.damage(folder)) is not None:
+    (folder / sums.NAME).write_bytes(data)
+    try:
+        problem = sums.damage(folder)
+    except CheckpointError as error:  # of another format
+        problem = str(error)
+    if problem is not None:
         assert_one_line(problem)
         return False
     assert json.loads(data)["files"] == {"file": _entry(_CONTENT)}
@@ -52,7 +57,7 @@ def read_meta(data: bytes) -> bool:
     folder = _in("checkpoints") / f"{7:012d}"
     folder.mkdir(exist_ok=True)
     (folder / "meta.json").write_bytes(data)
-    (folder / manifest.NAME).write_text(json.dumps({"files": {"meta.json": _entry(data)}}))
+    (folder / sums.NAME).write_bytes(_sums({"meta.json": _entry(data)}))
     try:
         found = checkpoints.latest(folder.parent)
     except CheckpointError as error:
@@ -157,15 +162,15 @@ def _json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def _manifest() -> bytes:
-    files = {"file": _entry(_CONTENT)}
-    digest = hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-    return _json({"files": files, "sha256": digest})
+def _sums(files: dict[str, Any]) -> bytes:
+    content = {"format": sums.FORMAT, "step": 7, "files": files}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return _json({**content, "sha256": digest})
 
 
 TARGETS = (
-    Target("manifests", read_manifest, (_manifest(), _json({"files": {"file": _entry(_CONTENT)}}))),
-    Target("meta", read_meta, (_json({"format": 1, "step": 7, "meta": {"updates": 3}}),)),
+    Target("sums", read_sums, (_sums({"file": _entry(_CONTENT)}), _sums({}))),
+    Target("meta", read_meta, (_json({"env_steps": 3, "config": "{}", "limiter": {}}),)),
     Target(
         "recordings",
         read_recording,

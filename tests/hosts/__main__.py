@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from learner.bench.machine import in_words
+from seedrl import checkpoints
 from seedrl.exit_codes import ExitCode
-from seedrl.storage import checkpoints
 from tests.hosts.several import RECORDED, SeveralHosts
 from tests.system.processes import TINY, Programs, wait_for
 

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from seedrl.storage import run_files
+from seedrl import run_files
 from tests.hosts.recorded_episodes import VARIABLE
 from tests.system.processes import Program, Programs, wait_for
 

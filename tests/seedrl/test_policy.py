@@ -1,23 +1,26 @@
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl import config_json, policy
+from seedrl import checkpoints, config_json, policy
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import best_directory
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
-from seedrl.storage.chosen import best_directory
 from seedrl.types import StepType, TimeStep
+from tests.patience import SECONDS
 
 _SPEC = EnvSpec(
     {"position": ArraySpec((2,), "float32"), "wall": ArraySpec((), "bool")}, DiscreteSpec(3)
@@ -220,6 +223,94 @@ def test_a_config_that_does_not_fit_is_refused_by_path(workdir: Path, tmp_path: 
     (tmp_path / "checkpoints").symlink_to(workdir / "checkpoints")
     with pytest.raises(CheckpointError, match=r"params/.*expected float32\[.*checkpoint has"):
         policy.load(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
+def test_numbers_that_are_not_finite_are_refused(loaded: policy.Policy, bad: float) -> None:
+    carry = loaded.initial_carry()
+    with pytest.raises(ValueError, match=r"observation\.position"):
+        loaded({"position": np.array([0.0, bad]), "wall": False}, carry)
+    with pytest.raises(ValueError, match="reward"):
+        loaded(_OBSERVATION, carry, reward=bad)
+    # Finite, but the network overflows.
+    with pytest.raises(ValueError, match="NaN"):
+        loaded({"position": np.array([3e38, -3e38], np.float32), "wall": False}, carry)
+
+
+def test_a_batch_acts_as_its_environments_do_one_by_one(loaded: policy.Policy) -> None:
+    """Three episodes that begin at different times."""
+    begins, carries = [0, 1, 3], [loaded.initial_carry() for _ in range(3)]
+    carry = loaded.initial_carry(3)
+    for index in range(6):
+        rows = [_observation(index + 7 * env) for env in range(3)]
+        rewards = np.array([index, 2.0 * index, -1.0], np.float32)
+        is_first = np.array([index == begin for begin in begins])
+        batch = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        together = loaded.act_batch(batch, carry, rewards, is_first)
+        carry = together.carry
+        assert isinstance(together.action, np.ndarray) and together.action.shape == (3,)
+        for env in range(3):
+            if is_first[env]:
+                carries[env] = loaded.initial_carry()
+            alone = loaded.act(rows[env], carries[env], reward=float(rewards[env]))
+            carries[env] = alone.carry
+            if index >= begins[env]:
+                assert alone.action == together.action[env]
+                np.testing.assert_allclose(alone.extras, together.extras[env], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"position: expected float32\[3, 2\]"):
+        loaded.act_batch({"position": np.zeros((2, 2)), "wall": np.zeros(3, bool)}, carry)
+    with pytest.raises(ValueError, match="reward"):
+        loaded.act_batch(batch, carry, rewards[:2])
+
+
+def test_two_threads_never_read_the_same_count(workdir: Path) -> None:
+    """One of them pauses inside the lock: the other has to wait for it."""
+    shared = policy.load(workdir)
+    inside, release = threading.Event(), threading.Event()
+
+    class Slow(int):
+        def __add__(self, other: int) -> int:
+            inside.set()
+            release.wait(SECONDS)
+            return int(self) + other
+
+    shared._num_episodes = Slow(0)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(shared.initial_carry)
+        assert inside.wait(SECONDS)
+        second = pool.submit(shared.initial_carry)
+        release.set()
+        keys = [jax.random.key_data(each.result(SECONDS).key).tolist() for each in (first, second)]
+    assert keys[0] != keys[1]
+
+
+def test_a_user_is_shown_what_is_there_for_users() -> None:
+    assert dir(policy) == ["Policy", "PolicyCarry", "PolicyStep", "load"]
+    assert {name for name in dir(policy.Policy) if not name.startswith("_")} == {
+        *("act", "act_batch", "export", "initial_carry")
+    }
+
+
+def test_an_action_is_contained_in_the_space_whatever_its_bounds_are_as_float32() -> None:
+    low, high = np.array([-0.1, 0.3]), np.array([0.1, 1.7])
+    space = gymnasium.spaces.Box(low, high, dtype=np.float64)
+    assert np.float32(high[0]) > high[0]
+    box = BoxSpec((2,), tuple(low.tolist()), tuple(high.tolist()))
+    spec = EnvSpec(ArraySpec((2,), "float32"), box)
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        return ActOutput(timestep.observation, carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    exported: Any = jax.export.deserialize(played.export())
+    for emitted in ([1, 1], [-1, -1], [9, -9], [0.5, -0.5]):
+        row = np.array(emitted, np.float32)
+        action, _ = played(row, played.initial_carry())
+        assert space.contains(action)
+        assert space.contains(
+            np.asarray(exported.call(row, 0.0, [np.uint8(0), np.zeros(2, np.uint32)])[0])
+        )
 
 
 def test_the_actions_of_a_box_come_within_the_environments_bounds() -> None:

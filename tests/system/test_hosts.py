@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from learner.saving.digest import digests, stored
+from seedrl import checkpoints
+from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode
-from seedrl.storage import checkpoints
-from seedrl.storage.checkpoints import Checkpoint
 from tests.hosts.several import RECORDED, SeveralHosts
 from tests.system.processes import Programs, wait_for
 

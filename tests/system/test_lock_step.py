@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from learner.saving.digest import digests, stored
-from seedrl.storage.checkpoints import latest
+from seedrl.checkpoints import latest
 from seedrl.types import StepType
 from seedrl.wire.recording import Recording, RecordLayout
 from tests.patience import wait_until

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from seedrl import policy
+from seedrl import checkpoints, policy
 from seedrl.agents.normalization.moments import Moments
 from seedrl.agents.ppo.config import PpoConfig
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
@@ -24,7 +24,6 @@ from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
 
 pytestmark = [
     pytest.mark.slow,

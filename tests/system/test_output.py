@@ -22,7 +22,7 @@ from learner.reporting.metric_names import METRICS, lines
 from learner.reporting.record_kinds import RECORDS
 from learner.reporting.status import Status
 from learner.serving.ledger import ACCOUNTS
-from seedrl.storage.checkpoints import latest
+from seedrl.checkpoints import latest
 from tests.patience import SECONDS, wait_until
 from tests.system import processes
 from tests.system.processes import ROOT, TINY, TRAIN, UNHURRIED

@@ -8,7 +8,7 @@ import pytest
 
 from learner.launch.env_servers import socket_address
 from learner.saving.run_records import read_run
-from seedrl.storage import checkpoints, chosen
+from seedrl import checkpoints
 from tests.system import processes
 from tests.system.processes import TRAIN, Programs
 
@@ -91,9 +91,9 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     saved = json.loads((workdir / "config.json").read_text())["config"]
     assert saved["agent"]["type"] == "seedrl_plugin.dqn:DQNConfig"
     # What scored is kept, and what the folder says of the run is what happened.
-    assert chosen.best_return(chosen.choose(workdir, is_best=True)) == 1.0
+    assert checkpoints.best_return(checkpoints.choose(workdir, is_best=True)) == 1.0
     # The newest checkpoint is later, but its parameters are those that confirmed the target.
-    assert chosen.updates_of_params(chosen.choose(workdir)) == last["updates"]
+    assert checkpoints.updates_of_params(checkpoints.choose(workdir)) == last["updates"]
     found = read_run(workdir)
     assert (found.config, found.state, found.best) == ("corridor", "finished", 1.0)
 

@@ -31,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(DigestOptions, argv, prog=PROG)
     # Imports jax: only once the command line is known to be good.
     from learner.saving.digest import digests, stored
-    from seedrl.storage import checkpoints
+    from seedrl import checkpoints
 
     folder = options.workdir / "checkpoints"
     found = checkpoints.latest(folder)

@@ -23,6 +23,7 @@ class ExportOptions:
     Attributes:
       workdir: folder of the run.
       output: the file; by default policy.jax in the folder of the run.
+      force: replace the file if it exists.
       step: take the checkpoint of that many updates instead of the newest.
       best: take the checkpoint that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
@@ -31,6 +32,7 @@ class ExportOptions:
 
     workdir: Annotated[Path, tyro.conf.Positional]
     output: Path | None = None
+    force: bool = False
     step: int | None = None
     best: bool = False
     epsilon: float = 0.0
@@ -42,6 +44,9 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(ExportOptions, argv, prog=PROG)
     if options.best and options.step is not None:
         raise ConfigError("--step and --best: expected one of them, got both")
+    output = options.output or options.workdir / "policy.jax"
+    if output.exists() and not options.force:
+        raise ConfigError(f"--output: {output} exists; choose another file, or add --force")
     extras.require("learner")
     # Imports jax: only once the command line is known to be good.
     from seedrl import policy
@@ -53,7 +58,6 @@ def run(argv: Sequence[str]) -> int:
         epsilon=options.epsilon,
         allow=options.allow,
     )
-    output = options.output or options.workdir / "policy.jax"
     content = loaded.export()
     try:
         output.write_bytes(content)

@@ -18,7 +18,7 @@ from seedrl.config import Config
 from seedrl.config_json import of_run, require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.storage.run_files import LOGS
+from seedrl.run_files import LOGS
 
 if TYPE_CHECKING:  # imports jax
     from learner.session.offline_evaluation import Evaluation
@@ -123,7 +123,7 @@ def play(
         watcher.start()
         try:
             from learner.session.offline_evaluation import evaluate
-            from seedrl.storage.chosen import choose
+            from seedrl.checkpoints import choose
 
             evaluation = evaluate(
                 config,

@@ -50,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     require_file("--out", options.out)
     # Imports jax: only once the command line is known to be good.
     from learner.reporting.replay_images import draw, observations, sampled_frames
-    from seedrl.storage import checkpoints
+    from seedrl import checkpoints
 
     found = checkpoints.latest(options.workdir / "checkpoints")
     saved = {} if found is None else checkpoints.restore_extra(found)

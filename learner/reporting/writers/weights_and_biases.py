@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.reporting.writers.writer import Hyperparameter
-from seedrl.storage import run_files
+from seedrl import run_files
 
 _CLOSE_SECONDS = 10.0
 _STEP = "balance/env_steps"  # is among the scalars of every interval

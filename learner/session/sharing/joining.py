@@ -26,14 +26,14 @@ from learner.hosts.waiting import Clock, StoppedError, Waiting, named
 from learner.processes.stop import StopRequest
 from learner.serving.hub import Hub
 from learner.threads.worker import ClosedError
+from seedrl import checkpoints, run_files
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_json import to_json
 from seedrl.errors import ConfigError, UserError
 from seedrl.programs.version import describe
 from seedrl.spec_json import encode_spec, saved_spec
 from seedrl.specs import EnvSpec
-from seedrl.storage import checkpoints, run_files
-from seedrl.storage.checkpoints import Checkpoint
 from seedrl.wire.credentials import read_token
 
 # What hosts may have each its own, beside OWN_SERVING.

@@ -10,10 +10,10 @@ from learner.learning.device_mapping import stack_shards
 from learner.learning.sharded_replay import ShardedReplay
 from learner.saving.restoring import by_field, restore_replay, streams_can_resume
 from learner.session.geometry import Geometry
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 from seedrl.replay.experience import Experience
-from seedrl.storage.checkpoints import Checkpoint
 from seedrl.types import Page
 
 Resumption = Literal["none", "restored", "redistributed", "filled again"]

@@ -10,9 +10,9 @@ from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.session.geometry import Geometry
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
-from seedrl.storage.checkpoints import Checkpoint
 
 
 def slot_table(

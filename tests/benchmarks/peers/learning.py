@@ -22,7 +22,7 @@ import tyro
 
 from learner.bench import machine
 from learner.saving.final_score import FinalScore, write_final_score
-from seedrl.storage import run_files
+from seedrl import run_files
 from tests.benchmarks.peers import sb3_process, virtual_environment
 
 # All returns of the final score, steps, seconds and CPU seconds; beside the files of a run.

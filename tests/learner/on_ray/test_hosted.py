@@ -16,7 +16,7 @@ from learner.on_ray.hosted import HostedProcess, Report, Started
 from learner.on_ray.order import Work
 from seedrl.errors import ConfigError
 from seedrl.programs.farewell import ENDED_VARIABLE
-from seedrl.storage.run_files import LOGS
+from seedrl.run_files import LOGS
 from tests import patience
 
 SECRETS = {"token": "s3cret\n", "ca.pem": "", "env_server.pem": "", "env_server.key": ""}

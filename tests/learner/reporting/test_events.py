@@ -10,7 +10,7 @@ import pytest
 
 from learner.reporting.event_kinds import EVENTS
 from learner.reporting.events import Event, Events
-from seedrl.storage import run_files
+from seedrl import run_files
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from learner.reporting.status import EnvServerStatus, Slots, Status, write_status
-from seedrl.storage.run_files import STATUS
+from seedrl.run_files import STATUS
 
 
 def status(env_steps: int) -> Status:

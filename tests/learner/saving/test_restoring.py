@@ -27,6 +27,7 @@ from learner.saving.saver import Saver
 from learner.serving.batch_rules import lock_step
 from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
+from seedrl import checkpoints, stored_arrays
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig
 from seedrl.config_json import to_json
@@ -36,7 +37,6 @@ from seedrl.replay.index import PageIndex
 from seedrl.replay.replay import ReplayState
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import array_store, checkpoints
 from tests.learner.saving.snapshots import CONFIG, META, abstract_of, replay, state
 
 
@@ -136,7 +136,7 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     init = functools.partial(initial_state, config.agent.build(spec))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     learned = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(init, key))
-    array_store.write_tree(found.path / "state", learned._asdict())
+    stored_arrays.write_tree(found.path, learned._asdict())
     require_fit(None, None, config)
     require_fit(found, None, config)
     require_fit(None, found, config)

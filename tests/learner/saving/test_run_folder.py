@@ -8,11 +8,11 @@ import pytest
 
 from learner.saving.folder_lock import remove_refused
 from learner.saving.run_folder import RunFolder
+from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_json import from_json, to_json
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
-from seedrl.storage import checkpoints
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
 META = {"config": CONFIG}

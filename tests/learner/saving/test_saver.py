@@ -14,8 +14,8 @@ from learner.learning.snapshot import Snapshot
 from learner.processes import tuning as malloc_settings
 from learner.reporting.events import NOBODY
 from learner.saving.saver import Best, Saver, Writing, open_saver
+from seedrl import checkpoints
 from seedrl.errors import CheckpointError
-from seedrl.storage import checkpoints, chosen
 from tests.learner.saving.snapshots import CONFIG, META, replay, state
 from tests.patience import SECONDS
 
@@ -195,12 +195,11 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
         saver.start(Snapshot(state(updates=updates), [], ()), META, best)
         saver.wait()
         assert saver.failure is None
-    found = chosen.choose(tmp_path, is_best=True)
-    assert (found.step, chosen.best_return(found)) == (2, 5.0)
-    abstract = {"params": {"core": np.zeros(2, np.float32)}, "updates": np.int32(0)}
-    restored = checkpoints.restore(found, abstract)
-    assert (restored["updates"], restored["params"]["core"].tolist()) == (2, [5.0, 5.0])
-    assert chosen.choose(tmp_path).step == 4  # the newest is another
+    found = checkpoints.choose(tmp_path, is_best=True)
+    assert (found.step, checkpoints.best_return(found)) == (2, 5.0)
+    restored = checkpoints.restore(found, {"params": {"core": np.zeros(2, np.float32)}})
+    assert restored["params"]["core"].tolist() == [5.0, 5.0]
+    assert checkpoints.choose(tmp_path).step == 4  # the newest is another
 
 
 def test_what_scored_highest_is_saved_alone_and_once_even_if_that_fails(
@@ -222,7 +221,7 @@ def test_what_scored_highest_is_saved_alone_and_once_even_if_that_fails(
     assert saver.failure is None
     assert not saver.wants(6.0)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["best"]
-    assert chosen.choose(tmp_path, is_best=True).step == 9
+    assert checkpoints.choose(tmp_path, is_best=True).step == 9
 
 
 def test_neither_the_state_nor_the_best_is_forgotten_for_the_other(tmp_path: Path) -> None:
@@ -234,7 +233,7 @@ def test_neither_the_state_nor_the_best_is_forgotten_for_the_other(tmp_path: Pat
     saver.start(Snapshot(state(updates=1), [], ()), META, best)
     saver.wait()
     assert isinstance(saver.failure, CheckpointError)
-    assert chosen.choose(tmp_path).step == 1
+    assert checkpoints.choose(tmp_path).step == 1
 
     in_the_way.unlink()
     with mock.patch.object(checkpoints, "save", side_effect=CheckpointError("disk full")):
@@ -242,8 +241,8 @@ def test_neither_the_state_nor_the_best_is_forgotten_for_the_other(tmp_path: Pat
         saver.wait()
     saver.start_best(best)
     saver.wait()
-    assert chosen.choose(tmp_path, is_best=True).step == 1
+    assert checkpoints.choose(tmp_path, is_best=True).step == 1
     assert str(saver.failure) == "disk full"  # of the state, which is still to be saved
     saver.start(Snapshot(state(updates=2), [], ()), META, best)
     saver.wait()
-    assert saver.failure is None and chosen.choose(tmp_path).step == 2
+    assert saver.failure is None and checkpoints.choose(tmp_path).step == 2

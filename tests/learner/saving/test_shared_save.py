@@ -14,9 +14,9 @@ from learner.hosts.peers import Peers
 from learner.learning.learn_step import LearnerState
 from learner.saving import shared_save
 from learner.saving.shared_save import SharedSave
+from seedrl import checkpoints, sums
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
-from seedrl.storage import checkpoints, manifest
 from tests.learner.hosts.linked import at_once, linked
 from tests.patience import SECONDS
 
@@ -59,7 +59,7 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
     with linked(count) as peers:
         paths = saved(savers(peers), tmp_path)
     assert paths == [tmp_path / f"{7:012d}"] * count
-    assert manifest.damage(paths[0]) is None
+    assert sums.damage(paths[0]) is None
     found = checkpoints.latest(tmp_path)
     assert found is not None
     assert found.meta["hosts"] == count
@@ -87,7 +87,7 @@ def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_su
             texts
         )
         assert checkpoints.latest(tmp_path) is None
-        assert not list(tmp_path.glob(".tmp-*"))
+        assert not (tmp_path / checkpoints.SAVING).exists()
         saved(hosts, tmp_path, step=8)
     assert checkpoints.latest(tmp_path) is not None
 
@@ -111,7 +111,7 @@ def test_a_first_host_that_cannot_write_keeps_nobody_waiting(
     assert found.step == 8
 
 
-@pytest.mark.parametrize("name", ["_require_space", "array_store.write_tree", "_publish"])
+@pytest.mark.parametrize("name", ["_require_space", "stored_arrays.write_tree", "_publish"])
 def test_a_defect_on_the_first_host_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_defect_on_the_first_host_keeps_nobody_waiting(
     with linked(2) as peers:
         hosts = savers(peers)
         with monkeypatch.context() as patch:
-            patch.setattr(f"seedrl.storage.checkpoints.{name}", fail)
+            patch.setattr(f"seedrl.checkpoints.{name}", fail)
             texts = at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
         assert texts == ["MemoryError ", "CheckpointError MemoryError: "]
         assert all((each._given, each._gathered) == ({}, {}) for each in peers)

@@ -25,16 +25,15 @@ from learner.session.components import _exploration, _gauge_constants, _learner_
 from learner.session.geometry import plan_geometry, scale
 from learner.session.sharing import replay
 from learner.session.sharing.replay import sharded_replay
+from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import Checkpoint, best_directory
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
-from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import best_directory
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))

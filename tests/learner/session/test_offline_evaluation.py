@@ -13,13 +13,13 @@ import pytest
 from learner.cli.main import main
 from learner.session.offline_evaluation import _actor, _Player
 from learner.threads.exchange import FrozenParams
+from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_json import to_json
 from seedrl.networks.config import QNetworkConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ import pytest
 from learner.saving.run_folder import RunFolder
 from learner.session.reports import Reports
 from seedrl import config_file
-from seedrl.storage.checkpoints import Checkpoint
+from seedrl.checkpoints import Checkpoint
 from tests.patience import SECONDS
 
 

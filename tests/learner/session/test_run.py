@@ -20,15 +20,13 @@ from learner.session.geometry import plan_geometry
 from learner.session.reports import Reports, _metrics
 from learner.session.run import _best, _end_early, train
 from learner.session.sharing.serving import slot_table
-from seedrl import config_file
+from seedrl import checkpoints, config_file
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import Checkpoint, best_directory, best_return
 from seedrl.config_json import to_json
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
-from seedrl.storage.checkpoints import Checkpoint
-from seedrl.storage.chosen import best_directory, best_return
 from tests import own_process
 from tests.learner.reporting.event_files import first_steps
 

@@ -8,7 +8,7 @@ import pytest
 
 from learner.cli.main import main
 from learner.saving.run_folder import RunFolder
-from seedrl.storage import checkpoints
+from seedrl import checkpoints
 
 
 def save(workdir: Path, step: int) -> Path:

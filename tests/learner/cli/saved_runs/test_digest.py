@@ -7,11 +7,11 @@ import pytest
 
 from learner.cli.main import main
 from learner.saving.digest import digests, stored
-from seedrl.storage import checkpoints
+from seedrl import checkpoints
 
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tree = {"params": {"core": {"bias": np.zeros((3, 0))}}, "target": (), "updates": np.int32(3)}
+    tree = {"params": {"core": {"bias": np.zeros((3, 1))}}, "target": (), "updates": np.int32(3)}
     extra = {"replay.mass": np.ones(4, np.float32)}
     path = checkpoints.save(tmp_path / "checkpoints", 3, tree, {}, keep=2, extra=extra)
     found = checkpoints.latest(tmp_path / "checkpoints")

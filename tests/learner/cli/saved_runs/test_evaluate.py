@@ -17,11 +17,10 @@ from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.saving.final_score import FinalScore, read_final_score
 from learner.session.offline_evaluation import Evaluation
-from seedrl import config_file
+from seedrl import checkpoints, config_file
 from seedrl.config import Config
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
-from seedrl.storage import chosen
 
 RESULT = Evaluation(
     mean=2.0,
@@ -64,7 +63,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: R
         return result
 
     monkeypatch.setattr(learner.session.offline_evaluation, "evaluate", evaluate)
-    monkeypatch.setattr(chosen, "choose", lambda workdir, **which: which)
+    monkeypatch.setattr(checkpoints, "choose", lambda workdir, **which: which)
     return calls
 
 

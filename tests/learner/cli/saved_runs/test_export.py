@@ -32,9 +32,15 @@ def test_the_file_is_in_the_folder_of_the_run_unless_told_otherwise(
     other = tmp_path / "other"
     assert main(["export", str(tmp_path), "--output", str(other), "--best"]) == 0
     assert other.read_bytes() == b"12345"
+    other.write_bytes(b"mine")
+    assert main(["export", str(tmp_path), "--output", str(other)]) == 2
+    assert other.read_bytes() == b"mine"
+    assert main(["export", str(tmp_path), "--output", str(other), "--force"]) == 0
+    assert other.read_bytes() == b"12345"
     assert loads == [
         (tmp_path, {"step": None, "best": False, "epsilon": 0.0, "allow": ()}),
         (tmp_path, {"step": None, "best": True, "epsilon": 0.0, "allow": ()}),
+        (tmp_path, {"step": None, "best": False, "epsilon": 0.0, "allow": ()}),
     ]
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from learner.cli.main import main
 from learner.reporting.replay_images import observations, sampled_frames
+from seedrl import checkpoints
 from seedrl.config_file import load
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError
-from seedrl.storage import checkpoints
 
 NUM_PAGES, PAGE_STEPS = 8, 10
 

@@ -21,10 +21,9 @@ from learner.serving.hub import Hub
 from learner.session.sharing import joining
 from learner.session.sharing.first_fit import first_fit
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
-from seedrl import config_file
+from seedrl import config_file, run_files
 from seedrl.errors import ConfigError, HostLostError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import run_files
 from tests.learner.hosts.linked import at_once, linked
 from tests.patience import SECONDS, wait_until
 

@@ -9,7 +9,7 @@ from learner.hosts.place import Place
 from learner.session.geometry import Geometry
 from learner.session.sharing.replay import _own, replay_text, resumption
 from seedrl import config_file
-from seedrl.storage.checkpoints import Checkpoint
+from seedrl.checkpoints import Checkpoint
 
 REPLAY, QUEUE = config_file.load("cartpole_r2d2"), config_file.load("cartpole_impala")
 SAVED = {1: "saved by 1 host, now of 2", 2: "saved by 2 hosts, now of 1"}

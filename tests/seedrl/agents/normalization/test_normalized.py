@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.contract import build_agent
 from seedrl.agents.impala import ImpalaConfig
@@ -24,7 +25,6 @@ from seedrl.agents.ppo.config import PpoConfig
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.storage import checkpoints
 from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     FIRST,

@@ -72,9 +72,16 @@ def _own_action(spec: EnvSpec, action: Array) -> Array:
     """What the environment takes; see `BoxSpec.rescaler`."""
     if not isinstance(spec.action, BoxSpec):
         return action
-    low, high = (
-        np.array(bound, np.float32).reshape(spec.action.shape)
-        for bound in (spec.action.low, spec.action.high)
-    )
+    low, high = float32_bounds(spec.action)
     middle, half = low / 2 + high / 2, high / 2 - low / 2
     return jnp.clip(middle + half * jnp.clip(action, -1.0, 1.0), low, high)
+
+
+def float32_bounds(box: BoxSpec) -> tuple[np.ndarray, np.ndarray]:
+    """`[*shape] float32` bounds that lie within those of the box: rounding may lead out of it."""
+    low, high = (np.array(bound, np.float64).reshape(box.shape) for bound in (box.low, box.high))
+    inner_low, inner_high = low.astype(np.float32), high.astype(np.float32)
+    up, down = np.float32(np.inf), np.float32(-np.inf)
+    inner_low = np.where(inner_low < low, np.nextafter(inner_low, up), inner_low)
+    inner_high = np.where(inner_high > high, np.nextafter(inner_high, down), inner_high)
+    return inner_low, inner_high

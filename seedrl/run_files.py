@@ -1,0 +1,55 @@
+"""Files in the folder of a run: their names, and how those of somebody else are read.
+
+The configuration is there from when the run begins to train, the others from its start.
+"""
+
+import errno
+import io
+import os
+import stat
+from pathlib import Path
+
+CONFIG = "config.json"
+COMMANDS = "command.txt"  # the command lines of all sessions
+STATUS = "status.json"
+METRICS = "metrics.jsonl"
+EVENTS = "events.jsonl"
+LOGS = (
+    "logs"  # a folder: what env servers write; in folders below it those of whoever plays the run
+)
+HOSTS = "hosts"  # a folder: what other hosts than the first write of themselves, each in its own
+HOSTS_NOTE = ".hosts"  # by which hosts find that they share the folder
+RECORDING = "recording"  # of a run in lock step, for who plays it again
+WANDB_ID = "wandb_id.txt"  # its name at Weights & Biases
+FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
+
+# In the folder of an experiment, beside those of its runs.
+EXPERIMENT = "experiment.json"
+
+_MOST_BYTES = 2**28
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Opens a file of a run's folder for reading. Raises OSError if it is no regular file.
+
+    The folder may be anybody's. A FIFO in place of a file would keep its reader waiting for ever,
+    a device or a link would show what is no part of the run.
+    """
+    # O_NONBLOCK: opening a FIFO returns at once. For regular files it has no meaning.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "expected a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
+    """The content of a regular file. Raises OSError, also for one of more than `most_bytes`."""
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"expected at most {most_bytes:,} bytes", str(path))
+    return content

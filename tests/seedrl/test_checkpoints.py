@@ -1,0 +1,648 @@
+"""Checkpoints: whole or not there, verified before they are used, and data whoever wrote them."""
+
+import contextlib
+import errno
+import itertools
+import json
+import logging
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import orbax.checkpoint as ocp
+import pytest
+
+from seedrl import checkpoints, stored_arrays, sums
+from seedrl.checkpoints import best_directory, choose
+from seedrl.errors import CheckpointError
+
+
+def _tree(fill: float = 1.0, width: int = 8) -> dict[str, Any]:
+    params = {
+        "lstm": {
+            "kernel": np.full((4, width), fill, np.float32),
+            "bias": jnp.full((width,), fill, jnp.bfloat16),
+        }
+    }
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+    return {
+        "params": params,
+        "target": (),
+        "optimizer": optimizer.init(params),
+        "updates": np.int64(7),
+        "is_done": np.bool_(True),
+        "key": np.asarray([3, 5], np.uint32),
+        "nothing": np.zeros((0, 3), np.float32),
+    }
+
+
+def _abstract(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+
+
+def _save(directory: Path, step: int, **arguments: Any) -> Path:
+    return checkpoints.save(directory, step, {"x": np.full(3, step)}, {}, keep=2, **arguments)
+
+
+def _value(directory: Path) -> int:
+    """What `_save` put into the newest checkpoint, checked against its step."""
+    found = checkpoints.latest(directory)
+    assert found is not None
+    restored = checkpoints.restore(found, {"x": np.zeros(3, int)})["x"]
+    np.testing.assert_array_equal(restored, np.full(3, found.step))
+    return found.step
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name != ".lock")
+
+
+def _saved(directory: Path, tree: Any) -> checkpoints.Checkpoint:
+    checkpoints.save(directory, 1, tree, {}, keep=2)
+    found = checkpoints.latest(directory)
+    assert found is not None
+    return found
+
+
+def _seal(path: Path) -> None:
+    """Sums that fit what is in the folder now, as somebody who makes one up writes them."""
+    (path / sums.NAME).unlink(missing_ok=True)
+    sums.write(path, int(path.name), {})
+
+
+# Arrays
+
+
+def test_a_tree_comes_back_with_its_structure_dtypes_and_values(tmp_path: Path) -> None:
+    saved = _tree(fill=1.5)
+    path = checkpoints.save(tmp_path, 12, saved, {"config": "{}", "best": 3.5}, keep=2)
+    assert path == tmp_path / "000000000012"
+    found = checkpoints.latest(tmp_path)
+    assert found == checkpoints.Checkpoint(12, path, {"config": "{}", "best": 3.5})
+    restored = checkpoints.restore(found, _abstract(saved))
+    assert isinstance(restored["optimizer"][1][0], optax.ScaleByAdamState)
+    assert jax.tree.structure(restored) == jax.tree.structure(saved)
+    for got, expected in zip(jax.tree.leaves(restored), jax.tree.leaves(saved), strict=True):
+        assert isinstance(got, np.ndarray)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, np.asarray(expected))
+
+
+def test_a_manager_of_orbax_restores_the_parameters(tmp_path: Path) -> None:
+    _save(tmp_path, 3)
+    checkpoints.save(tmp_path, 4, _tree(fill=2.5), {}, keep=2)
+    options = ocp.CheckpointManagerOptions(read_only=True, step_format_fixed_length=12)
+    with ocp.CheckpointManager(tmp_path, options=options) as manager:
+        assert manager.latest_step() == 4
+        found = manager.restore(4, args=ocp.args.Composite(params=ocp.args.PyTreeRestore()))
+    np.testing.assert_array_equal(found["params"]["params/lstm/kernel"], np.full((4, 8), 2.5))
+
+
+def test_parameters_are_read_without_looking_at_the_rest(tmp_path: Path) -> None:
+    found = _saved(tmp_path, _tree(fill=3.0))
+    shutil.rmtree(found.path / "state")
+    with pytest.raises(CheckpointError):
+        checkpoints.latest(tmp_path)
+    alone = checkpoints.latest(tmp_path, checkpoints.PARAMS)
+    assert alone is not None
+    kernel = checkpoints.restore(alone, {"params": _tree()["params"]})["params"]["lstm"]["kernel"]
+    np.testing.assert_array_equal(kernel, np.full((4, 8), 3.0))
+    (found.path / "params" / "_METADATA").write_text("{}")
+    with pytest.raises(CheckpointError, match="_METADATA: expected"):
+        checkpoints.latest(tmp_path, checkpoints.PARAMS)
+
+
+def test_a_tree_that_does_not_fit_is_refused_path_by_path(tmp_path: Path) -> None:
+    found = _saved(tmp_path, _tree(width=8))
+    wider = _tree(width=6)["params"]
+    wider["lstm"]["scale"] = np.zeros((2,), np.int32)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.restore(found, {"params": wider})
+    for difference in (
+        "params/lstm/bias: expected bfloat16[6], checkpoint has bfloat16[8]",
+        "params/lstm/kernel: expected float32[4, 6], checkpoint has float32[4, 8]",
+        "params/lstm/scale: expected int32[2], checkpoint has nothing",
+    ):
+        assert difference in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("abstract", "difference"),
+    [
+        ({"updates": np.int32(0)}, r"updates: expected int32\[\], checkpoint has int64\[\]"),
+        ({"key": ()}, r"key: expected nothing, checkpoint has uint32\[2\]"),
+        ({"target": np.zeros(2)}, r"target: expected float64\[2\], checkpoint has nothing"),
+    ],
+)
+def test_another_dtype_or_presence_is_refused(
+    tmp_path: Path, abstract: Any, difference: str
+) -> None:
+    found = _saved(tmp_path, _tree())
+    with pytest.raises(CheckpointError, match=difference):
+        checkpoints.restore(found, abstract)
+
+
+def test_extra_arrays_come_back_by_name(tmp_path: Path) -> None:
+    extra = {
+        "replay/steps.reward": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "half": np.asarray(jnp.arange(3, dtype=jnp.bfloat16)),
+        "scalar": np.asarray(4, np.int8),
+        "none": np.zeros((0, 2), np.int32),
+    }
+    _save(tmp_path, 1, extra=extra)
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    restored = checkpoints.restore_extra(found)
+    assert list(restored) == list(extra)
+    for name, expected in extra.items():
+        assert restored[name].dtype == expected.dtype
+        np.testing.assert_array_equal(restored[name], expected)
+
+
+# Which are there
+
+
+def test_an_empty_or_absent_directory_has_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoints.latest(tmp_path) is None
+    assert checkpoints.latest(tmp_path / "absent") is None
+
+
+def test_the_newest_are_kept_and_at_least_two(tmp_path: Path) -> None:
+    for step in (5, 10, 15, 20):
+        _save(tmp_path, step)
+    assert _names(tmp_path) == ["000000000015", "000000000020"]
+    assert _value(tmp_path) == 20
+    with pytest.raises(ValueError, match="checkpoint.keep"):
+        checkpoints.save(tmp_path, 1, {}, {}, keep=1)
+
+
+def test_a_step_can_be_saved_again(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, 3, {"x": np.zeros(1)}, {"attempt": 1}, keep=2)
+    checkpoints.save(tmp_path, 3, {"x": np.ones(1)}, {"attempt": 2}, keep=2)
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    assert found.meta == {"attempt": 2}
+    assert _names(tmp_path) == ["000000000003"]
+
+
+def test_later_steps_are_moved_aside_when_a_run_begins_anew(tmp_path: Path) -> None:
+    for step in (100, 200):
+        _save(tmp_path, step)
+    _save(tmp_path, 150)
+    assert _value(tmp_path) == 150
+    superseded, *rest = reversed(_names(tmp_path))
+    assert superseded.startswith("superseded-200-")
+    assert rest == ["000000000150", "000000000100"]
+
+
+def test_the_newest_that_of_a_step_or_the_best_may_be_meant(tmp_path: Path) -> None:
+    for step in (5, 7, 9):
+        _save(tmp_path / "checkpoints", step)
+    for step in (8, 6, 3):  # one is kept, whatever their steps
+        checkpoints.save(best_directory(tmp_path), step, {"x": np.zeros(3)}, {}, keep=None)
+    found = [choose(tmp_path), choose(tmp_path, step=7), choose(tmp_path, step=3)]
+    found.append(choose(tmp_path, is_best=True))
+    assert [checkpoint.step for checkpoint in found] == [9, 7, 3, 3]
+    assert [path.name for path in best_directory(tmp_path).glob("0*")] == [f"{3:012d}"]
+    with pytest.raises(CheckpointError, match="step 8 .* 7, 9"):
+        choose(tmp_path, step=8)
+    for arguments in ({}, {"is_best": True}):
+        with pytest.raises(CheckpointError, match="found none"):
+            choose(tmp_path / "other", **arguments)
+
+
+# Damage
+
+
+def _flip_a_bit(path: Path, generator: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    content[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
+    path.write_bytes(bytes(content))
+
+
+def _truncate(path: Path, generator: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: generator.randrange(path.stat().st_size)])
+
+
+def _remove(path: Path, generator: random.Random) -> None:
+    path.unlink()
+
+
+def _fifo(path: Path, generator: random.Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _link(path: Path, generator: random.Random) -> None:
+    path.unlink()
+    path.symlink_to(sys.executable)
+
+
+@pytest.mark.parametrize("damage", [_flip_a_bit, _truncate, _remove, _fifo, _link])
+def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
+    tmp_path: Path, damage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    generator = random.Random(0)
+    _save(tmp_path, 1)
+    newest = _save(tmp_path, 2, extra={"replay": np.arange(100)})
+    files = [path for path in newest.rglob("*") if path.is_file() and path.stat().st_size]
+    assert len(files) > 6
+    for file in files * (10 if damage is _flip_a_bit else 1):
+        intact = file.read_bytes()
+        damage(file, generator)
+        caplog.clear()
+        with caplog.at_level(logging.ERROR, logger="seedrl.checkpoints"):
+            found = checkpoints.latest(tmp_path)
+        assert found is not None and found.step == 1, f"{damage.__name__} of {file} went unnoticed"
+        (message,) = [record.getMessage() for record in caplog.records]
+        assert str(file) in message and "expected" in message
+        file.unlink(missing_ok=True)
+        file.write_bytes(intact)
+    assert _value(tmp_path) == 2
+
+
+def _rewritten(change: Callable[[dict[str, Any]], object], *, is_sealed: bool) -> Any:
+    def rewrite(path: Path) -> None:
+        content = json.loads((path / sums.NAME).read_text())
+        change(content)
+        if is_sealed:
+            content["sha256"] = sums._sum_of(content)
+        (path / sums.NAME).write_text(json.dumps(content))
+
+    return rewrite
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["files"].clear(),
+        lambda content: content["files"].update({"../outside": [0, "0"]}),
+        lambda content: content["files"].update({"/etc/hostname": [0, "0"]}),
+        lambda content: content["files"].update({"meta.json": [True, "0"]}),
+        lambda content: content["files"].update({"meta.json": {}}),
+        lambda content: content["files"].update({"sums.json": [0, "0"]}),
+        lambda content: content.update(step="1"),
+    ],
+)
+def test_sums_that_were_changed_are_what_is_named(
+    tmp_path: Path, change: Any, is_sealed: bool
+) -> None:
+    path = _save(tmp_path, 1)
+    _rewritten(change, is_sealed=is_sealed)(path)
+    problem = sums.damage(path)
+    assert problem is not None
+    assert problem.startswith(f"{path / sums.NAME}: expected a list of files, got ValueError")
+
+
+@pytest.mark.parametrize("data", ["[" * 200_000, '{"files":' * 100_000, "null", "[]", "{}", ""])
+def test_what_are_no_sums_is_damage_whatever_it_is(tmp_path: Path, data: str) -> None:
+    path = _save(tmp_path, 1)
+    (path / sums.NAME).write_text(data)
+    problem = sums.damage(path)
+    assert problem is not None and problem.startswith(f"{path / sums.NAME}: ")
+
+
+def test_a_file_that_the_sums_do_not_list_is_damage(tmp_path: Path) -> None:
+    path = _save(tmp_path, 1)
+    (path / "extra" / "more.npy").write_bytes(b"")
+    problem = sums.damage(path)
+    assert problem is not None and problem.startswith(f"{path}/extra/more.npy: expected no")
+
+
+@pytest.mark.parametrize("move", [shutil.copytree, shutil.move])
+def test_a_checkpoint_under_the_number_of_another_step_is_not_believed(
+    tmp_path: Path, move: Any
+) -> None:
+    path = _save(tmp_path, 1)
+    _save(tmp_path, 2)
+    move(path, tmp_path / f"{9:012d}")
+    assert _value(tmp_path) == 2
+    with pytest.raises(CheckpointError, match="step"):
+        checkpoints.find(tmp_path, 9)
+
+
+def test_it_is_an_error_if_no_checkpoint_is_intact(tmp_path: Path) -> None:
+    for step in (1, 2):
+        (_save(tmp_path, step) / sums.NAME).unlink()
+    with pytest.raises(CheckpointError, match="2 damaged; the newest: .*000000000002"):
+        checkpoints.latest(tmp_path)
+    with pytest.raises(CheckpointError, match="2 damaged"):
+        checkpoints.take_over(tmp_path)
+    assert _names(tmp_path) == ["000000000001", "000000000002"]  # and nothing is set aside
+
+
+def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    _save(tmp_path, 1)
+    path = _save(tmp_path, 2)
+    _rewritten(lambda content: content.update(format=99), is_sealed=True)(path)
+    with pytest.raises(CheckpointError, match="format 3 .* got 99"):
+        checkpoints.take_over(tmp_path)
+    (path / sums.NAME).rename(path / "manifest.json")
+    with pytest.raises(CheckpointError, match="format 3 .* got 1 or 2"):
+        checkpoints.take_over(tmp_path)
+    assert _names(tmp_path) == ["000000000001", "000000000002"]
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _save(tmp_path, 1)
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path / "meta.json"))
+
+    for name in ("read_regular", "open_regular"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sums, name, refuse)
+            with pytest.raises(CheckpointError, match=r"may not read .*meta\.json"):
+                checkpoints.take_over(tmp_path)
+    assert _value(tmp_path) == 1
+
+
+def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _save(tmp_path, 1)
+    damaged = _save(tmp_path, 2)
+    (damaged / "meta.json").write_text("short")
+    assert _value(tmp_path) == 1  # who only reads leaves it where it is
+    caplog.clear()
+    with caplog.at_level(logging.ERROR, logger="seedrl.checkpoints"):
+        found = checkpoints.take_over(tmp_path)
+    assert found is not None and found.step == 1
+    (message,) = [record.getMessage() for record in caplog.records]
+    _save(tmp_path, 3)
+    # Two intact ones, the older of which is there if the newer is damaged too; and the damaged one.
+    *intact, aside = _names(tmp_path)
+    assert intact == ["000000000001", "000000000003"]
+    assert aside.startswith("damaged-2-")
+    assert str(damaged) in message and str(tmp_path / aside) in message
+    for step in (4, 5):
+        _save(tmp_path, step)
+    assert _names(tmp_path) == ["000000000004", "000000000005", aside]
+
+
+# Made up by somebody
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        "[" * 200_000,
+        "[]",
+        '{"config": 3}',
+        '{"env_steps": -1}',
+        '{"env_steps": true}',
+        '{"limiter": {"env_steps": NaN}}',
+        '{"evaluation": {"mean_return": Infinity}}',
+    ],
+)
+def test_meta_data_that_somebody_made_up_are_refused(tmp_path: Path, meta: str) -> None:
+    path = _save(tmp_path, 1)
+    (path / "meta.json").write_text(meta)
+    _seal(path)
+    with pytest.raises(CheckpointError, match=r"meta\.json: expected"):
+        checkpoints.latest(tmp_path)
+
+
+def test_meta_data_that_are_missing_are_named(tmp_path: Path) -> None:
+    _save(tmp_path, 1)
+    found = checkpoints.latest(tmp_path)
+    assert found is not None and found.meta.get("config") is None
+    with pytest.raises(CheckpointError, match="expected `config`"):
+        found.meta["config"]
+
+
+def test_arrays_larger_than_what_is_wanted_are_refused_before_they_are_read(
+    tmp_path: Path,
+) -> None:
+    found = _saved(tmp_path, {"params": {"w": np.zeros(3, np.float32)}})
+    shutil.rmtree(found.path / "params")
+    handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_compression=False)
+    with ocp.Checkpointer(handler) as checkpointer:
+        arrays = {"params/w": np.zeros(3, np.float32)}
+        checkpointer.save(found.path / "params", args=ocp.args.PyTreeSave(arrays))
+    (described,) = found.path.rglob(".zarray")
+    text = json.loads(described.read_text())
+    for change in ({"shape": [10**15]}, {"shape": [10**15], "chunks": [10**15]}):
+        described.write_text(json.dumps({**text, **change}))
+        with pytest.raises(CheckpointError, match="1000000000000000"):
+            checkpoints.restore(found, {"params": {"w": np.zeros(3, np.float32)}})
+        with pytest.raises(CheckpointError, match="expected arrays of"):
+            stored_arrays.read_all(found.path)
+    described.write_text(json.dumps({**text, "chunks": [10**15]}))
+    with pytest.raises(CheckpointError, match="chunks"):
+        checkpoints.restore(found, {"params": {"w": np.zeros(3, np.float32)}})
+
+
+@pytest.mark.parametrize("names", ["[]", "[" * 200_000, '{"r": ["../x.npy", "int32"]}', '{"r": 3}'])
+def test_large_arrays_that_somebody_made_up_are_refused(tmp_path: Path, names: str) -> None:
+    _save(tmp_path, 1, extra={"r": np.arange(3)})
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    (found.path / "extra" / "names.json").write_text(names)
+    with pytest.raises(CheckpointError, match="cannot read"):
+        checkpoints.restore_extra(found)
+
+
+def test_a_header_that_claims_more_than_its_file_has_is_refused(tmp_path: Path) -> None:
+    _save(tmp_path, 1, extra={"r": np.arange(3)})
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    file = found.path / "extra" / "000.npy"
+    file.write_bytes(file.read_bytes().replace(b"(3,), ", b"(3000000000,), ", 1))
+    with pytest.raises(CheckpointError, match="cannot read"):
+        checkpoints.restore_extra(found)
+
+
+# Disks that refuse, and deaths
+
+
+@pytest.mark.parametrize(
+    "call", ["pathlib.Path.mkdir", "os.fsync", "pathlib.Path.rename", "numpy.save"]
+)
+def test_a_full_disk_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", "disk")
+
+    _save(tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(call, refuse)
+        with pytest.raises(CheckpointError, match=r"0000000002: No space left on device \(disk\)"):
+            _save(tmp_path, 2, extra={"replay": np.zeros(3)})
+    assert _names(tmp_path) == ["000000000001"]
+    _save(tmp_path, 2)
+    assert _value(tmp_path) == 2
+
+
+def test_too_little_free_space_is_seen_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type("Usage", (), {"free": 10})()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    with pytest.raises(CheckpointError, match="expected 24 free bytes, got 10"):
+        _save(tmp_path, 1)
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize("bad", [object(), float("nan")])
+def test_what_cannot_be_json_is_refused_and_leaves_nothing(tmp_path: Path, bad: object) -> None:
+    with pytest.raises((TypeError, CheckpointError)):
+        checkpoints.save(tmp_path, 1, {"x": np.zeros(1)}, {"bad": bad}, keep=2)
+    assert _names(tmp_path) == []
+
+
+def test_a_file_size_limit_is_reported_as_one_line(tmp_path: Path) -> None:
+    # The nearest thing to a full disk that orbax's own writes meet without a disk to fill.
+    noise = np.random.default_rng(0).random(100_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(CheckpointError, match="File too large") as caught:
+            checkpoints.save(tmp_path, 1, {"x": noise}, {}, keep=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "\n" not in str(caught.value)
+    assert _names(tmp_path) == []
+
+
+def test_leftovers_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    _save(tmp_path, 1)
+    (tmp_path / checkpoints.SAVING).mkdir()
+    (tmp_path / checkpoints.SAVING / "meta.json").write_text("{}")
+    assert _value(tmp_path) == 1
+    assert _names(tmp_path) == [".saving", "000000000001"]  # who reads does not write
+    assert checkpoints.take_over(tmp_path) is not None
+    assert _names(tmp_path) == ["000000000001"]
+
+
+class _KilledError(BaseException):
+    pass
+
+
+class _Killer:
+    """Lets so many calls that change files through; at the next the process is as good as dead."""
+
+    _CALLS = (
+        (Path, "mkdir"),
+        (Path, "rename"),
+        (Path, "write_text"),
+        (np, "save"),
+        (os, "fsync"),
+        (os, "rmdir"),
+        (os, "unlink"),
+        (tempfile, "mkdtemp"),
+    )
+
+    def __init__(self, patch: pytest.MonkeyPatch, calls: int):
+        self.remaining = calls
+        self.is_dead = False
+        for owner, name in self._CALLS:
+            patch.setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, original: Any) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            self.remaining -= 1
+            # The dead do not clean up either.
+            self.is_dead = self.is_dead or self.remaining < 0
+            if self.is_dead:
+                raise _KilledError
+            return original(*arguments, **keywords)
+
+        return call
+
+
+def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) -> None:
+    # Without arrays orbax has nothing to do, and the test is fast.
+    def save(step: int) -> None:
+        extra = {"replay": np.full(3, step)}
+        checkpoints.save(tmp_path, step, {}, {"saved": step}, keep=2, extra=extra)
+
+    def saved_step() -> int:
+        found = checkpoints.latest(tmp_path)
+        assert found is not None
+        assert found.meta["saved"] == found.step
+        np.testing.assert_array_equal(checkpoints.restore_extra(found)["replay"], found.step)
+        return found.step
+
+    newest = 1
+    save(newest)
+    # A save of a new step, then one of the same step: that takes the replaced one aside.
+    for increment in (1, 0):
+        for calls in itertools.count():
+            step = newest + increment
+            with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_KilledError):
+                killer = _Killer(patch, calls)
+                save(step)
+            assert saved_step() in (newest, step)
+            newest = saved_step()
+            assert checkpoints.take_over(tmp_path) is not None
+            assert not {checkpoints.SAVING, checkpoints.DELETED} & set(_names(tmp_path))
+            if not killer.is_dead:
+                break
+        assert calls > 10
+
+
+_SAVES = """
+import sys
+from pathlib import Path
+import numpy as np
+from seedrl import checkpoints
+
+step = 0
+while True:
+    step += 1
+    checkpoints.save(Path(sys.argv[1]), step, {"x": np.full(3, step)}, {}, keep=2)
+    print(step, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sigkill_at_a_random_moment_loses_at_most_the_save_under_way(
+    tmp_path: Path, seed: int
+) -> None:
+    generator = random.Random(seed)
+    command = [sys.executable, "-c", _SAVES, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(generator.randint(2, 5)):
+            saved = int(process.stdout.readline())
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(generator.uniform(0.0, 0.05))
+        process.kill()
+        rest = process.stdout.read().split()
+    saved = int(rest[-1]) if rest else saved
+    assert _value(tmp_path) in (saved, saved + 1)
+    assert checkpoints.take_over(tmp_path) is not None
+    assert not {checkpoints.SAVING, checkpoints.DELETED} & set(_names(tmp_path))
+
+
+def test_one_process_at_a_time_changes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_LOCK_SECONDS", 0.0)
+    _save(tmp_path, 1)
+    (_save(tmp_path, 2) / "meta.json").unlink()
+    with checkpoints.writing(tmp_path):
+        for change in (lambda: _save(tmp_path, 3), lambda: checkpoints.take_over(tmp_path)):
+            with pytest.raises(CheckpointError, match="another process is saving"):
+                change()
+
+
+def test_only_its_owner_may_read_a_checkpoint(tmp_path: Path) -> None:
+    path = _save(tmp_path / "checkpoints", 1)
+    assert [folder.stat().st_mode & 0o777 for folder in (path, path.parent)] == [0o700, 0o700]

@@ -11,15 +11,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from envs_server.server_conformance import cartpole, dialogues, endings
-from envs_server.server_conformance.check import check
-from envs_server.server_conformance.session import Plan
-from envs_server.server_conformance.subject import Process
+from envs_server.check.check_server import Options
+from envs_server.check.learner import Process
+from envs_server.check.server import check
 from learner.cli.main import main as seedrl
 from seedrl import config_file
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.wire.seedrl_pb2 import Environment
 from tests import started
 from tests.patience import SECONDS, wait_until
 
@@ -115,21 +113,10 @@ def _misses_node() -> str:
 def test_the_env_server_in_node_follows_the_contract() -> None:
     if missing := _misses_node():
         pytest.skip(missing)
-    environment = Environment(id="CartPole-v1")
-    plan = Plan(environment=environment, patience_seconds=SECONDS, quiet_seconds=SECONDS)
-    chosen = [
-        dialogues.groups,
-        dialogues.fewer,
-        dialogues.seeds,
-        cartpole.cartpole,
-        endings.returns,
-        endings.finish,
-        dialogues.refusal,
-    ]
-    with Process(f"node {EXAMPLES}/env_server_node/server.js", 4) as subject:
-        report = check(subject, plan, chosen)
-    assert [each.line() for each in [*report.findings.errors, *report.findings.notes]] == []
-    assert report.num_dialogues == len(chosen)
+    options = Options(command=f"node {EXAMPLES}/env_server_node/server.js", steps=50)
+    with Process(options.command, options.num_envs) as subject:
+        trial = check(subject, options)
+    assert trial.findings.lines() == []
 
 
 # A gRPC that plays a learner: it answers Hello with each Assign, and prints what follows.

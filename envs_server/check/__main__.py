@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import tyro
 
 from seedrl.exit_codes import ExitCode
@@ -22,7 +21,7 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import ActionSpec, DiscreteSpec
 
 if TYPE_CHECKING:
-    from envs_server.check.environment import Checked, Play
+    from envs_server.check.environment import Checked, Episode
 
 PROG = "seedrl check-env"
 
@@ -150,7 +149,7 @@ def _lines(options: Options, back_end: str, found: "Checked") -> Iterator[str]:
         f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end, "
         f"{play.message_bytes:,} bytes a message"
     )
-    yield f"  episodes     {_episodes(play)}"
+    yield f"  episodes     {_episodes(play.episodes)}"
     if found.metrics:
         yield f"  info         {', '.join(found.metrics)}: reported if named in environment.metrics"
     yield f"  speed        {play.num_steps / play.seconds:,.0f} steps/s in one process"
@@ -159,25 +158,19 @@ def _lines(options: Options, back_end: str, found: "Checked") -> Iterator[str]:
 def _actions(action: ActionSpec) -> str:
     if isinstance(action, DiscreteSpec):
         return str(action.num_actions)
-    return f"box{list(action.shape)}, {_range(action.low)} (low), {_range(action.high)} (high)"
+    return f"box{list(action.shape)}, {min(action.low):g} to {max(action.high):g}"
 
 
-def _episodes(play: "Play") -> str:
-    if not (ended := play.episodes):
+def _episodes(ended: "Sequence[Episode]") -> str:
+    if not ended:
         return "none ended"
     terminated = sum(episode.is_terminated for episode in ended)
-    lengths = _range([episode.length for episode in ended])
-    scores = _range([episode.score for episode in ended])
+    lengths = sorted(episode.length for episode in ended)
+    scores = sorted(episode.score for episode in ended)
     return (
         f"{len(ended)} ended, {terminated} terminated and {len(ended) - terminated} truncated; "
-        f"length {lengths}, return {scores}"
+        f"length {lengths[0]} to {lengths[-1]}, return {scores[0]:g} to {scores[-1]:g}"
     )
-
-
-def _range(values: Sequence[float]) -> str:
-    if min(values) == max(values):
-        return f"{values[0]:g}"
-    return f"{min(values):g} to {max(values):g} (mean {np.mean(values):.4g})"
 
 
 def _as_json(options: Options, back_end: str, found: "Checked") -> dict[str, Any]:

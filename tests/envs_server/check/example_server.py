@@ -246,8 +246,7 @@ class ExampleServer:
             self.send(FromEnvServer(refusal=Refusal(reason="only CartPole-v1 is known")))
             return
         self.envs = [self.build_group(group) for group in assign.groups]
-        ready = Ready(spec=json.dumps(self.spec()), metrics=self.metrics(assign))
-        self.send(FromEnvServer(ready=ready))
+        self.send(FromEnvServer(ready=Ready(spec=json.dumps(self.spec()))))
         for group, envs in enumerate(self.envs):
             for env in envs:
                 env.reset()
@@ -260,10 +259,6 @@ class ExampleServer:
     def known_arguments(self) -> Sequence[str]:
         """Their arguments."""
         return ["", "{}"]
-
-    def metrics(self, assign: Assign) -> Sequence[str]:
-        """Numbers that LAST rows carry."""
-        return []
 
     def spec(self) -> dict[str, Any]:
         """Of one environment."""

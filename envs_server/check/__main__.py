@@ -169,7 +169,8 @@ def _episodes(ended: "Sequence[Episode]") -> str:
     scores = sorted(episode.score for episode in ended)
     return (
         f"{len(ended)} ended, {terminated} terminated and {len(ended) - terminated} truncated; "
-        f"length {lengths[0]} to {lengths[-1]}, return {scores[0]:g} to {scores[-1]:g}"
+        f"length {lengths[0]} to {lengths[-1]}, return {scores[0]:g} to {scores[-1]:g} "
+        f"(mean {sum(scores) / len(scores):.4g})"
     )
 
 

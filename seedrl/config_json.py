@@ -46,7 +46,7 @@ def of_run(folder: Path) -> Config:
     allowed (`config_modules.allow`).
     """
     try:
-        text = (folder / run_files.CONFIG).read_text()
+        text = run_files.read_regular(folder / run_files.CONFIG).decode(errors="replace")
     except OSError as error:
         raise ConfigError(_absent(folder, error)) from error
     return from_json(text)
@@ -77,6 +77,8 @@ def require_factories(names: Iterable[str]) -> None:
 
 
 def _absent(folder: Path, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"may not read {error.filename}: it belongs to another user; ask for permission"
     if not folder.exists():
         return f"expected the folder of a run, but there is no {folder}"
     if (folder / run_files.STATUS).exists() and isinstance(error, FileNotFoundError):

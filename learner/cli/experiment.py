@@ -19,9 +19,8 @@ from learner.launch.env_servers import child_environment
 from learner.launch.supervisor import forward_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.reporting.wording import score
-from learner.saving.final_score import read_final_score
 from learner.saving.folder_lock import lock
-from learner.saving.run_records import read_run
+from learner.saving.run_records import read_final_score, read_run
 from seedrl import run_files
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode

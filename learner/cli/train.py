@@ -162,6 +162,7 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     config, fleet = plan(options, config)
     _name_passed_over(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
+    run_files.keep_private()
     check_free(workdir)
     is_new = not workdir.exists()
     if _is_stopped(stop):
@@ -200,6 +201,7 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.hosts > 1 else ExitCode.OK
+    run_files.keep_private()
     with tolerating_lost_output():
         return _train(
             options,

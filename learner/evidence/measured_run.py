@@ -6,8 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from learner.saving.final_score import read_final_score
-from learner.saving.run_records import RunRecord, read_run
+from learner.saving.run_records import RunRecord, read_final_score, read_run
 from seedrl import run_files
 from seedrl.errors import ConfigError
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from learner.experiment.grid import PlannedRun
-from learner.saving.final_score import read_final_score
 from learner.saving.folder_lock import check_free
-from learner.saving.run_records import read_run
+from learner.saving.run_records import read_final_score, read_run
 from seedrl import run_files
 from seedrl.errors import AddressInUseError, ConfigError
 

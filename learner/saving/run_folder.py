@@ -1,13 +1,14 @@
-"""The folder of a run: who owns it, and what is written there at its start."""
+"""The folder of a run: which process owns it, and what is written there at its start."""
 
 import contextlib
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from learner.saving.folder_lock import lock, remove_ours
+from learner.saving.folder_lock import lock
 from seedrl import config_json, run_files
 from seedrl.checkpoints import Checkpoint, best, take_over
 from seedrl.config import Config
@@ -16,6 +17,12 @@ from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserE
 _logger = logging.getLogger(__name__)
 
 Resume = Literal["auto", "never", "must"]
+
+# Acting continues between the moments at which a checkpoint reads the two counts of its steps.
+_STEPS_UNDER_WAY = 1_000_000
+# What a refused session puts back as it was: else a run that was confirmed would be shown as failed
+# by another try to train it, under a configuration that it never had.
+_OF_A_SESSION = (run_files.CONFIG, run_files.COMMANDS, run_files.STATUS)
 
 
 class RunFolder:
@@ -35,7 +42,7 @@ class RunFolder:
         self.is_begun_anew = False
         self._is_new = not self.path.exists()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = lock(self.path)
         except AddressInUseError:
             raise
@@ -57,8 +64,8 @@ class RunFolder:
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from.
 
-        Raises CheckpointError if there must be something and is not, ConfigError if it is of an
-        earlier version.
+        Raises CheckpointError if there must be something and is not, or what there is cannot be
+        resumed from; ConfigError if its configuration is of an earlier version.
         """
         self.is_begun_anew = resume == "never"
         found = None if self.is_begun_anew else take_over(self.checkpoints)
@@ -68,7 +75,7 @@ class RunFolder:
                 "--workdir or use --resume auto"
             )
         if found is not None:
-            config_json.check_names(found.meta["config"])
+            _require_sound(found)
         return found
 
     def best(self) -> Checkpoint | None:
@@ -81,8 +88,7 @@ class RunFolder:
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
-        text = config_json.to_json(config) + "\n"
-        _replace(self.path / run_files.CONFIG, text.encode())
+        _replace(self.path / run_files.CONFIG, f"{config_json.to_json(config)}\n".encode())
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
@@ -95,20 +101,12 @@ class RunFolder:
 
     @contextlib.contextmanager
     def unchanged_until_begun(self) -> Iterator[None]:
-        """What ends inside before it has begun leaves what the folder says of the run as it was.
+        """A session that ends inside before it has begun leaves the run's files as they were.
 
-        That is its configuration, its command lines and with them the number of the next session,
-        and an earlier session's status and metrics, which `--resume never` would declare another
-        attempt's. A folder that was made for a run which is then refused, or
-        stopped, is removed. Raises ConfigError if what is there cannot be read.
+        A folder that was made for a run which is then refused, or stopped, is removed. Raises
+        ConfigError if what is there cannot be read.
         """
-        before = {
-            name: self._content(name)
-            for name in (run_files.CONFIG, run_files.COMMANDS, run_files.STATUS)
-        }
-        if before[run_files.STATUS] is None:
-            del before[run_files.STATUS]  # the only place that says why a first session has ended
-        metrics_bytes = _size(self.metrics)
+        before = {name: self._content(name) for name in _OF_A_SESSION}
         is_defect = True
         try:
             yield
@@ -118,20 +116,33 @@ class RunFolder:
             raise
         finally:
             if not self.has_begun:
-                for name, content in before.items():
-                    _put_back(self.path / name, content)
-                _cut(self.metrics, metrics_bytes)
                 if self._is_new and not is_defect:
-                    with contextlib.suppress(OSError):
-                        remove_ours(self.path)
+                    shutil.rmtree(self.path, ignore_errors=True)
+                else:
+                    self._put_back(before, keeps_status=is_defect or self._is_new)
 
     def close(self) -> None:
         """Lets others have the folder."""
         os.close(self._descriptor)
 
+    def _put_back(self, before: dict[str, bytes | None], *, keeps_status: bool) -> None:
+        for name, content in before.items():
+            if name == run_files.STATUS and (keeps_status or content is None):
+                continue  # the only place that says why a first session has ended
+            try:
+                if content is None:
+                    (self.path / name).unlink(missing_ok=True)
+                elif content != self._content(name):
+                    _replace(self.path / name, content)
+            # What ended the run is the error to raise.
+            except (OSError, ConfigError) as error:
+                _logger.error("%s could not be put back as it was: %s", self.path / name, error)
+
     def _content(self, name: str) -> bytes | None:
         try:
-            return _content(self.path / name)
+            return run_files.read_regular(self.path / name)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise ConfigError(
                 f"--workdir: cannot read {self.path / name} ({error.strerror}); choose another "
@@ -139,43 +150,35 @@ class RunFolder:
             ) from error
 
 
+def _require_sound(checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError for records with which a run could not go on; they may be anybody's.
+
+    A limiter that has counted more steps than the run has taken makes acting wait for ever.
+    """
+    meta = checkpoint.meta
+    limiter = meta.get("limiter", {})
+    try:
+        config_json.check_names(meta["config"])
+        for name, value in {**limiter, **meta.get("totals", {})}.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise ValueError(f"{name} is {value!r:.80}")
+        counted, taken = limiter.get("env_steps", 0), meta.get("env_steps", 0)
+        if counted > taken + _STEPS_UNDER_WAY:
+            raise ValueError(f"the limiter has counted {counted:,} steps of {taken:,}")
+    except (UserError, OSError):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path}: expected records of a run, got {type(error).__name__}: {error}; "
+            "start a new workdir"
+        ) from error
+
+
 def _normal(path: Path) -> Path:
     absolute = path.absolute()
     shorter = Path(os.path.normpath(absolute))
     # Behind a link `..` is another folder than the one before it.
     return shorter if shorter.resolve() == absolute.resolve() else absolute.resolve()
-
-
-def _content(path: Path) -> bytes | None:
-    """What the file holds; None if there is none."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-def _put_back(path: Path, content: bytes | None) -> None:
-    """Makes the file what it was. An error is logged: what ended the run is the one to raise."""
-    try:
-        if content is None:
-            path.unlink(missing_ok=True)
-        elif content != _content(path):
-            _replace(path, content)
-    except OSError as error:
-        _logger.error("%s could not be put back as it was: %s", path, error.strerror)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _cut(path: Path, size: int) -> None:
-    """Takes back what was appended to the file. An error is logged, as by `_put_back`."""
-    try:
-        if _size(path) > size:
-            os.truncate(path, size)
-    except OSError as error:
-        _logger.error("%s could not be put back as it was: %s", path, error.strerror)
 
 
 def _replace(path: Path, content: bytes) -> None:

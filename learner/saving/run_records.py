@@ -1,8 +1,12 @@
-"""What the folders of runs say of them, read from files alone: whoever writes them may be dead."""
+"""What the folders of runs record of them, read from files alone: their writers may be dead.
 
-import contextlib
+A folder may be anybody's: values of a wrong type count as missing, and nothing but regular files is
+opened.
+"""
+
 import dataclasses
 import json
+import math
 import os
 import socket
 import time
@@ -14,6 +18,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
 from learner.saving.folder_lock import is_abandoned
 from seedrl import run_files
+from seedrl.run_files import open_regular, read_regular
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
@@ -22,6 +27,7 @@ KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had sa
 _ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
 # The file of a run that lives is rewritten every second.
 _ALIVE_SECONDS = 15.0
+_LONGEST_LINE = 2**24
 
 
 class RunRecord(NamedTuple):
@@ -64,22 +70,24 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
 
     `now`: Unix time, by default the present.
     """
-    shown, saved = _json(folder / run_files.STATUS), _json(folder / run_files.CONFIG)
-    config = saved.get("config", {})
+    shown, config = _json(folder / run_files.STATUS), _json(folder / run_files.CONFIG).get("config")
+    config = config if isinstance(config, dict) else {}
+    environment = config.get("environment")
+    name = environment.get("id") if isinstance(environment, dict) else ""
     rounds = played_rounds(folder / run_files.METRICS)
     returns = [played.mean_return for played in rounds]
     is_alive = _is_alive(folder, shown, time.time() if now is None else now)
     state, reason = _state(shown, is_alive=is_alive)
     return RunRecord(
         folder=folder,
-        config=shown.get("config") or config.get("environment", {}).get("id", ""),
-        seed=config.get("seed"),
+        config=str(shown.get("config") or name or ""),
+        seed=config["seed"] if isinstance(config.get("seed"), int) else None,
         state=state,
         reason=reason,
-        env_steps=int(shown.get("env_steps", rounds[-1].env_steps if rounds else 0)),
+        env_steps=int(_number(shown, "env_steps", rounds[-1].env_steps if rounds else 0)),
         last=returns[-1] if returns else None,
         best=max(returns, default=None),
-        updated_seconds=float(shown.get("time_seconds", 0.0)),
+        updated_seconds=_number(shown, "time_seconds"),
     )
 
 
@@ -107,25 +115,70 @@ def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
     rounds: list[EvaluationStatus] = []
     for line in _lines(path, b"evaluation", b"session"):
         if line["kind"] == "session":
-            rounds = _until(rounds, line["env_steps"])
+            rounds = _until(rounds, _number(line, "env_steps"))
         else:
             rounds += _round(line)
     return _until(rounds, env_steps)
 
 
+class FinalScore(NamedTuple):
+    """A round that was played after a run, by its last parameters.
+
+    A score that decided on something, such as which parameters are the best or whether the run may
+    end, is too high on average; this one did not.
+
+    Attributes:
+      mean: of the returns.
+      episodes: how many.
+      updates: of the run when it was played; confirmed parameters may be of fewer.
+      greedy: whether they were played without exploration.
+    """
+
+    mean: float
+    episodes: int
+    updates: int
+    greedy: bool
+
+
+def write_final_score(folder: Path, score: FinalScore) -> None:
+    """Keeps it in the folder of the run, whole or not at all. Raises OSError."""
+    path = folder / run_files.FINAL_SCORE
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps(score._asdict()) + "\n")
+    os.replace(new, path)
+
+
+def read_final_score(folder: Path) -> FinalScore | None:
+    """What is kept in the folder of a run; None without, or if the run was trained on since."""
+    try:
+        kept = FinalScore(**_json(folder / run_files.FINAL_SCORE))
+    except TypeError:
+        return None
+    updates = _json(folder / run_files.STATUS).get("updates")
+    return kept if updates in (None, kept.updates) else None
+
+
 def _round(line: dict[str, Any]) -> list[EvaluationStatus]:
-    with contextlib.suppress(KeyError):  # of an earlier version
-        return [EvaluationStatus(**{name: line[name] for name in _ROUND})]
-    return []
+    # Of an earlier version a line may lack something.
+    if not all(type(line.get(name)) in (int, float, bool) for name in _ROUND):
+        return []
+    return [EvaluationStatus(**{name: line[name] for name in _ROUND})]
 
 
-def _until(rounds: list[EvaluationStatus], env_steps: int) -> list[EvaluationStatus]:
+def _number(values: dict[str, Any], name: str, default: float = 0.0) -> float:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return default
+    return float(value)
+
+
+def _until(rounds: list[EvaluationStatus], env_steps: float) -> list[EvaluationStatus]:
     return [played for played in rounds if played.env_steps <= env_steps]
 
 
 def _is_alive(folder: Path, shown: dict[str, Any], now: float) -> bool:
     """Whether a learner may still be at work; of one that was on this machine its lock tells."""
-    if now - float(shown.get("time_seconds", 0.0)) >= _ALIVE_SECONDS:
+    if now - _number(shown, "time_seconds") >= _ALIVE_SECONDS:
         return False
     return shown.get("host") != socket.gethostname() or not is_abandoned(folder)
 
@@ -147,8 +200,8 @@ def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
     """The lines of these kinds in a file of metrics, oldest first; none if it is not there."""
     wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)
     try:
-        with path.open("rb") as file:
-            for text in file:
+        with open_regular(path) as file:
+            while text := file.readline(_LONGEST_LINE):
                 start = text[:200]
                 # Most lines are of intervals, long, and not worth parsing.
                 if any(kind in start for kind in wanted) and (line := _object(text)):
@@ -159,7 +212,7 @@ def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return _object(path.read_bytes())
+        return _object(read_regular(path))
     except OSError:
         return {}
 
@@ -167,6 +220,6 @@ def _json(path: Path) -> dict[str, Any]:
 def _object(text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -4,7 +4,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from learner.hosts.peers import Peers
 from learner.hosts.waiting import named
-from learner.learning.learn_step import LearnerState
 from learner.learning.snapshot import Snapshot
 from learner.processes.tuning import returns_freed_memory
 from learner.reporting.events import NOBODY, Listener
@@ -51,29 +50,6 @@ class Best(NamedTuple):
     meta: Mapping[str, Any]
 
 
-def _nothing(*_: object) -> None:
-    """What is done where nothing is asked for."""
-
-
-class Writing(NamedTuple):
-    """How checkpoints are written.
-
-    Attributes:
-      save: what stands for `checkpoints.save` where a run has several hosts.
-      check: `(step, state)`, before that: whether it is what all hosts have.
-      after: called by the thread that has saved, or failed to.
-      waited_for: gives the hosts that this one waits for while it saves.
-    """
-
-    save: Callable[..., Path] | None = None
-    check: Callable[[int, LearnerState], object] = _nothing
-    after: Callable[[], object] = _nothing
-    waited_for: Callable[[], Sequence[int]] = tuple
-
-
-_ALONE = Writing()
-
-
 class Saver:
     """Decides when to save, and writes snapshots in the background, one at a time.
 
@@ -90,7 +66,8 @@ class Saver:
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
         listener: Listener = NOBODY,
-        writing: Writing = _ALONE,
+        shared: SharedSave | None = None,
+        after: Callable[[], object] | None = None,
     ):
         """Saves into the checkpoints of a run's folder.
 
@@ -102,9 +79,10 @@ class Saver:
           clock: monotonic seconds.
           best_return: the score of the best checkpoint that there is.
           listener: hears what was saved, and what could not be.
-          writing: by default this process writes alone.
+          shared: writes with the other hosts of a run; None: this process writes alone.
+          after: called by the thread that has saved, or failed to.
         """
-        self._writing = writing
+        self._shared, self._after = shared, after
         self._workdir = workdir
         self._best_return, self._tried_return = best_return, -math.inf
         self._keep = keep
@@ -150,7 +128,7 @@ class Saver:
         if now - self._seen_since <= seconds:
             return
         self._seen_since = math.inf
-        hosts = self._writing.waited_for()
+        hosts = [] if self._shared is None else self._shared.waited_for(_THREAD)
         reason = f"a save has not ended for {seconds:.0f} s (logging.stuck_seconds), and " + (
             f"waits for {named(hosts)}" if hosts else f"may wait for the disk of {self._workdir}"
         )
@@ -199,7 +177,8 @@ class Saver:
 
     def _run(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         self._guarded(kind, write, *arguments)
-        self._writing.after()
+        if self._after is not None:
+            self._after()
 
     def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         try:
@@ -223,18 +202,15 @@ class Saver:
         step, start = int(snapshot.state.updates), time.monotonic()
         if best is not None and best.mean_return > self._best_return:
             self._guarded("best", self._save_best, best)
-        self._writing.check(step, snapshot.state)
+        save: Callable[..., Path] = checkpoints.save
+        if self._shared is not None:
+            self._shared.require_equal(step, snapshot.state)
+            save = self._shared.save
         arrays = snapshot.state._asdict()
         if snapshot.confirmed is not None:
             arrays["params"] = snapshot.confirmed
-        path = (self._writing.save or checkpoints.save)(
-            self._workdir / "checkpoints",
-            step,
-            arrays,
-            meta,
-            keep=self._keep,
-            extra=extra,
-        )
+        directory = self._workdir / "checkpoints"
+        path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)
         seconds = time.monotonic() - start
         again = ""
         if step == self._step:
@@ -270,15 +246,6 @@ def open_saver(
     """
     peers = peers or Peers()
     decides = peers.place.is_first
-    # Not where what an update frees is kept for the next one, on purpose.
-    writing = Writing(after=returns_freed_memory(is_kept=config.learning.keep_freed_memory))
-    if peers.place.num_hosts > 1:
-        shared = SharedSave(peers)
-        writing = writing._replace(
-            save=shared.save,
-            check=shared.require_equal,
-            waited_for=lambda: peers.waited_for(_THREAD),
-        )
     return Saver(
         workdir,
         config.checkpoint.keep,
@@ -287,7 +254,9 @@ def open_saver(
         first_seconds=_FIRST_SAVE_SECONDS if resumed is None and decides else math.inf,
         best_return=-math.inf if best is None else best_return(best),
         listener=listener,
-        writing=writing,
+        shared=SharedSave(peers) if peers.place.num_hosts > 1 else None,
+        # Not where what an update frees is kept for the next one, on purpose.
+        after=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
     )
 
 

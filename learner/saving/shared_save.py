@@ -41,6 +41,10 @@ class SharedSave:
         self._num_saves = 0
         self._next_step = "folder"  # which the others wait for
 
+    def waited_for(self, thread: str) -> list[int]:
+        """Hosts that the thread which saves waits for."""
+        return self._peers.waited_for(thread)
+
     def require_equal(self, step: int, state: LearnerState) -> None:
         """Begins a save. Ends this process, as each host does, if they have not the same `state`.
 

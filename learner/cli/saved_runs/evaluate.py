@@ -11,7 +11,6 @@ from learner.cli.arguments import parse_flags
 from learner.cli.saved_runs.playing import PlayOptions, config_of, make_logs, play
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
-from learner.saving.final_score import FinalScore, write_final_score
 from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.errors import ConfigError
@@ -81,6 +80,8 @@ def run(argv: Sequence[str]) -> int:
         return evaluation
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if options.save:
+        from learner.saving.run_records import FinalScore, write_final_score  # imports numpy
+
         played = FinalScore(evaluation.mean, evaluation.episodes, evaluation.step, options.greedy)
         write_final_score(options.workdir, played)
     return ExitCode.OK

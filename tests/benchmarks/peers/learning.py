@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import tyro
 
 from learner.bench import machine
-from learner.saving.final_score import FinalScore, write_final_score
+from learner.saving.run_records import FinalScore, write_final_score
 from seedrl import run_files
 from tests.benchmarks.peers import sb3_process, virtual_environment
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,13 @@ from typing import Any
 import pytest
 
 from learner.saving.run_folder import RunFolder
-from learner.saving.run_records import find_runs, played_rounds, read_run, rounds_until
+from learner.saving.run_records import (
+    find_runs,
+    played_rounds,
+    read_final_score,
+    read_run,
+    rounds_until,
+)
 
 NOW = 1_000_000.0
 ROUND = {"episodes": 20, "updates": 7, "is_confirmation": False}
@@ -110,6 +117,34 @@ def test_of_a_folder_that_tells_nothing_little_is_known(tmp_path: Path) -> None:
     (folder / "config.json").write_text("[]")
     found = read_run(folder, now=NOW)
     assert found == (folder, "", None, "interrupted", found.reason, 0, None, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("status.json", '{"env_steps": "many", "time_seconds": [], "config": 3, "reason": {}}'),
+        ("status.json", "[" * 200_000),
+        ("config.json", '{"config": {"environment": [], "seed": "x"}}'),
+        ("metrics.jsonl", '{"kind": "evaluation", "mean_return": "high", "env_steps": null}\n'),
+        ("metrics.jsonl", '{"kind": "session", "env_steps": {}}\n'),
+    ],
+)
+def test_files_that_somebody_made_up_are_as_if_they_were_missing(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    folder = _run(tmp_path / "run")
+    (folder / name).write_text(text)
+    found = read_run(folder, now=NOW)
+    assert (found.seed, found.env_steps, found.best) == (None, 0, None)
+    assert rounds_until(folder / "metrics.jsonl", 9) == []
+
+
+def test_a_fifo_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    folder = _run(tmp_path / "run")
+    for name in ("status.json", "config.json", "metrics.jsonl", "final_score.json", ".lock"):
+        os.mkfifo(folder / name)
+    assert read_run(folder, now=NOW).state == "interrupted"
+    assert read_final_score(folder) is None
 
 
 def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path: Path) -> None:

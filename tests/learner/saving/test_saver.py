@@ -13,7 +13,7 @@ import pytest
 from learner.learning.snapshot import Snapshot
 from learner.processes import tuning as malloc_settings
 from learner.reporting.events import NOBODY
-from learner.saving.saver import Best, Saver, Writing, open_saver
+from learner.saving.saver import Best, Saver, open_saver
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
 from tests.learner.saving.snapshots import CONFIG, META, replay, state
@@ -49,12 +49,15 @@ def test_a_save_that_hangs_is_reported_once_and_keeps_the_next_one_from_waiting_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release, said, now = threading.Event(), [], 0.0
-    monkeypatch.setattr(checkpoints, "save", lambda *_, **__: release.wait(SECONDS))
     monkeypatch.setattr("learner.saving.saver._BEFORE_SECONDS", 0.0)
     listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))
     missing: list[int] = []
-    writing = Writing(waited_for=lambda: missing)
-    saver = Saver(tmp_path, keep=2, listener=listener, writing=writing)
+    shared: Any = SimpleNamespace(
+        waited_for=lambda thread: missing,
+        require_equal=lambda *_: None,
+        save=lambda *_, **__: release.wait(SECONDS),
+    )
+    saver = Saver(tmp_path, keep=2, listener=listener, shared=shared)
     monkeypatch.setattr(saver, "_awake", SimpleNamespace(tick=lambda: now))
     saver.look(60.0)
     for expected in (f"may wait for the disk of {tmp_path}", "waits for hosts 1, 3"):

@@ -15,7 +15,7 @@ from learner.cli.main import main
 from learner.cli.saved_runs.evaluate import _just_enough
 from learner.launch import env_servers
 from learner.launch.child import Command
-from learner.saving.final_score import FinalScore, read_final_score
+from learner.saving.run_records import FinalScore, read_final_score
 from learner.session.offline_evaluation import Evaluation
 from seedrl import checkpoints, config_file
 from seedrl.config import Config

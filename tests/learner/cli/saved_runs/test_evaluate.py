@@ -252,7 +252,7 @@ def test_a_result_that_cannot_be_kept_is_printed(
         raise OSError(errno.ENOSPC, "No space left on device", str(folder))
 
     stand_in(monkeypatch)
-    monkeypatch.setattr("learner.cli.saved_runs.evaluate.write_final_score", fail)
+    monkeypatch.setattr("learner.saving.run_records.write_final_score", fail)
     assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 74
     assert capsys.readouterr().out.startswith("return 2.00")
 

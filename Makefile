@@ -20,7 +20,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test guards documented mutants soak check format docs wheels lock proto
+.PHONY: help train test documented mutants soak check format docs wheels lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,18 +48,14 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# By name, because `make test` collects test_*.py alone: what is timed wants the machine to itself.
-guards: $(STAMP) ## Hold speed and memory to what the machine itself does (nothing else may run)
-	$(BIN)/python -m pytest -n 0 tests/benchmarks/guard_*.py tests/benchmarks/peers/guard_*.py $(ARGS)
-
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)
 
 soak: $(STAMP) ## Train for MINUTES=60 while every fault of this machine happens (ARGS="--seed 1")
-	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m tests.tools.soak --minutes $(MINUTES) $(ARGS)
 
 documented: $(STAMP) ## Run every command of README and docs for real (ARGS="docs/watch.md ...")
-	$(BIN)/python -m tests.documented $(ARGS)
+	$(BIN)/python -m tests.tools.documented $(ARGS)
 
 check: $(STAMP) ## Check formatting, lint, types and the directions of imports
 	$(BIN)/ruff format --check .
@@ -75,7 +71,7 @@ docs: $(STAMP) ## Write the generated pages of docs and configs/jobs again, from
 	$(BIN)/python -m tests.architecture.documents
 
 wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no index needs
-	$(BIN)/python -m tests.accelerator.wheels .whl
+	$(BIN)/python -m tests.tools.accelerator.wheels .whl
 
 # No index address and no path enters the lock: it must install from wherever pip is told to look.
 lock: ## Pin all versions again (needs uv)

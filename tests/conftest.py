@@ -7,7 +7,7 @@ learner that a test starts sees the one device that it would see elsewhere.
 
 Programs are compiled without optimization, here and in the processes that tests start: an update
 of R2D2 takes a quarter of the CPU time (1.3 instead of 5.4 seconds), and half of the suite's time
-was the compiler's. Guards of speed have a process without these flags, see guard_speed.py.
+was the compiler's.
 `XLA_FLAGS= make test` runs what users run.
 
 The cache of compiled programs is for both. The folder may be deleted at any time.

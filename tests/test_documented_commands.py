@@ -17,8 +17,8 @@ from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
 from learner.cli.launch import rendered, without_on
 from seedrl.config_checks import check
-from tests.documented import scratch
-from tests.documented.commands import (
+from tests.tools.documented import scratch
+from tests.tools.documented.commands import (
     ROOT,
     Command,
     commands,

@@ -27,8 +27,8 @@ from seedrl.replay.experience import Experience, Scale
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
-from tests.documented.commands import ROOT, write_files
 from tests.seedrl.random_parameters import random_parameters
+from tests.tools.documented.commands import ROOT, write_files
 
 NETWORK, AGENT = (ROOT / "docs" / f"own_{name}.md" for name in ("network", "agent"))
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))

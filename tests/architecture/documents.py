@@ -25,8 +25,6 @@ from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
 from tests.faults import page as faults
-from tests.fuzz import page as fuzz
-from tests.fuzz import records as fuzz_records
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
@@ -170,12 +168,10 @@ def exit_codes_page() -> str:
 
 
 def reliability_page() -> str:
-    """Every fault with what is promised, its tests and their last figures."""
+    """Every fault with its promise and its tests."""
     parts = [_header("Reliability", faults.SOURCE), faults.INTRODUCTION]
     for title, lines in faults.sections():
         parts += [f"## {title}", _table(faults.HEADER, lines)]
-    found = fuzz.lines(fuzz_records.read())
-    parts += [f"## {fuzz.TITLE}", fuzz.INTRODUCTION, _table(fuzz.HEADER, found)]
     return "\n\n".join(parts) + "\n"
 
 

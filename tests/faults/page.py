@@ -1,39 +1,27 @@
-"""The page docs/reliability.md: what is promised of each fault, and what its tests last showed."""
+"""The page docs/reliability.md: the promise for each fault, and the tests that show it."""
 
 from collections.abc import Iterator
 
-from tests.faults import records
 from tests.faults.matrix import Row, rows
-from tests.faults.records import Figure, Record
 
-SOURCE = "tests/faults/matrix.toml and docs/results/faults.jsonl"
+SOURCE = "tests/faults/matrix.toml"
 
 INTRODUCTION = """\
-Each fault ends in one of three ways. Nobody notices it; or it is detected, bounded and counted, \
-and everyone else continues; or the run stops with [an exit code that names the reason](\
-exit_codes.md) and a checkpoint that is durable. Nothing is silently wrong, and nothing hangs.
+Each fault ends in one of three ways. It has no effect on the run; or it is detected, bounded and \
+counted, and everything else continues; or the run stops with [an exit code that names the \
+reason](exit_codes.md) and a checkpoint that is durable. Nothing is silently wrong, and nothing \
+hangs.
 
-`python -m tests.faults` runs the tests of all rows, those that `make test` leaves out (marked \
-`gate`) too, and adds a line for each row to `docs/results/faults.jsonl`; `python -m tests.faults \
-L1 L2` runs those rows, and `--missing` those that have not passed at the commit. A row without a \
-figure has tests that say yes or no; a dash means that they run in `make test` alone so far.
+`python -m tests.faults` runs the tests of all rows, including the slow ones that `make test` \
+leaves out (marked `gate`); `python -m tests.faults L1 L2` runs those rows.
 
-What others notice beside an attack (`_rate_of_others`, `_p99_of_others`) is in comparison with a \
-time in which an attacker of the same kind attacks another service, of the least priority. On a \
-machine of few cores the attacker's own computing, and the kernel's for it, would else count as \
-the learner's. The same in comparison with a quiet time stands beside it (`_of_quiet`).
-
-Two commands look for what no row names. `python -m tests.fuzz` gives whatever reads bytes of a \
-peer or a disk (frames, steps, actions, specs, whole conversations of either side, links, \
-sums, meta data of checkpoints, recordings, tokens, certificates, logs of sent steps) inputs \
-that reach more and more of its code: it must read them, so that writing gives the same again, or \
-refuse them in one line, with the error that it documents. Each run adds lines to \
-`docs/results/fuzz.jsonl`, the last table below; a few inputs of the same kind are part of `make \
-test`. `make soak MINUTES=60` trains CartPole with four env servers, two of them behind a proxy, \
-while faults follow each other in an order that a seed decides (`python -m tests.soak --list` \
-names them), and adds to `docs/results/soak.jsonl` whether every row is accounted for, how \
-memory, descriptors and threads developed after the last start of the learner, what was started \
-again, and how many updates each kill has cost. It does not bring about the loss of a host."""
+Two programs look for faults without a row. `python -m tests.tools.fuzz` feeds every reader of a \
+peer's or a disk's bytes (frames, steps, actions, specs, whole conversations, links, checkpoints, \
+recordings, tokens, certificates, logs) with inputs that reach more and more of its code: each \
+must be read, so that writing gives the same again, or refused in one line. `make soak \
+MINUTES=60` trains CartPole with four env servers, two of them behind a proxy, while faults \
+follow each other in an order that a seed decides (`python -m tests.tools.soak --list` names \
+them); at the end every row must be accounted for."""
 
 _TITLES = {
     "E": "Environments and env servers",
@@ -49,19 +37,18 @@ def title(letter: str) -> str:
 
 def sections() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """The title of each table, and its lines without the header."""
-    newest = records.last(records.read())
     matrix = rows()
     for letter in _TITLES:
         found = [row for name, row in matrix.items() if name.startswith(letter)]
-        yield title(letter), [line(row, newest.get(row.name)) for row in found]
+        yield title(letter), [line(row) for row in found]
 
 
-HEADER = ("row", "fault", "promise", "tests", "last figures", "when")
+HEADER = ("row", "fault", "promise", "tests")
 
 
-def line(row: Row, record: Record | None) -> tuple[str, ...]:
+def line(row: Row) -> tuple[str, ...]:
     """A row's line of its table."""
-    return (row.name, row.fault, row.promise, _tests(row), *_shown(record))
+    return (row.name, row.fault, row.promise, _tests(row))
 
 
 def _tests(row: Row) -> str:
@@ -76,15 +63,3 @@ def _tests(row: Row) -> str:
 def _short(test: str) -> str:
     file, _, name = test.partition("::")
     return f"{file.removeprefix('tests/').removesuffix('.py')}::{name}"
-
-
-def _shown(record: Record | None) -> tuple[str, str]:
-    if record is None:
-        return "-", "-"
-    figures = ", ".join(f"{name} {_number(value)}" for name, value in record.figures.items())
-    failed = "**failed** " * (record.outcome == "failed")
-    return failed + (figures or record.outcome), f"{record.date}, {record.commit[:7]}"
-
-
-def _number(value: Figure) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else f"{value}"

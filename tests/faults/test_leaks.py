@@ -22,8 +22,8 @@ from seedrl.wire.version import MAJOR, MINOR
 from tests.faults.scale import VARIABLE, scaled
 from tests.faults.watched_learner import FLAGS, events
 from tests.patience import SECONDS
-from tests.soak.figures import Sample, sample, slope
 from tests.system.processes import Program, Programs, records, wait_for
+from tests.tools.soak.figures import Sample, sample, slope
 
 pytestmark = [
     pytest.mark.gate,

@@ -13,8 +13,8 @@ import pytest
 
 from tests.faults.scale import scaled
 from tests.patience import wait_until
-from tests.soak.proxy import Proxy
 from tests.system.served_process import Served, env_server
+from tests.tools.soak.proxy import Proxy
 
 pytestmark = [
     pytest.mark.gate,

@@ -1,6 +1,6 @@
 """A run on two hosts, from its start over a save and a resume to the loss of one: real processes.
 
-Long runs, more hosts and every way to resume are the business of `python -m tests.hosts`.
+Long runs, more hosts and every way to resume are the business of `python -m tests.tools.hosts`.
 """
 
 import re
@@ -17,8 +17,8 @@ from learner.saving.digest import digests, stored
 from seedrl import checkpoints
 from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode
-from tests.hosts.several import RECORDED, SeveralHosts
 from tests.system.processes import Programs, wait_for
+from tests.tools.hosts.several import RECORDED, SeveralHosts
 
 pytestmark = pytest.mark.slow
 

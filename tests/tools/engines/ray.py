@@ -1,0 +1,256 @@
+"""Runs a run on Ray for real, on this machine: `python -m tests.tools.engines.ray`.
+
+A cluster of three nodes (extra `ray`) trains CartPole. An env server, a node with env servers, the
+learner and the learner's node are killed; then Ctrl-C is pressed, the same command resumes, and has
+to reach its target. At last a launcher outside of the cluster is interrupted, another killed, one
+given a folder that cannot be made, and one left without a cluster.
+Ends with 1 if anything is not as it should be, with 2 if Ray is not installed.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+from learner.bench.machine import in_words
+from learner.saving.run_records import played_rounds
+from seedrl import run_files
+from tests.tools.engines.ray_nodes import Cluster, wait
+from tests.tools.engines.slurm import Diary, progress, status
+
+COMMAND = (
+    "cartpole_r2d2 --on ray --env-servers 3 --checkpoint.interval-seconds 5 "
+    "--learning.total-steps 10000000"
+)
+TARGET = 475.0
+_LEARNER, _ENV_SERVER = ("-m", "learner"), ("-m", "envs_server")
+# Lines of progress, and what Ray prints of its own when a node is killed.
+_NOISE = re.compile(r" steps \(|\(raylet\)|^\s|^$")
+# Each is far more than a machine that does other work was seen to take.
+_LEARNS_SECONDS = 900.0
+_AGAIN_SECONDS = 600.0
+_TARGET_SECONDS = 1800.0
+_END_SECONDS = 300.0
+
+
+class Launcher:
+    """Owns a `seedrl launch` of this machine, as if a terminal had started it."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        command = [sys.executable, "-m", "learner.cli.main", "launch", *words]
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def count(self, pattern: str) -> int:
+        """How often this has been printed."""
+        return len(re.findall(pattern, self.text()))
+
+    def text(self) -> str:
+        """What was printed."""
+        return self._log.read_text(errors="replace")
+
+    def await_more(self, what: str, pattern: str, before: int, more: int = 1) -> None:
+        """Waits until the pattern has been printed so many times more."""
+        wait(_AGAIN_SECONDS, what, lambda: self.count(pattern) >= before + more or self.is_over)
+        assert self.count(pattern) >= before + more, what
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def interrupt(self) -> int:
+        """What Ctrl-C does to a terminal's processes; returns the exit code."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(_END_SECONDS)
+
+
+def main() -> int:
+    """Returns the exit code."""
+    if importlib.util.find_spec("ray") is None:
+        print("expected ray, which is not installed; pip install 'seedrl[ray]'")
+        return 2
+    with tempfile.TemporaryDirectory(prefix="sr-") as name:
+        folder = Path(name)
+        (folder / "ray").mkdir()
+        print(time.strftime("%Y-%m-%d"), in_words(), f"ray {metadata.version('ray')}", sep=", ")
+        diary, logs = Diary(), [folder / f"{number}.log" for number in range(6)]
+        found = False
+        try:
+            with Cluster(folder / "ray") as cluster:
+                follow(cluster, folder, diary, logs)
+            found = True
+        except (AssertionError, TimeoutError, subprocess.TimeoutExpired) as error:
+            diary.say(f"{type(error).__name__}: {error}")
+        for log in filter(Path.exists, logs):
+            lines = log.read_text(errors="replace").replace(name, "FOLDER").splitlines()
+            print(f"\n{log.name}, without its lines of progress:\n")
+            print(*(line for line in lines if not _NOISE.search(line)), sep="\n")
+    print("\nall is as it should be" if found else "\nNOT as it should be")
+    return 0 if found else 1
+
+
+def follow(cluster: Cluster, folder: Path, diary: Diary, logs: list[Path]) -> None:
+    """Raises AssertionError or TimeoutError if something is not as it should be."""
+    nodes = [cluster.add(4, gpus=1), cluster.add(2)]
+    diary.say("three nodes: a head with 1 CPU, one with 4 and a GPU by name alone, one with 2")
+    run = folder / "run"
+    words = [*shlex.split(COMMAND), "--address", cluster.address, "--workdir", str(run)]
+    diary.say(f"seedrl launch {COMMAND} --evaluation.target-return None")
+    with ended(Launcher(logs[0], *words, "--evaluation.target-return", "None")) as launcher:
+        break_all(cluster, launcher, run, nodes, diary)
+        diary.say(f"Ctrl-C at {progress(run)}")
+        end(cluster, launcher.interrupt, diary)
+    assert launcher.count("saved the checkpoint"), "nothing was saved"
+
+    diary.say(f"seedrl launch {COMMAND}: the same folder")
+    with ended(Launcher(logs[1], *words)) as launcher:
+        end(cluster, lambda: launcher.process.wait(_TARGET_SECONDS), diary)
+    assert launcher.count("resumes from update") == 1, "it did not resume"
+    *_, last = played_rounds(run / run_files.METRICS)
+    diary.say(f"{last.mean_return:.1f} over {last.episodes} episodes, at {last.env_steps} steps")
+    assert last.is_confirmation and last.mean_return >= TARGET
+
+    outside = ["catch_r2d2", "--on", "ray", "--address", f"ray://127.0.0.1:{cluster.client_port}"]
+    outside += ["--evaluation.target-return", "None", "--workdir"]
+    for number, how in ((2, "Ctrl-C"), (3, "SIGKILL")):
+        run = folder / f"outside{number}"
+        with ended(Launcher(logs[number], *outside, str(run))) as launcher:
+            await_learning(launcher, run)
+            diary.say(f"from outside, ray://: {progress(run)}; {how}")
+            if how == "Ctrl-C":
+                end(cluster, launcher.interrupt, diary)
+            else:
+                launcher.process.kill()
+                wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
+                diary.say("nothing of it runs any more")
+
+    fail(cluster, folder, diary, logs, outside)
+
+
+def fail(
+    cluster: Cluster, folder: Path, diary: Diary, logs: list[Path], outside: list[str]
+) -> None:
+    """Fails unless what can only fail ends with one line; the last of it loses the cluster."""
+    diary.say("a folder that nodes cannot make")
+    with ended(Launcher(logs[4], *outside, str(logs[0] / "run"))) as launcher:  # below a file
+        code = launcher.process.wait(_AGAIN_SECONDS)
+    diary.say(f"exit code {code}")
+    assert code == 2 and launcher.count("error: --workdir: expected a folder that") == 1
+
+    run = folder / "lost"
+    with ended(Launcher(logs[5], *outside, str(run))) as launcher:
+        await_learning(launcher, run)
+        diary.say(f"{progress(run)}; kill the head of the cluster")
+        cluster.lose(cluster.head)
+        code = launcher.process.wait(_AGAIN_SECONDS)
+    diary.say(f"exit code {code}")
+    assert code == 80 and launcher.count("error: the connection to the cluster at") == 1
+    wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
+    diary.say("nothing of it runs any more")
+
+
+def break_all(
+    cluster: Cluster, launcher: Launcher, run: Path, nodes: list[object], diary: Diary
+) -> None:
+    """Kills one thing after another, and waits until the run has come over it."""
+    await_learning(launcher, run)
+    diary.say(f"it learns: {progress(run)}")
+    look_for_secrets(cluster, launcher)
+    joins, resumes = r"env server \S+ (joins|returns)", "resumes from update"
+
+    before = launcher.count(joins)
+    diary.say(f"kill an env server: {cluster.kill(*_ENV_SERVER)}")
+    launcher.await_more("an env server", joins, before)
+    diary.say("another one has joined")
+
+    before = launcher.count(joins)
+    cluster.lose(nodes[1])
+    diary.say("kill the node with 2 CPUs, which has two env servers")
+    launcher.await_more("two env servers", joins, before, 2)
+    assert launcher.count("env server . is lost") == 2
+    diary.say("two have joined from other nodes")
+
+    before, joined = launcher.count(resumes), launcher.count(joins)
+    updates = status(run)["updates"]
+    diary.say(f"kill the learner: {cluster.kill(*_LEARNER)}, at {progress(run)}")
+    launcher.await_more("the learner", resumes, before)
+    launcher.await_more("three env servers", joins, joined, 3)
+    diary.say("it has resumed")
+
+    cluster.add(4, gpus=1)
+    before, joined = launcher.count(resumes), launcher.count(joins)
+    diary.say("kill the learner's node, while another with a GPU is there")
+    cluster.lose(nodes[0])
+    launcher.await_more("the learner", resumes, before)
+    launcher.await_more("three env servers", joins, joined, 3)
+    wait(_LEARNS_SECONDS, "learning", lambda: status(run).get("updates", 0) > updates)
+    diary.say(f"it has resumed and learns: {progress(run)}")
+    assert launcher.count("is not shared") == 0
+
+
+def look_for_secrets(cluster: Cluster, launcher: Launcher) -> None:
+    """Fails if a token or a key is in a command line, in the output, or in what Ray writes."""
+    found = cluster.processes(*_ENV_SERVER)
+    assert len(found) == 3, found
+    flags = [word.split("=", 1) for line in found.values() for word in line if "=" in word]
+    secrets = {
+        Path(value).read_text().strip().splitlines()[-2 if "key" in flag else -1]
+        for flag, value in flags
+        if flag in ("--token-file", "--private-key")
+    }
+    assert len(secrets) == 2, "one token, one key"
+    lines = [" ".join(line) for line in cluster.processes().values()]
+    for text in (*lines, launcher.text(), *cluster.texts()):
+        assert not any(secret in text for secret in secrets), "a secret is not one"
+
+
+def await_learning(launcher: Launcher, run: Path) -> None:
+    """Waits until it has learned for a while."""
+    learns = lambda: status(run).get("updates", 0) > 100  # noqa: E731
+    wait(_LEARNS_SECONDS, "learning", lambda: learns() or launcher.is_over)
+    assert learns(), "it has ended"
+
+
+def end(cluster: Cluster, ends: Callable[[], int], diary: Diary) -> None:
+    """Fails unless it ends with 0, and nothing that it has started is there any more."""
+    code = ends()
+    left = {**cluster.processes(*_LEARNER), **cluster.processes(*_ENV_SERVER)}
+    diary.say(f"exit code {code}, {len(left)} of its processes are left")
+    assert code == 0 and not left, left
+    # Ray ends those by itself, whether or not anybody waits for it.
+    wait(_END_SECONDS, "the end of all actors", lambda: not placed(cluster))
+    diary.say("no actor is left")
+
+
+def placed(cluster: Cluster) -> list[int]:
+    """Processes of runs, and of their actors."""
+    runs = {**cluster.processes(*_LEARNER), **cluster.processes(*_ENV_SERVER)}
+    everything = cluster.processes().items()
+    return [*runs, *(pid for pid, line in everything if line[0].startswith("ray::_Actor"))]
+
+
+@contextlib.contextmanager
+def ended(launcher: Launcher) -> Iterator[Launcher]:
+    """Inside, the launcher runs."""
+    try:
+        yield launcher
+    finally:
+        launcher.process.kill()
+        launcher.process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,8 +18,8 @@ import gymnasium
 import numpy as np
 
 from envs_server.building import build_one
-from envs_server.check.check_server import Options
 from envs_server.check.learner import Process
+from envs_server.check.server_options import Options
 from envs_server.check.trial import BrokenError, Lease, RefusedError, Trial, kind
 from envs_server.errors import BuildError
 from envs_server.recipe import read_recipe

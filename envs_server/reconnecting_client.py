@@ -19,7 +19,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.farewell import FINISHED
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import WireError
-from seedrl.wire.learner_connection import LearnerConnection, Promise
+from seedrl.wire.learner_connection import LearnerConnection
 from seedrl.wire.local_link import UnusableLinkError
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 
@@ -94,7 +94,6 @@ class ReconnectingClient:
         self._local_link = local_link
         self._token = token
         self._credentials = credentials
-        self._promise = Promise()
         self._quarantine = Quarantine(offer.num_envs)
         self._broken_off = ""  # how the stream ended that was being filmed
         self._attempts = 0
@@ -121,7 +120,6 @@ class ReconnectingClient:
                     local_link=self._local_link,
                     token=self._token,
                     credentials=self._credentials,
-                    promise=self._promise,
                 )
                 lease = Lease(
                     self._offer,

@@ -72,9 +72,6 @@ class ServingConfig:
         slots take together if a checkpoint says so, else 4 MiB.
       ready_deadline_seconds: the longest that an env server may build its environments; its slots
         are reserved meanwhile. At most 600.
-      handshakes_per_second: calls that one address may begin, of env servers and probes; beside one
-        for each slot, and those of two seconds more, at once. Beyond it they are refused, and env
-        servers return later. All Unix sockets are one address.
       step_deadline_seconds: an env server whose group has owed a step for so long is reported as
         hung, and seedrl's own begin again without what hangs; 0 never reports one.
       token_file: file with the token that env servers must show (`--token-file` there). Needed for
@@ -95,7 +92,6 @@ class ServingConfig:
     batch_deadline_seconds: float = 0.001
     max_message_bytes: int = 0
     ready_deadline_seconds: float = 120.0
-    handshakes_per_second: float = 50.0
     step_deadline_seconds: float = 60.0
     token_file: str = ""
     certificate: str = ""

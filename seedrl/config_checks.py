@@ -53,7 +53,6 @@ _POSITIVE = (
     "checkpoint.interval_seconds",
     "logging.interval_seconds",
     "serving.ready_deadline_seconds",
-    "serving.handshakes_per_second",
 )
 
 

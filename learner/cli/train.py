@@ -20,7 +20,7 @@ from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.saving.folder_lock import check_free
-from learner.serving.access.private_socket import with_address
+from learner.serving.access import with_address
 from seedrl import config_json, config_modules, run_files
 from seedrl.config import Config, ServingConfig
 from seedrl.config_checks import check

@@ -1,7 +1,12 @@
-"""One env server's connection: what its messages mean, and in which order they may arrive."""
+"""One env server's connection: the meaning of its messages, their order, and what carries them.
+
+Everything may go over the gRPC stream. An env server of this host may offer a link in Hello: then
+all but the handshake's Assign, Finish and the status go over that socket.
+"""
 
 import logging
-from collections.abc import Sequence
+import queue
+from collections.abc import Callable, Iterable, Sequence
 
 import grpc
 import numpy as np
@@ -9,19 +14,19 @@ import numpy as np
 from learner.serving.batcher import Pending
 from learner.serving.core import PlaybackError, ProtocolError
 from learner.serving.handshake.messages import assignment, columns_of, offer_of, spec_of
-from learner.serving.handshake.signs_of_life import promised
 from learner.serving.hub import Hub
 from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
 from learner.serving.peer import EndError
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2
-from seedrl.wire.channel import Received
-from seedrl.wire.env_server_connection import EnvServerConnection
+from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import (
+    ActionsPayload,
     StepPayload,
     WireError,
     step_message_bytes,
 )
+from seedrl.wire.local_link import Link
 from seedrl.wire.payload import Buffer, StepLayout, sequence_of, split
 from seedrl.wire.printable import printable
 from seedrl.wire.values import ValueFaultError
@@ -29,27 +34,36 @@ from seedrl.wire.values import ValueFaultError
 _logger = logging.getLogger(__name__)
 
 
-class Connection:
-    """The learner's end of one connection: a state machine without a lock.
+# Beside one for each group: a group sends no step before it has the answer to its last one.
+_SPARE_ANSWERS = 2
 
-    Only the thread that gives it messages calls `receive`; the hub and others end it at any time.
+
+class Connection:
+    """The learner's end of one connection: a state machine.
+
+    Only one thread at a time gives it messages: that of the stream, or of the link. The hub, the
+    acting thread and the service's watch may end it at any time.
 
     Attributes:
       peer: the env server's name in messages.
-      transport: takes what is to be sent, and an EndError to end with.
+      outbox: everything that goes over gRPC: messages, an EndError to end with, or None to end
+        quietly. Any thread puts; the thread of the call takes.
+      link: takes everything but the handshake and the end, if there is one.
+      send_payload: sends an actions payload, from any thread, without waiting; whether it could.
       has_said_hello: whether the handshake has begun.
       is_ready: whether it is over.
-      alive_seconds: how often its env server has promised to send something; 0 for no promise.
-      has_heard: set by whatever arrives; whoever looks at it takes it back.
+      has_ended: whether this side has ended it.
     """
 
     def __init__(
         self,
         hub: Hub,
         peer: str,
-        transport: EnvServerConnection,
+        outbox: "queue.SimpleQueue[Answer | Exception | None]",
         max_message_bytes: int = 0,
         step_deadline_seconds: float = 0.0,
+        *,
+        connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
     ):
         """Args not named here are attributes.
 
@@ -58,16 +72,20 @@ class Connection:
             to know; 0 for any.
           step_deadline_seconds: the longest that a group may owe a step, for the env server to
             know; 0 for ever.
+          connect_link: gives the link of a name, or the reason why there is none.
         """
         self.peer = peer
-        self.transport = transport
+        self.outbox = outbox
+        self.link: Link | None = None
+        self.send_payload: Callable[[ActionsPayload], bool] = self._queue_actions
         self.has_said_hello = False
         self.is_ready = False
-        self.alive_seconds = 0.0
-        self.has_heard = False
+        self.has_ended = False
         self._hub = hub
         self._max_message_bytes = max_message_bytes
         self._step_deadline_seconds = step_deadline_seconds
+        self._connect_link = connect_link
+        self._most_answers = _SPARE_ANSWERS
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
         # Of an env server that has not sent a step yet; it may never do so.
@@ -76,19 +94,38 @@ class Connection:
         self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
 
+    def read(
+        self, requests: Iterable[Received], watch: Callable[[Link, "Connection"], object]
+    ) -> None:
+        """Receives what arrives over gRPC until that ends; blocks.
+
+        From Assign on, `watch` has to bring what arrives over the link, if one was taken.
+        """
+        try:
+            for message in requests:
+                if self.link is not None:
+                    self.fail(WireError("expected all after Hello over the link"))
+                    return
+                is_open = self.receive(message)
+                if self.link is not None:
+                    watch(self.link, self)
+                elif not is_open:
+                    return
+        except grpc.RpcError:
+            pass  # the call was cancelled, or its connection is lost
+        finally:
+            # A linked env server may be done with gRPC before what it sent over the link is read.
+            if self.link is None:
+                self.close()
+
     def receive(self, message: Received) -> bool:
         """Handles one message; False if it has ended the connection."""
-        self.has_heard = True
         try:
             self._handle(message)
         except Exception as error:
             self.fail(error)
             return False
         return True
-
-    def hear(self) -> None:
-        """Notes a sign of life."""
-        self.has_heard = True
 
     def fail(self, error: Exception) -> None:
         """Ends the connection because of `error`: its env server's fault, or ours."""
@@ -103,8 +140,13 @@ class Connection:
         self.end(error)  # if it has no lease, or none any more
 
     def end(self, error: EndError | None = None) -> None:
-        """Ends the transport, once; neither waits nor calls the hub, which may hold its lock."""
-        self.transport.end(error)
+        """Ends what carries it, once; neither waits nor calls the hub, which may hold its lock."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        self.outbox.put(error)
+        if self.link is not None:
+            self.link.end()
 
     def send_actions(self, payloads: Sequence[bytes]) -> None:
         """Sends the actions of some groups, in one message if it may be so long.
@@ -114,7 +156,7 @@ class Connection:
         together = b"".join(payloads)
         is_too_long = 0 < self._max_message_bytes < step_message_bytes(len(together))
         for payload in payloads if is_too_long else [together]:
-            if not self.transport.send_actions(memoryview(payload)):
+            if not self.send_payload(memoryview(payload)):
                 reason = "the env server is gone, or does not read its answers"
                 self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
                 return
@@ -152,16 +194,35 @@ class Connection:
         self.has_said_hello = True
         admission = self._hub.admit(self, offer_of(self.peer, hello))
         self._lease = admission.lease
-        self.alive_seconds = promised(hello.alive_seconds)
         self._expected = ("ready", "refusal")
-        self.transport.hear(hello)
         assign = assignment(
             self._hub.environment,
             admission,
             max_message_bytes=self._max_message_bytes,
             step_deadline_seconds=self._step_deadline_seconds,
         )
-        self.transport.put(seedrl_pb2.FromLearner(assign=assign))
+        self._most_answers = len(assign.groups) + _SPARE_ANSWERS
+        self._take_link(hello.link, assign)
+        self.outbox.put(seedrl_pb2.FromLearner(assign=assign))
+
+    def _take_link(self, offered: str, assign: seedrl_pb2.Assign) -> None:
+        """Takes the link that Hello offers, and says in Assign whether it could."""
+        reached = self._connect_link(offered)
+        if isinstance(reached, str):
+            assign.unlinked_reason = reached
+            return
+        assign.linked = True
+        self.link, self.send_payload = reached, reached.send_actions
+        # This connection may have been ended meanwhile: `end` sets its flag before it looks for a
+        # link, and here it is the other way round, so one of the two ends the link.
+        if self.has_ended:
+            reached.end()
+
+    def _queue_actions(self, payload: ActionsPayload) -> bool:
+        if self.outbox.qsize() >= self._most_answers:
+            return False  # nobody takes them
+        self.outbox.put(payload)
+        return True
 
     def _ready(self, ready: seedrl_pb2.Ready) -> None:
         spec = spec_of(ready)

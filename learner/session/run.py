@@ -11,7 +11,7 @@ from learner.hosts.agenda import Hosts
 from learner.hosts.place import ALONE, Place
 from learner.hosts.waiting import StoppedError
 from learner.processes.stop import StopRequest
-from learner.processes.tuning import returns_freed_memory, tune_process
+from learner.processes.tuning import tune_process
 from learner.reporting.events import Events
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary, why_nothing_learned
@@ -20,7 +20,7 @@ from learner.saving.restoring import fitting, same_agent
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import played_rounds, rounds_until
 from learner.saving.saver import Saver, open_saver
-from learner.serving.access.private_socket import with_address
+from learner.serving.access import with_address
 from learner.serving.hub import Hub
 from learner.serving.server import Service
 from learner.session.components import Origin
@@ -232,8 +232,7 @@ def _say_compiling(events: Events, session: Session) -> None:
 @contextlib.contextmanager
 def _served(hub: Hub, config: Config) -> Iterator[Service]:
     """A started service, which whoever uses it stops; if that fails it is stopped at once."""
-    give_back = returns_freed_memory(is_kept=config.learning.keep_freed_memory)
-    service = Service(hub, config.serving, after_breach=give_back)
+    service = Service(hub, config.serving)
     try:
         service.start()
         yield service

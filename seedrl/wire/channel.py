@@ -7,7 +7,7 @@ is refused only with `so_reuseport` 0, and pings of an idle client need both
 `max_pings_without_data` 0 there and `min_ping_interval_without_data_ms` on the server.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -31,11 +31,7 @@ CONNECT = f"/{SERVICE}/Connect"
 Option = tuple[str, int]
 Received = FromEnvServer | StepPayload | WireError
 Answer = FromLearner | ActionsPayload
-# As `grpc.server` calls it, or as `grpc.aio.server` does.
-Serve = (
-    Callable[[Iterator[Received], grpc.ServicerContext], Iterator[Answer]]
-    | Callable[[AsyncIterator[Received], Any], Awaitable[None]]
-)
+Serve = Callable[[Iterator[Received], grpc.ServicerContext], Iterator[Answer]]
 
 # A peer is asked this often whether it is there.
 _PING_MILLISECONDS = 2_000

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 d7100df58e09a3942e0ba5233b431e4a90997e0045c38121010a15a9fde50dbf
+# seedrl/wire/seedrl.proto sha256 21a1d8a0dcb09773a2467cd39eabb105faca9a70ced46b4b556b18d77851c8ff
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -25,17 +25,14 @@ RUNS: Mapping[str, str] = {
     "lock step": "learner.session.lock_step:LockStep.run_once",
     "rounds": "learner.session.rounds:Rounds.run_once",
     "compile": "learner.learning.loop:Learning.compile_update",
-    "service": "asyncio.base_events:BaseEventLoop._run_once",
-    "service's timers": "learner.serving.handshake.signs_of_life:SignsOfLife.look",
-    "links": "learner.serving.link_reader:LinkReader._read",
+    "watch": "learner.serving.server:Service._hold_to_deadlines",
+    "links": "learner.serving.server:LinkReader._read",
     "saver": "learner.saving.saver:Saver._save",
     "status": "learner.reporting.events:Events.wait",
     "status's looks": "learner.session.live_status:LiveStatus._look",
     "health": "learner.reporting.health.endpoint:gauges",
     "env server": "envs_server.connection:Lease._send",
     "watchdog": "envs_server.faults.watchdog:Watchdog._look",
-    "stream": "seedrl.wire.stream_call:UnthreadedCall._next",
-    "alive": "seedrl.wire.learner_connection:Promise.woke_late",
     "stop": "seedrl.wire.learner_connection:LearnerConnection.cancel",
 }
 
@@ -47,9 +44,7 @@ class InjectedError(Exception):
 def _failing(thread: str, function: Callable[..., Any], file: Path) -> Callable[..., Any]:
     @functools.wraps(function)
     def fails(*arguments: Any, **named: Any) -> Any:
-        # Other threads run event loops too, and receive.
-        is_meant = thread not in ("service", "stream") or threading.current_thread().name == thread
-        if is_meant and os.path.exists(file):
+        if os.path.exists(file):
             names = "\n".join(thread.name for thread in threading.enumerate())
             file.with_suffix(".threads").write_text(names)
             raise InjectedError("what nobody expects")

@@ -21,7 +21,14 @@ Record = Callable[[str, object], None]
 _SAID = "InjectedError: what nobody expects"
 # What a process has beside those that docs/architecture.md names: of gRPC, orbax and Python.
 _OTHERS = ("Thread-", "asyncio_", "MainThread", "ThreadPoolExecutor-", "exit deadline")
-_OTHERS += ("np_type_handler", "array_type_handler", "write_metadata", "metadata_")
+_OTHERS += (
+    "stream_",
+    "reader",
+    "np_type_handler",
+    "array_type_handler",
+    "write_metadata",
+    "metadata_",
+)
 _R2D2 = ("cartpole_r2d2", *FLAGS)
 _LOCK_STEP = (
     *("--learning.regime=lock_step", "--serving.training-slots=6", "--serving.evaluation-slots=0"),
@@ -59,15 +66,14 @@ LEARNER = {
     "lock step": Fate(is_saved=False, words=(*_R2D2, *_LOCK_STEP)),
     "rounds": Fate(is_saved=False, words=_PPO),
     "compile": Fate(is_saved=False),
-    "service": Fate(),
-    "service's timers": Fate(),
+    "watch": Fate(),
     "links": Fate(),
     "saver": Fate(code=None, is_saved=False, at_end=ExitCode.INTERNAL),
     "status": Fate(),
     "status's looks": Fate(code=None),
     "health": Fate(code=None),
 }
-ENV_SERVER = ("env server", "watchdog", "stream", "alive", "stop")
+ENV_SERVER = ("env server", "watchdog", "stop")
 
 
 @pytest.fixture
@@ -139,24 +145,13 @@ def test_no_thread_of_an_env_server_dies_alone(
     workdir, flag, address = tmp_path / "run", tmp_path / "now", f"unix:{tmp_path}/learner"
     learner = programs("learner", *_R2D2, "--workdir", workdir, "--bind", address)
     words = ("--learner", address, "--num-envs", 6, "--allow-env", "tests.*")
-    if thread == "stream":  # which does one thing, from its first moment to the end of the stream
-        flag.touch()
     env_server = programs("tests.faults.dying_thread", thread, flag, "envs_server", *words)
-    if thread != "stream":
-        wait_for(lambda: events(workdir, "server_joined"), learner)
+    wait_for(lambda: events(workdir, "server_joined"), learner)
     flag.touch()
-    if thread == "alive":  # a new connection has a new one
-        wait_for(lambda: events(workdir, "server_left"), learner)
-        wait_for(lambda: _SAID in env_server.stderr, learner)
-        flag.unlink()
-        wait_for(lambda: events(workdir, "server_returned"), learner)
-        assert not env_server.has_ended
-    else:
-        if thread == "stop":
-            env_server.signal(signal.SIGTERM)
-        assert env_server.end() == ExitCode.INTERNAL, env_server.stderr
-        if thread != "stream":
-            wait_for(lambda: events(workdir, "server_left"), learner)
+    if thread == "stop":
+        env_server.signal(signal.SIGTERM)
+    assert env_server.end() == ExitCode.INTERNAL, env_server.stderr
+    wait_for(lambda: events(workdir, "server_left"), learner)
     assert _SAID in env_server.stderr
     assert unexpected_threads(flag) == set()
     assert not learner.has_ended

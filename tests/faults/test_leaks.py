@@ -92,7 +92,6 @@ def test_a_learner_keeps_nothing_of_those_who_have_gone(
     workdir, socket_path = tmp_path / "run", tmp_path / "learner"
     address = f"unix:{socket_path}"
     words = ("--workdir", workdir, "--bind", address, *FLAGS, "--checkpoint.interval-seconds", 1)
-    words = (*words, "--serving.handshakes-per-second", 1e6)
     learner = programs("learner", "cartpole_r2d2", *words)
     serve = ("envs_server", "--learner", address, "--num-envs", 3, "--allow-env", "tests.*")
     programs(*serve)  # goes on

@@ -13,7 +13,6 @@ from learner.serving.connection import Connection
 from learner.serving.peer import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
 from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -86,7 +85,7 @@ class SimulatedConnection:
         self.is_open_there = True  # the learner's side
         self.learner = world.learner
         self.connection_there = Connection(
-            world.learner.hub, f"process {process.number}", EnvServerConnection(queue.SimpleQueue())
+            world.learner.hub, f"process {process.number}", queue.SimpleQueue()
         )
         name = f"process {process.number}"
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
@@ -134,7 +133,7 @@ class SimulatedConnection:
 
     def flush(self) -> None:
         """Carries what the learner has put out."""
-        outbox = self.connection_there.transport.outbox
+        outbox = self.connection_there.outbox
         while not outbox.empty():
             item = outbox.get_nowait()
             if item is None or isinstance(item, EndError):

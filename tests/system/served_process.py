@@ -17,7 +17,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from learner.processes.tuning import return_freed_memory
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
@@ -153,7 +152,7 @@ def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None
     )
     slots = SlotTable(training=num_slots, evaluation=0, seed=3, num_env_servers=None)
     hub = Hub(Serving(slots, page_steps=4, rule=free_running(0.001)), _ENVIRONMENT)
-    address = Service(hub, config, after_breach=return_freed_memory).start()
+    address = Service(hub, config).start()
     due = slowest = 0.0
     while True:
         is_silent = _silence(file).exists()

@@ -56,8 +56,8 @@ def _process(*command: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-# Either side promises 3; without what it does for that it would be 20 and more.
-_NOTICED_SECONDS = 15.0
+# A learner waits 20 seconds for the answer to a ping, an env server 2.
+_NOTICED_SECONDS = 40.0
 
 
 def test_a_frozen_env_server_loses_its_lease_and_comes_back(
@@ -68,7 +68,7 @@ def test_a_frozen_env_server_loses_its_lease_and_comes_back(
     hub = service.hub
     with _process("-m", "envs_server", "--learner", address, "--num-envs", "2") as env_server:
         wait_until(lambda: _answer(hub))
-        assert all(connection.transport.link for connection in hub.connections())
+        assert all(connection.link for connection in hub.connections())
         frozen = time.monotonic()
         os.kill(env_server.pid, signal.SIGSTOP)
         wait_until(lambda: not hub.connections())

@@ -1,4 +1,4 @@
-"""The messages of a handshake: what Hello and Ready say, and what Assign answers."""
+"""The messages of a handshake (Hello, Assign, Ready), and the longest message of a run."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,21 @@ import numpy as np
 from learner.serving.core import ProtocolError
 from learner.serving.peer import Admission, EndError, Offer
 from learner.serving.reconciliation import SentSteps
-from seedrl.config import EnvironmentConfig
+from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.spec_json import decode_spec
 from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2, version
+from seedrl.wire.action_layout import ActionLayout
+from seedrl.wire.payload import StepLayout
 from seedrl.wire.printable import printable
 
 # It is its sender's word, and added to that of others.
 _MOST_QUARANTINED = 2**16
 _LONGEST_QUARANTINE = 400
+# The limit of a message as long as no spec is known.
+UNKNOWN_BYTES = 4 * 2**20
+# For the headers of several groups in one message, and the tag and length before them.
+_SPARE = 1.25
 
 
 def offer_of(peer: str, hello: seedrl_pb2.Hello) -> Offer:
@@ -104,3 +110,25 @@ def columns_of(ready: seedrl_pb2.Ready, wanted: Sequence[str]) -> np.ndarray:
     if len(set(names)) != len(names) or not set(names) <= set(wanted):
         raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")
     return np.array([names.index(name) if name in names else -1 for name in wanted], int)
+
+
+def message_limit(
+    serving: ServingConfig, environment: EnvironmentConfig, spec: EnvSpec | None
+) -> int:
+    """Bytes of the longest message: what the configuration says, or what all slots can need.
+
+    Whoever is connected can make the learner hold that much, and two and a half times for a moment.
+
+    Args:
+      serving, environment: of the configuration.
+      spec: what environments look like, if a checkpoint says so.
+    """
+    if serving.max_message_bytes:
+        return serving.max_message_bytes
+    if spec is None:
+        return UNKNOWN_BYTES
+    slots = serving.training_slots + serving.evaluation_slots
+    steps = StepLayout(spec, slots, len(environment.metrics)).most_bytes
+    # Of many numbers in a box, actions may be longer than observations.
+    longest = max(steps, ActionLayout(spec.action, slots).num_bytes)
+    return max(version.LEAST_MESSAGE_BYTES, int(longest * _SPARE))

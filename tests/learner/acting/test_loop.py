@@ -39,7 +39,6 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import StepLayout, split
 
@@ -92,8 +91,8 @@ class World(NamedTuple):
         for _ in observations:
             self.acting.run_once()
         found = {}
-        while not self.stream.transport.outbox.empty():
-            message = self.stream.transport.outbox.get()
+        while not self.stream.outbox.empty():
+            message = self.stream.outbox.get()
             assert isinstance(message, ActionsPayload)
             layout = ActionLayout(SPEC.action, 1)
             for _, data in split(message, [layout] * 3):
@@ -161,12 +160,12 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         metrics=metrics,
         poll_seconds=0.0,
     )
-    stream = Connection(hub, "peer", EnvServerConnection(queue.SimpleQueue()))
+    stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
     assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
     assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(SPEC))))
-    while not stream.transport.outbox.empty():
-        stream.transport.outbox.get()
+    while not stream.outbox.empty():
+        stream.outbox.get()
     try:
         yield World(acting, hub, stream, exchange)
     finally:

@@ -175,7 +175,7 @@ def service_at(
     evaluation: int = 2,
     spec: EnvSpec | None = None,
     tries_spec: bool = False,
-    handshakes_per_second: float = 1000.0,
+    ready_deadline_seconds: float = 120.0,
 ) -> Service:
     slots = SlotTable(training=training, evaluation=evaluation, seed=3)
     config = ServingConfig(
@@ -183,7 +183,7 @@ def service_at(
         evaluation_slots=evaluation,
         bind=bind,
         max_message_bytes=2**20,
-        handshakes_per_second=handshakes_per_second,
+        ready_deadline_seconds=ready_deadline_seconds,
     )
     serving = Serving(slots, page_steps=2, rule=free_running(0.005))
     return Service(Hub(serving, ENVIRONMENT, spec=spec, tries_spec=tries_spec), config)

@@ -23,7 +23,6 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import StepLayout
 
@@ -45,7 +44,7 @@ def _join(
     plays_recording: bool = True,
     longest: int = 0,
 ) -> Connection:
-    stream = Connection(hub, "peer", EnvServerConnection(queue.SimpleQueue()), longest)
+    stream = Connection(hub, "peer", queue.SimpleQueue(), longest)
     hello = seedrl_pb2.Hello(
         major=version.MAJOR,
         num_envs=num_envs,
@@ -59,7 +58,7 @@ def _join(
 
 def _groups(stream: Connection) -> list[tuple[list[int], int]]:
     """Slots and first row of each group of Assign."""
-    answer = stream.transport.outbox.get_nowait()
+    answer = stream.outbox.get_nowait()
     assert isinstance(answer, seedrl_pb2.FromLearner), answer
     return [(list(group.slots), group.first_row) for group in answer.assign.groups]
 
@@ -80,7 +79,7 @@ def _act(hub: Hub) -> None:
 
 
 def _actions(stream: Connection, num_envs: int) -> list[int]:
-    answer = stream.transport.outbox.get_nowait()
+    answer = stream.outbox.get_nowait()
     assert isinstance(answer, ActionsPayload)
     return ActionLayout(SPEC.action, num_envs).unpack(answer)[1].tolist()
 
@@ -145,7 +144,7 @@ def test_actions_that_were_computed_together_leave_together_if_they_may(
     for group in (0, 1):
         _step(stream, group, 2, 0, StepType.FIRST)
     _act(hub)
-    outbox: Any = stream.transport.outbox
+    outbox: Any = stream.outbox
     assert [len(outbox.get_nowait()) for _ in range(outbox.qsize())] == messages
 
 
@@ -164,7 +163,7 @@ def test_a_player_that_is_of_no_use_is_told_not_to_come_back(
     _step(environments, 0, 4, 0, StepType.FIRST)
     _act(hub)
     environments.close()
-    end = _join(hub, 4).transport.outbox.get_nowait()
+    end = _join(hub, 4).outbox.get_nowait()
     assert isinstance(end, EndError)
     assert end.code == grpc.StatusCode.FAILED_PRECONDITION
     assert end.details.startswith(reason)
@@ -172,9 +171,7 @@ def test_a_player_that_is_of_no_use_is_told_not_to_come_back(
 
 
 def _ready(hub: Hub, outbox: queue.SimpleQueue, spec: str, *metrics: str) -> Connection:
-    connection = Connection(
-        hub, "peer", EnvServerConnection(outbox), max_message_bytes=12345, step_deadline_seconds=2.5
-    )
+    connection = Connection(hub, "peer", outbox, max_message_bytes=12345, step_deadline_seconds=2.5)
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, num_groups=2)
     assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
     ready = seedrl_pb2.Ready(spec=spec, metrics=metrics)
@@ -254,7 +251,7 @@ def test_metrics_that_nobody_asked_for_are_refused(metrics: list[str]) -> None:
 
 def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = Connection(hub, "peer", EnvServerConnection(outbox))
+    connection = Connection(hub, "peer", outbox)
     host = "h\n0:00:01  999,999 steps\x1b[2J" + "x" * 10**6
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, host=host, pid=7)
     assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
@@ -269,7 +266,7 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
 
 def test_a_refusal_without_a_reason_says_so() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = Connection(hub, "peer", EnvServerConnection(outbox))
+    connection = Connection(hub, "peer", outbox)
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4)
     connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
     outbox.get()  # Assign
@@ -336,16 +333,14 @@ def test_a_link_is_connected_without_the_lock_and_other_threads_are_served() -> 
             is_free.append(other.submit(lambda: hub.num_free).result(60.0) == 0)
         return _Link()
 
-    assert _say_hello(Connection(hub, "peer", EnvServerConnection(outbox, connect)))
+    assert _say_hello(Connection(hub, "peer", outbox, connect_link=connect))
     assert is_free == [True]
     assert outbox.get_nowait().assign.linked
 
 
 def test_a_link_that_is_not_used_is_declined_with_a_reason() -> None:
     hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
-    assert _say_hello(
-        Connection(hub, "peer", EnvServerConnection(outbox, lambda name: f"no {name} here"))
-    )
+    assert _say_hello(Connection(hub, "peer", outbox, connect_link=lambda name: f"no {name} here"))
     assign = outbox.get_nowait().assign
     assert (assign.linked, assign.unlinked_reason) == (False, "no name here")
 
@@ -357,7 +352,7 @@ def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link
         hub.close(None)
         return link
 
-    connection = Connection(hub, "peer", EnvServerConnection(outbox, connect))
+    connection = Connection(hub, "peer", outbox, connect_link=connect)
     _say_hello(connection)
     assert link.has_ended
     assert outbox.get_nowait() is None  # what follows it is never sent
@@ -369,7 +364,7 @@ def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link
 def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
     """Not the next step of its env server, which is fenced: that would end the env server too."""
     hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
-    connection = Connection(hub, "peer", EnvServerConnection(outbox))
+    connection = Connection(hub, "peer", outbox)
     assert _say_hello(connection)
     ready = seedrl_pb2.Ready(spec=encode_spec(SPEC))
     assert connection.receive(seedrl_pb2.FromEnvServer(ready=ready))

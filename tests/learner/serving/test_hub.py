@@ -24,7 +24,6 @@ from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout, pack_actions
 from tests.patience import SECONDS
@@ -62,7 +61,7 @@ def test_a_wake_ends_a_wait(hub: Hub) -> None:
 
 def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Connection:
     """An env server that has said Hello."""
-    stream = Connection(hub, "peer", EnvServerConnection(queue.SimpleQueue()))
+    stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(
         major=version.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
     )
@@ -72,13 +71,13 @@ def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) ->
 
 def _assigned(stream: Connection) -> tuple[int, list[int]]:
     """The key of its lease, and its slots."""
-    answer = stream.transport.outbox.get_nowait()
+    answer = stream.outbox.get_nowait()
     assert isinstance(answer, seedrl_pb2.FromLearner), answer
     return answer.assign.lease, sorted(s for group in answer.assign.groups for s in group.slots)
 
 
 def _end(stream: Connection) -> str:
-    item = stream.transport.outbox.get_nowait()
+    item = stream.outbox.get_nowait()
     assert isinstance(item, EndError)
     return item.details
 
@@ -99,7 +98,7 @@ def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub
     key, slots = _assigned(old)
     report = [seedrl_pb2.Sent(lease=key, num_envs=sum(slot < 4 for slot in slots), steps=1)]
     assert _assigned(_join(hub, 4, report))[1] == slots
-    assert old.transport.outbox.get_nowait() is None  # ended quietly: nobody reads it
+    assert old.outbox.get_nowait() is None  # ended quietly: nobody reads it
     assert hub.take_ended() != []
     # It had sent a step that was never seen.
     assert hub.ledger()["lost"] == hub.ledger()["sent"] == sum(slot < 4 for slot in slots)
@@ -109,7 +108,7 @@ def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(hub: Hub) -> No
     first, second = _join(hub, 4), _join(hub, 4)
     assert len(_assigned(first)[1]) == 4
     assert len(_assigned(second)[1]) == 2
-    assert second.transport.outbox.empty()
+    assert second.outbox.empty()
     first.close()
     assert _end(second) == "more slots are free"
     assert len(_assigned(_join(hub, 4))[1]) == 4
@@ -128,7 +127,7 @@ def test_a_greedy_hello_leaves_slots_to_those_who_arrive_later() -> None:
     # Reserved: what is built by nobody is nobody's, and no batch waits for it.
     assert hub.live_slots("training").tolist() == []
     _ready(modest)
-    assert greedy.transport.outbox.empty() and modest.transport.outbox.empty()
+    assert greedy.outbox.empty() and modest.outbox.empty()
 
 
 def test_who_is_ready_may_have_what_is_free_and_returns_for_it() -> None:
@@ -142,7 +141,7 @@ def test_who_is_ready_may_have_what_is_free_and_returns_for_it() -> None:
     again = _join(hub, 8, report)
     assert len(_assigned(again)[1]) == 8
     _ready(again)
-    assert again.transport.outbox.empty()
+    assert again.outbox.empty()
 
 
 def test_who_leaves_its_report_out_has_what_it_returns_for_too() -> None:
@@ -154,7 +153,7 @@ def test_who_leaves_its_report_out_has_what_it_returns_for_too() -> None:
     again = _join(hub, 8)
     assert len(_assigned(again)[1]) == 8
     _ready(again)
-    assert again.transport.outbox.empty()
+    assert again.outbox.empty()
 
 
 def test_a_key_that_was_never_ready_gives_no_right_to_more() -> None:
@@ -181,7 +180,7 @@ def test_where_nobody_measures_any_more_somebody_is_called_back_for_it() -> None
     hub.deal_again()
     now[0] = PATIENCE_SECONDS - 1
     hub.deal_again()
-    assert trains.transport.outbox.empty()
+    assert trains.outbox.empty()
     now[0] = PATIENCE_SECONDS
     hub.deal_again()
     assert _end(trains) == "slots are dealt again"
@@ -191,7 +190,7 @@ def test_where_nobody_measures_any_more_somebody_is_called_back_for_it() -> None
     for _ in range(3):
         now[0] += PATIENCE_SECONDS
         hub.deal_again()
-    assert again.transport.outbox.empty()
+    assert again.outbox.empty()
 
 
 def test_in_lock_step_no_stream_is_cut_for_another() -> None:
@@ -205,7 +204,7 @@ def test_in_lock_step_no_stream_is_cut_for_another() -> None:
     for _ in range(3):
         now[0] += PATIENCE_SECONDS
         hub.deal_again()
-    assert trains.transport.outbox.empty()
+    assert trains.outbox.empty()
 
 
 def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> None:
@@ -217,7 +216,7 @@ def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> N
     batches = [hub.next_batch([role], timeout=SECONDS) for role in roles]
     _assigned(second)
     first.close()
-    assert second.transport.outbox.empty()
+    assert second.outbox.empty()
     for batch in batches:
         assert batch is not None
         hub.answer(batch, np.zeros(len(batch.slots), np.int32))

@@ -1,14 +1,12 @@
 """Steps, actions and the end of the real service over real gRPC, or over a link."""
 
-import logging
 from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
-from grpc._cython.cygrpc import ExecuteBatchError
 
-from learner.serving.address_lock import AddressLock
+from learner.serving.access import AddressLock
 from learner.serving.server import Service
 from learner.serving.slot_deal import Role
 from seedrl.errors import AddressInUseError
@@ -200,31 +198,13 @@ def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -
         assert roles == ["evaluation", "training"]
 
 
-def test_an_env_server_that_vanishes_before_its_answer_costs_no_traceback(
-    unix_service: Service, caplog: pytest.LogCaptureFixture
+def test_a_watch_that_fails_can_be_seen(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As gRPC logs it; it takes a moment that no test can choose.
-    logger = logging.getLogger("grpc._cython.cygrpc")
-    defects = (grpc.aio.InternalError("a defect of gRPC"), ValueError("a defect of ours"))
-    for error in (ExecuteBatchError("a core operation failed"), *defects):
-        logger.error("raised by servicer", exc_info=error)
-    logger.error("without one", exc_info=False)
-    shown = [record.exc_info and record.exc_info[1] for record in caplog.records]
-    assert shown == [*defects, False]
+    def fail(*_: object) -> None:
+        raise KeyError("a stream")
 
-
-def test_a_timer_that_fails_can_be_seen(unix_service: Service) -> None:
-    def fail() -> None:
-        raise KeyError("a connection")
-
-    unix_service._loop.call_soon_threadsafe(unix_service._call_later, 0.0, fail)
-    wait_until(lambda: isinstance(unix_service.failure, KeyError))
-
-
-def test_an_event_loop_that_has_ended_can_be_seen(unix_service: Service) -> None:
     assert unix_service.failure is None
-    unix_service._loop.call_soon_threadsafe(unix_service._loop.stop)
-    unix_service._thread.join(SECONDS)
-    assert str(unix_service.failure) == "the event loop of all connections has ended"
-    unix_service.stop(grace_seconds=0.0)
-    assert unix_service.failure is None
+    monkeypatch.setattr(unix_service, "_hold_to_deadlines", fail)
+    with Client(unix_service.address):
+        wait_until(lambda: isinstance(unix_service.failure, KeyError))

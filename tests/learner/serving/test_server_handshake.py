@@ -5,6 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from learner.serving import server
 from learner.serving.server import Service
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire import seedrl_pb2, version
@@ -218,4 +219,23 @@ def test_a_first_environment_that_the_run_cannot_use_costs_its_env_server_and_no
         assert not hub.settle_spec("too late")
         assert hub.wait_for_spec(0.0) == SPEC
         wait_until_free(service, 4)
+    service.stop(grace_seconds=0.0)
+
+
+def test_a_stream_without_hello_or_without_ready_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HELLO_SECONDS", 0.01)
+    service = service_at(f"unix:{tmp_path}/socket", ready_deadline_seconds=0.02)
+    with Client(service.start()) as silent, Client(service.address) as building:
+        building.send(hello())
+        building.receive()
+        assert silent.end() == (grpc.StatusCode.UNAVAILABLE, "expected hello within 0 seconds")
+        code, details = building.end()
+        assert code == grpc.StatusCode.UNAVAILABLE
+        assert "serving.ready_deadline_seconds" in details
+        wait_until_free(service, 6)
+        with Client(service.address).shake_hands() as ready_in_time:
+            ready_in_time.step(0, FIRST)
+            assert service.hub.wait_for_spec(SECONDS) == SPEC
     service.stop(grace_seconds=0.0)

@@ -50,9 +50,7 @@ def test_what_reading_one_link_raises_is_not_the_end_of_the_others(
 ) -> None:
     service = unix_service
     with _linked(service, monkeypatch) as good, _linked(service, monkeypatch) as bad:
-        (good_link, bad_link) = (
-            connection.transport.link for connection in service.hub.connections()
-        )
+        (good_link, bad_link) = (connection.link for connection in service.hub.connections())
         read = Link.receive_at_once
 
         def receive_at_once(link: Link) -> Any:

@@ -1,13 +1,13 @@
-"""An env server that steps and does not read holds neither slots nor calls nor memory."""
+"""An env server that steps and does not read holds neither slots nor threads for long."""
 
-import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from learner.serving import server
+from learner.serving.connection import Connection
 from learner.serving.server import Service
 from tests.learner.serving.scripted_env_server import FIRST, Client, next_batch, served
 from tests.patience import SECONDS, wait_until
@@ -26,37 +26,36 @@ def service(
         yield service
 
 
-def _stalled(service: Service) -> tuple[Client, Any, set[asyncio.Task[Any]]]:
-    """An env server that reads nothing after Assign, its connection, and what waits for it."""
-    before = asyncio.all_tasks(service._loop)
+def _stalled(service: Service) -> tuple[Client, Connection]:
+    """An env server that reads nothing after Assign, and its connection."""
     stalled = Client(service.address, 2 * SECONDS).shake_hands()
     (connection,) = service.hub.connections()
-    assert isinstance(connection, server.Connection)
+    assert isinstance(connection, Connection)
     for answer in _UNREAD:
-        connection.transport.outbox.put(answer)
-    return stalled, connection, asyncio.all_tasks(service._loop) - before
+        connection.outbox.put(answer)
+    return stalled, connection
 
 
-def _wait_for_end(service: Service, tasks: set[asyncio.Task[Any]]) -> None:
-    """One waits for the next call; over a Unix socket one of gRPC's own for the stream's close."""
-    is_unix = service.address.startswith("unix:")
-    wait_until(lambda: sum(not task.done() for task in tasks) <= 1 + is_unix)
+def _wait_for_end(service: Service) -> None:
+    """No call is open, and no thread reads one."""
+    wait_until(lambda: not service._streams)
+    wait_until(lambda: all(each.name != "reader" for each in threading.enumerate()))
 
 
 def test_who_does_not_read_its_answers_is_cut_off(service: Service) -> None:
-    stalled, connection, tasks = _stalled(service)
+    stalled, connection = _stalled(service)
     with stalled:
         connection.send_actions([b"one more"])
         assert service.hub.num_free == 6
-        _wait_for_end(service, tasks)
+        _wait_for_end(service)
         with Client(service.address).shake_hands() as other:
             other.step(0, FIRST)
             assert next_batch(service).slots.tolist() == list(other.groups[0].slots)
 
 
 def test_who_breaks_the_contract_and_does_not_read_is_cut_off(service: Service) -> None:
-    stalled, _, tasks = _stalled(service)
+    stalled, _ = _stalled(service)
     with stalled:
         stalled.step(7, FIRST)
-        _wait_for_end(service, tasks)
+        _wait_for_end(service)
         assert service.hub.num_free == 6

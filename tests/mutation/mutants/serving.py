@@ -318,7 +318,7 @@ MUTANTS = (
     ),
     Mutant(
         "link_outlives_connection",
-        "seedrl/wire/env_server_connection.py",
+        "learner/serving/connection.py",
         """        self.outbox.put(error)
         if self.link is not None:
             self.link.end()
@@ -360,8 +360,8 @@ MUTANTS = (
     Mutant(
         "link_outlives_stream_at_env_server",
         "seedrl/wire/learner_connection.py",
-        "        self._call.read_ahead(self._link.end)\n",
-        "        self._call.read_ahead(lambda: None)\n",
+        "        if not self._call.add_callback(self._link.end):\n",
+        "        if not self._call.add_callback(lambda: None):\n",
         "An env server waits for ever at the link of a learner that stands still.",
         "whatever blocks has a deadline (DESIGN 9.6)",
     ),
@@ -372,19 +372,5 @@ MUTANTS = (
         '        self._unread = b""\n',
         "The beginning of a message's length is lost if it arrives with the message before.",
         "no step is lost on its way (DESIGN 9.1)",
-    ),
-    Mutant(
-        "outbox_sleeps_on_an_item",
-        "learner/threads/loop_outbox.py",
-        """            self._has_items.clear()
-            if self._items:
-                return self._items.popleft()
-""",
-        """            if self._items:
-                return self._items.popleft()
-            self._has_items.clear()
-""",
-        "What is put just before the loop goes to sleep waits for the next item.",
-        "one slow moment delays nobody for ever (DESIGN 9.6)",
     ),
 )

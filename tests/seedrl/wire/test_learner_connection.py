@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import queue
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from seedrl.wire import learner_connection, version
+from seedrl.wire import learner_connection
 from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -21,18 +20,15 @@ from seedrl.wire.framing import (
     WireError,
     encode_from_learner,
     frame_step,
-    join_steps,
     receive_from_env_server,
 )
-from seedrl.wire.learner_connection import LearnerConnection, Outgoing, Promise
+from seedrl.wire.learner_connection import LearnerConnection
 from seedrl.wire.local_link import Link, connect_link
-from seedrl.wire.seedrl_pb2 import Alive, Assign, Finish, FromEnvServer, FromLearner, Hello, Ready
+from seedrl.wire.seedrl_pb2 import Assign, Finish, FromEnvServer, FromLearner, Hello
 from tests.patience import SECONDS
 
-_ALIVE = FromEnvServer(alive=Alive())
 _LIMIT = 2**10
 _HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
-_READY = FromEnvServer(ready=Ready())
 
 _FINISH = FromLearner(finish=Finish(reason="enough"))
 
@@ -88,18 +84,6 @@ def test_messages_go_and_arrive_in_order_whatever_carries_them(
         answers = [next(messages), next(messages)]
         assert [bytes(answer) for answer in answers] == [b"first", b"second"]
         assert list(messages) == [_FINISH]
-
-
-def test_steps_that_wait_leave_together_as_far_as_the_learner_takes_them() -> None:
-    small, large = frame_step(100, [bytes(100)]), frame_step(900, [bytes(900)])
-    outgoing = Outgoing(_LIMIT)
-    for message in (_READY, small, small, large, small, _ALIVE, small, None):
-        outgoing.put(message)
-    expected = [_READY, join_steps([small] * 2), join_steps([large, small]), _ALIVE, small, None]
-    assert [outgoing.take(wait=False) for _ in expected] == expected
-    assert not outgoing
-    with pytest.raises(queue.Empty):
-        outgoing.take(wait=False)
 
 
 @pytest.mark.parametrize(("seconds", "lengths"), [(0.0, [10, 20]), (SECONDS, [30])])
@@ -181,71 +165,3 @@ def test_who_receives_is_woken_by_the_end_that_another_thread_asks_for(
         else:
             assert list(messages) == []
         deadline.cancel()
-
-
-@pytest.mark.parametrize("minor", [version.MINOR_OF_ALIVE - 1, version.MINOR_OF_ALIVE])
-def test_who_has_nothing_to_send_says_that_it_is_there_if_that_is_understood(
-    tmp_path: Path, minor: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learner_connection, "_LOOK_SECONDS", 0.001)
-
-    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        hello = next(messages).hello
-        assert 0 < hello.alive_seconds < 20
-        yield FromLearner(assign=Assign(minor=minor))
-        assert next(messages).HasField("ready")
-        said = next(messages)
-        is_promised = minor >= version.MINOR_OF_ALIVE
-        assert said == _ALIVE if is_promised else bytes(said) == b"step"
-        yield _FINISH
-
-    with (
-        _served(tmp_path, serve) as address,
-        LearnerConnection(address, max_message_bytes=_LIMIT, promise=Promise()) as connection,
-    ):
-        connection.put(_HELLO)
-        messages = connection.messages()
-        assert next(messages).assign.minor == minor
-        connection.put(FromEnvServer(ready=Ready()))
-        if minor < version.MINOR_OF_ALIVE:
-            connection.put(StepPayload(b"step"))
-        assert list(messages) == [_FINISH]
-
-
-def test_a_promise_that_nobody_keeps_any_more_ends_the_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learner_connection, "_LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-
-    class Broken(Promise):
-        def woke_late(self, seconds: float, worked_seconds: float) -> None:
-            raise ValueError("a defect")
-
-    def serve(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        next(messages)
-        yield FromLearner(assign=Assign(minor=version.MINOR_OF_ALIVE))
-        yield from (_FINISH for _ in messages if False)
-
-    with (
-        _served(tmp_path, serve) as address,
-        LearnerConnection(address, max_message_bytes=_LIMIT, promise=Broken()) as connection,
-    ):
-        connection.put(_HELLO)
-        messages = connection.messages()
-        next(messages)
-        connection.put(FromEnvServer(ready=Ready()))
-        with pytest.raises(grpc.RpcError):
-            list(messages)
-
-
-def test_a_promise_allows_for_pauses_in_which_the_process_has_worked() -> None:
-    promise = Promise()
-    assert promise.seconds == 1.0
-    promise.woke_late(30.0, worked_seconds=0.1)  # it was suspended
-    promise.woke_late(-0.01, worked_seconds=0.0)
-    assert promise.seconds == 1.0
-    promise.woke_late(2.0, worked_seconds=1.5)
-    assert promise.seconds == 5.0
-    promise.woke_late(60.0, worked_seconds=60.0)
-    assert promise.seconds == 0.0

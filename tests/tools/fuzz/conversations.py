@@ -25,7 +25,6 @@ from seedrl.config import EnvironmentConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import TimeStep
-from seedrl.wire.env_server_connection import EnvServerConnection
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -87,7 +86,7 @@ def hear_env_server(data: bytes) -> bool:
     environment = EnvironmentConfig(id="Some-v0", metrics=("episode.r",), max_abs_reward=1e6)
     hub = Hub(serving, environment, clock=lambda: float(next(now)))
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-    connection = Connection(hub, "peer", EnvServerConnection(answers), 2**16, 9.0)
+    connection = Connection(hub, "peer", answers, 2**16, 9.0)
     is_open = True
     for message in _messages(data):
         is_open = connection.receive(receive_from_env_server(message))

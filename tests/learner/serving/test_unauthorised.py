@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from learner.cli.certificates import make
 from learner.reporting.env_servers.attendance import Attendance
+from learner.serving.access import private_address
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
@@ -245,8 +247,6 @@ with grpc.insecure_channel(address) as channel:
 def test_another_user_of_this_machine_reaches_neither_the_private_socket_nor_the_port(
     site: _Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from learner.serving.access.private_socket import private_address
-
     with tempfile.TemporaryDirectory(dir="/tmp") as shared:
         os.chmod(shared, 0o777)  # as /tmp itself is
         monkeypatch.setattr(tempfile, "gettempdir", lambda: shared)
@@ -270,22 +270,23 @@ def test_another_user_of_this_machine_reaches_neither_the_private_socket_nor_the
 @pytest.mark.parametrize(
     ("name", "token", "code"),
     [
-        (b"", "own", grpc.StatusCode.OK),
-        (b"\x0a\x13seedrl.wire.Learner", "own", grpc.StatusCode.OK),
-        (b"\x0a\x05other", "own", grpc.StatusCode.NOT_FOUND),
-        (b"", "", grpc.StatusCode.UNAUTHENTICATED),
+        ("", "own", grpc.StatusCode.OK),
+        ("seedrl.wire.Learner", "own", grpc.StatusCode.OK),
+        ("other", "own", grpc.StatusCode.NOT_FOUND),
+        ("", "", grpc.StatusCode.UNAUTHENTICATED),
     ],
 )
-def test_probes_of_grpc_are_answered_to_who_has_the_token(
-    site: _Site, name: bytes, token: str, code: grpc.StatusCode
+def test_health_checks_of_grpc_are_answered_with_the_token(
+    site: _Site, name: str, token: str, code: grpc.StatusCode
 ) -> None:
     metadata = [("authorization", f"Bearer {_token(site, token)}")]
+    found = grpc.StatusCode.OK
     with grpc.insecure_channel(site.plain.address) as channel:
-        check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        answer, call = b"", None
+        stub = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service=name)
         try:
-            answer, call = check.with_call(name, metadata=metadata, timeout=SECONDS)
+            answer = stub.Check(request, metadata=metadata, timeout=SECONDS)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
         except grpc.RpcError as error:
-            call = error
-    assert call.code() is code
-    assert answer == (b"\x08\x01" if code is grpc.StatusCode.OK else b"")
+            found = error.code()
+    assert found is code

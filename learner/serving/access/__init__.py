@@ -1,1 +1,0 @@
-"""Who reaches a learner, and what admits them."""

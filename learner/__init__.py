@@ -13,8 +13,7 @@ and the others stand around them:
     hosts       several learner processes as one run: who they are, what they agree on, who is lost
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
-    jobs        files by which engines place a run on machines: one template for each
-    on_ray      a run whose processes Ray places on nodes, followed from where it was typed
+    extras      what a run can do without: `seedrl launch --on ray`
     session     a run from start to end: the only package that wires the ones above
     watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
     bench       what `seedrl bench` measures
@@ -22,7 +21,7 @@ and the others stand around them:
     evidence    what `seedrl compare` says of several runs: reads run folders
     cli         one file per command
 
-Imports go one way: cli, experiment, bench, watch, evidence or on_ray, session, saving,
-acting, then serving or learning, then hosts, then threads, reporting, launch or jobs. The import
+Imports go one way: cli, experiment, bench, watch, evidence or extras, session, saving,
+acting, then serving or learning, then hosts, then threads, reporting or launch. The import
 linter holds that (pyproject.toml).
 """

@@ -12,10 +12,9 @@ import pytest
 from envs_server.check.__main__ import read_options as read_check_options
 from envs_server.check.server_options import read_options as read_server_check_options
 from envs_server.options import read_options
-from learner.cli import launch_on_ray, main, train
+from learner.cli import launch, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
-from learner.cli.launch import rendered, without_on
 from seedrl.config_checks import check
 from tests.tools.documented import scratch
 from tests.tools.documented.commands import (
@@ -96,11 +95,8 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             (folder / "tests").symlink_to(ROOT / "tests")  # as in a checkout
             checked_runs(folder / grid)
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
-        case ["seedrl", "launch", *argv] if (words := without_on(argv)) is not None:
-            options, config = parse(launch_on_ray.RayOptions, words, prog="seedrl launch")
-            launch_on_ray.described(options, config, words)
         case ["seedrl", "launch", *argv]:
-            rendered(argv[: argv.index(">")] if ">" in argv else argv)
+            launch.read(argv)
         case ["seedrl", name, *argv]:
             _require_flags(argv, _help(lambda: main.main([name, "--help"])))
         case ["python", "-m", module, *argv]:
@@ -108,10 +104,9 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             source = source / "__main__.py" if source.is_dir() else source.with_suffix(".py")
             _require_flags(argv, source.read_text() + _help(lambda: main.main(["bench", "--help"])))
         case [engine, *argv] if engine in scratch.ENGINES:
-            # The files that it takes are those that the document has written before.
-            text = (ROOT / file).read_text()
-            named = [word for word in argv if re.fullmatch(r"[\w-]+\.(yaml|sbatch)", word)]
-            assert all(f"> {name}\n" in text for name in named), argv
+            # The files that it takes are copies of the examples.
+            named = [Path(word).stem for word in argv if re.search(r"^[^:]+\.(yaml|sbatch)$", word)]
+            assert all(list((ROOT / "configs" / "jobs").glob(f"{name}*")) for name in named), argv
         case ["node", script, *argv]:
             _require_flags(argv, (ROOT / file).with_name(script).read_text())
         case ["npm", "install", *_]:

@@ -65,8 +65,6 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
         "seedrl/wire/seedrl.proto",
         "seedrl/wire/seedrl_pb2.pyi",
         "seedrl/configs/cartpole_r2d2.py",
-        "learner/jobs/templates/jobset.yaml",
-        "learner/jobs/templates/slurm.sbatch",
         "learner/watch/page/index.html",
         "learner/watch/page/watch.js",
         "learner/watch/page/watch.css",

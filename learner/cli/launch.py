@@ -1,136 +1,167 @@
-"""`seedrl launch CONFIG`: a run on an engine that places processes, or its job file for one."""
+"""`seedrl launch CONFIG --on ray`: a run whose processes Ray places on the nodes of a cluster."""
 
-import importlib
+import dataclasses
+import datetime
+import os
+import secrets
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Literal
 
-import tyro
-
-from learner.cli.arguments import parse_flags
-from seedrl import config_file
+from learner.cli import certificates
+from learner.cli.arguments import parse
+from learner.processes import env_servers
+from learner.reporting.summary import resuming
+from seedrl import config_json, config_modules
+from seedrl.config import Config
+from seedrl.config_checks import check
 from seedrl.errors import ConfigError
-from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
 
 PROG = "seedrl launch"
-_ON = "--on"
-Engine = Literal["jobset", "slurm", "sky", "compose"]
-
-# Which options mean something to an engine; those that are not here mean something to all.
-_ENGINES_OF: dict[str, tuple[Engine, ...]] = {
-    "env_servers_per_node": ("slurm", "sky"),
-    "registry": ("jobset", "compose"),
-    "spot": ("jobset", "sky"),
-    "queue": ("jobset", "slurm"),
-    "env_server_queue": ("slurm",),
-    "hours": ("slurm",),
-    "learner_cpus": ("jobset", "slurm", "sky"),
-    "learner_memory_gib": ("jobset", "slurm", "sky"),
-    "env_server_cpus": ("jobset", "slurm", "sky"),
-    "env_server_memory_gib": ("jobset", "slurm", "sky"),
-}
+# Of a cluster that this machine is not part of.
+_FROM_OUTSIDE = "ray://"
+_CONFIG = "config.json"
+_VALID = datetime.timedelta(days=365)
+# Below the range from which kernels take ports of clients.
+_PORTS = range(20_000, 30_000)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """With --on ray, places a learner and its env servers on the nodes of a Ray cluster and follows
-    them: `seedrl launch CONFIG --on ray --help` has its options. With --render, prints the file by
-    which another engine runs them on machines of its own. It names processes, resources and where
-    things are; how the run learns is in CONFIG alone. docs/scaling.md goes through each engine.
+    """Options of a run on a Ray cluster beside the fields of its configuration. For Kubernetes,
+    Slurm, SkyPilot and docker compose adapt a file of configs/jobs.
 
     Attributes:
-      config: as of `seedrl train`; the learner reads it where it runs.
-      render: Kubernetes JobSet, a Slurm heterogeneous job, a SkyPilot job group, docker compose.
-      on: in place of --render, and with options of its own.
-      hosts: of the learner, each a process with that accelerator, its part of CONFIG's slots, batch
-        and replay, and env servers of its own.
-      env_servers: processes, as many for each host; by default CONFIG's `launch.env_servers`.
-      env_servers_per_node: of these on one node (slurm, sky); by default up to 4.
-      accelerator: of each host of the learner: cpu, gpu (any), l4, a100, a100-80gb, h100, h200,
-        tpu-v5e, tpu-v5p, tpu-v6e; with how many of them, tpu-v6e:4, if it is not one.
-      name: of the job, and of all that belongs to it.
-      registry: where images are pulled from (jobset, compose).
-      spot: what may run where machines are taken away at any time: none, env-servers, or all
-        (jobset, sky).
-      queue: the job waits in: Kueue's local queue (jobset), a partition (slurm).
-      env_server_queue: another partition for env servers (slurm).
-      hours: after which the job ends (slurm); 24 by default.
-      learner_cpus: cores of the learner (jobset, slurm, sky); 8 by default.
-      learner_memory_gib: memory of the learner (jobset, slurm, sky); 48 by default.
-      env_server_cpus: cores of an env server (jobset, slurm, sky); 4 by default.
-      env_server_memory_gib: memory of an env server (jobset, slurm, sky); 4 by default.
+      on: ray, the only engine so far.
+      env_servers: processes; by default CONFIG's `launch.env_servers`.
+      workdir: folder of the run, as all nodes see it; by default a new one below runs/ here.
+      address: of the cluster: `HOST:6379` on one of its machines, `ray://HOST:10001` from outside;
+        by default RAY_ADDRESS, or the cluster that this machine belongs to.
+      learner_cpus: CPUs of the learner, as Ray counts them; fractions are possible.
+      learner_gpus: GPUs of the learner.
+      learner_tpus: TPU chips of the learner.
+      env_server_cpus: CPUs of an env server, as Ray counts them; fractions are possible.
+      wait_seconds: how long to wait until the cluster has room, which may have to start machines.
+      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
+        factories of environments, package.module:factory.
     """
 
-    config: Annotated[str, tyro.conf.Positional]
-    render: Engine
-    on: Literal["ray"] | None = None
-    hosts: int = 1
+    on: Literal["ray"]
     env_servers: int | None = None
-    env_servers_per_node: int | None = None
-    accelerator: str = "cpu"
-    name: str = "seedrl"
-    registry: str | None = None
-    spot: Literal["none", "env-servers", "all"] | None = None
-    queue: str | None = None
-    env_server_queue: str | None = None
-    hours: int | None = None
-    learner_cpus: int | None = None
-    learner_memory_gib: int | None = None
-    env_server_cpus: int | None = None
-    env_server_memory_gib: int | None = None
+    workdir: Path | None = None
+    address: str | None = None
+    learner_cpus: float = 1.0
+    learner_gpus: float = 0.0
+    learner_tpus: int = 0
+    env_server_cpus: float = 1.0
+    wait_seconds: float = 30.0
+    allow: tuple[str, ...] | None = None
+
+    def learner_resources(self) -> dict[str, float]:
+        """What the learner asks for, by Ray's names."""
+        asked = {"CPU": self.learner_cpus, "GPU": self.learner_gpus, "TPU": self.learner_tpus}
+        return {name: amount for name, amount in asked.items() if amount}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Prints the file, or places the run; returns the exit code."""
-    if (words := without_on(argv)) is not None:
-        from learner.cli import launch_on_ray
+    """Places the run and waits until it is over; returns the exit code."""
+    options, config, fleet = read(argv)
+    extras.require("ray")
+    extras.require("certificates")
+    # Before it is imported: nothing that is started here reports to anybody.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from learner.extras import ray_launch
 
-        return launch_on_ray.run(words)
-    print(rendered(argv), end="")
-    return ExitCode.OK
-
-
-def without_on(argv: Sequence[str]) -> list[str] | None:
-    """The other words of a command line with `--on ray`; None if it is not one."""
-    at = next((i for i, word in enumerate(argv) if word.partition("=")[0] == _ON), None)
-    if at is None:
-        return None
-    _, equals, engine = argv[at].partition("=")
-    rest = argv[at + 1 :]
-    if not equals:
-        engine, rest = " ".join(rest[:1]), rest[1:]
-    if engine != "ray":
-        raise ConfigError(f"{_ON}: expected ray, got {engine!r}")
-    return [*argv[:at], *rest]
-
-
-def rendered(argv: Sequence[str]) -> str:
-    """The job file that a command line describes. Raises ConfigError if it describes none."""
-    from learner.jobs import accelerators
-    from learner.jobs.job import Job, needs
-
-    options = parse_flags(LaunchOptions, argv, prog=PROG)
-    given = {name: value for name in _ENGINES_OF if (value := getattr(options, name)) is not None}
-    for name in given:
-        if options.render not in (engines := _ENGINES_OF[name]):
-            raise ConfigError(
-                f"--{name.replace('_', '-')}: expected only with --render "
-                f"{' or '.join(engines)}, got it with {options.render}"
-            )
-    config = config_file.load(options.config)
-    job = Job(
-        command=shlex.join([*PROG.split(), *argv]),
-        config=options.config,
-        needs=needs(config),
-        accelerator=accelerators.parse(options.accelerator, options.hosts),
-        hosts=options.hosts,
-        env_servers=config.launch.env_servers
-        if options.env_servers is None
-        else options.env_servers,
-        name=options.name,
-        **given,
+    address = options.address or os.environ.get("RAY_ADDRESS", "auto")
+    name, command = Path(argv[0]).stem, shlex.join([*PROG.split(), *argv])
+    workdir = workdir_of(options.workdir, address, name, config.seed)
+    folders = config_modules.import_folders()
+    words = ["--workdir", str(workdir), "--env-servers", str(fleet.num_servers), "--name", name]
+    words += ["--user-command", command, *(("--allow", *folders) if folders else ())]
+    work = ray_launch.Work(
+        learner=learner_words(words),
+        env_server=env_server_words(config, fleet),
+        files={_CONFIG: config_json.to_json(config), **make_secrets()},
+        issue=issue,
+        port=secrets.choice(_PORTS),
+        num_env_servers=fleet.num_servers,
+        import_folders=folders,
     )
-    engine = importlib.import_module(f"learner.jobs.{options.render}")
-    text: str = engine.render(job)
-    return text
+    resources = ray_launch.Resources(
+        options.learner_resources(), options.env_server_cpus, options.wait_seconds
+    )
+    resume = shlex.join(resuming(command, workdir))
+    return ray_launch.launch(work, resources, address=address, resume=resume)
+
+
+def learner_words(words: Sequence[str]) -> list[str]:
+    """The learner's command line after the interpreter, as `Work` has it."""
+    files = (("token-file", "token"), ("authority", "ca.pem"), *_pair("learner"))
+    secured = [f"--serving.{flag}={{folder}}/{name}" for flag, name in files]
+    own = ["-P", "-m", "learner", f"{{folder}}/{_CONFIG}"]
+    return [*own, *words, "--serving.bind={address}", *secured]
+
+
+def env_server_words(config: Config, fleet: env_servers.Fleet) -> list[str]:
+    """An env server's command line after the interpreter, as `Work` has it."""
+    serving = dataclasses.replace(
+        config.serving, bind="{address}", token_file="{folder}/token", insecure=False
+    )
+    with env_servers.private_folder() as folder:
+        placed = dataclasses.replace(config, serving=serving)
+        words = env_servers.command(fleet._replace(num_servers=1), placed, logs=folder)[1:]
+    # Its actor restarts it, and Ray keeps its log: without a parent process of its own.
+    for flag in ("--processes", "--logs"):
+        del words[(at := words.index(flag)) : at + 2]
+    files = (("authority", "ca.pem"), *_pair("env_server"))
+    return [*words, *(f"--{flag}={{folder}}/{name}" for flag, name in files)]
+
+
+def _pair(side: str) -> tuple[tuple[str, str], ...]:
+    return (("certificate", f"{side}.pem"), ("private-key", f"{side}.key"))
+
+
+def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]:
+    """The options, the configuration and its env servers. Raises ConfigError as they do."""
+    options, config = parse(LaunchOptions, argv, prog=PROG)
+    if argv[0].endswith(".json"):
+        config_json.require_factories((config.environment.id, *config.environment.wrappers))
+    for name in ("learner_cpus", "env_server_cpus"):
+        if not getattr(options, name) > 0:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag}: expected more than 0, got {getattr(options, name):g}")
+    for name in ("bind", "token_file", "certificate", "private_key", "authority", "insecure"):
+        if getattr(config.serving, name):
+            raise ConfigError(
+                f"serving.{name}: expected nothing with --on ray, which makes an address, a token "
+                f"and certificates, got {getattr(config.serving, name)!r}"
+            )
+    config, fleet = env_servers.plan(config, env_servers=options.env_servers)
+    check(config)
+    return options, config, fleet
+
+
+def make_secrets() -> dict[str, str]:
+    """An authority with its key, a token and the env servers' certificate, by file name."""
+    with env_servers.private_folder() as folder:
+        certificates.make(folder, (), _VALID)
+        return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
+def issue(folder: Path, host: str) -> None:
+    """Makes a learner's certificate for that host by the authority whose files are there."""
+    certificates.make(folder, [host], _VALID)
+
+
+def workdir_of(given: Path | None, address: str, name: str, seed: int) -> Path:
+    """The run's folder, as nodes see it. Raises ConfigError if they would not."""
+    if address.startswith(_FROM_OUTSIDE) and (given is None or not given.is_absolute()):
+        raise ConfigError(
+            f"--workdir: expected an absolute path, as the nodes of {address} see it, got {given}"
+        )
+    now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return (given or Path("runs") / f"{name}__{seed}__{now}").absolute()

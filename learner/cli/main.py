@@ -17,7 +17,7 @@ COMMANDS = {
     "experiment": "train a grid of configs, options and seeds; resumes",
     "compare": "compare runs over their seeds, with intervals and learning curves",
     "runs": "list the runs in a folder",
-    "launch": "run on a Ray cluster, or write a job file for Kubernetes, Slurm, SkyPilot, compose",
+    "launch": "run on a Ray cluster",
     "certificates": "make a token and certificates for a run on several machines",
     "check-env": "check an environment of your own before training with it",
     "check-env-server": "check an env server, in any language, against the wire's contract",

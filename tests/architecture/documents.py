@@ -1,13 +1,11 @@
 """Writes from the code what `make docs` writes: `python -m tests.architecture.documents`.
 
-The references in docs/, and the job files in configs/jobs/. A test fails while one differs from
-what this makes.
+The references in docs/. A test fails while one differs from what this makes.
 """
 
 import ast
 import dataclasses
 import importlib
-import shlex
 import types
 import typing
 from collections.abc import Iterator
@@ -15,7 +13,6 @@ from pathlib import Path
 
 import docstring_parser
 
-from learner.cli.launch import rendered
 from learner.reporting.event_kinds import EVENTS
 from learner.reporting.events import Event
 from learner.reporting.metric_names import KINDS, METRICS, Group
@@ -28,20 +25,6 @@ from tests.faults import page as faults
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"
-# The files of configs/jobs, and what `seedrl launch` writes them from.
-JOBS = {
-    "jobset-gpu.yaml": "atari_r2d2 --render jobset --env-servers 8 --accelerator gpu",
-    "jobset-tpu.yaml": "atari_r2d2 --render jobset --env-servers 8 --accelerator tpu-v6e:4",
-    "slurm.sbatch": "atari_r2d2 --render slurm --env-servers 8 --accelerator gpu",
-    "sky.yaml": "atari_r2d2 --render sky --env-servers 8 --accelerator a100",
-    "compose.yaml": "cartpole_r2d2 --render compose",
-    "jobset-hosts.yaml": "atari_r2d2 --render jobset --hosts 4 --env-servers 16 "
-    "--accelerator tpu-v6e:4",
-    "slurm-hosts.sbatch": "atari_r2d2 --render slurm --hosts 2 --env-servers 8 --accelerator gpu:4",
-    "sky-hosts.yaml": "atari_r2d2 --render sky --hosts 2 --env-servers 8 --accelerator a100:8",
-    "compose-hosts.yaml": "cartpole_r2d2 --render compose --hosts 2 --env-servers 2",
-}
-
 _GROUPS: dict[Group, str] = {
     "balance": "Balance: how fast, and how well acting and learning keep pace",
     "learning": "Learning: any agent",
@@ -59,13 +42,7 @@ def pages() -> dict[str, str]:
         "docs/config.md": config_page(),
         "docs/exit_codes.md": exit_codes_page(),
         "docs/reliability.md": reliability_page(),
-        **{f"configs/jobs/{name}": job_file(name) for name in JOBS},
     }
-
-
-def job_file(name: str) -> str:
-    """A file of configs/jobs."""
-    return rendered(shlex.split(JOBS[name]))
 
 
 def metrics_page() -> str:

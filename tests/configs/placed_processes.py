@@ -1,4 +1,4 @@
-"""The processes that a job file starts, each with the words that it gets.
+"""The files of configs/jobs, and the processes that each starts, with the words that these get.
 
 What engines replace is replaced as they do; scripts are run by a shell, with stand-ins for the
 engine's own commands and for the programs, which only write down how they were called.
@@ -8,24 +8,20 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.configs.job_files import (
-    JOBSETS,
-    Document,
-    documents,
-    kind,
-    of_engine,
-    replicated_jobs,
-    text_of,
-)
+import yaml
 
 LEARNER, ENV_SERVER = "seedrl-learner", "seedrl-env-server"
+FOLDER = Path(__file__).parents[2] / "configs" / "jobs"
+FILES = sorted(path.name for path in FOLDER.iterdir())
+JOBSETS = [name for name in FILES if name.startswith("jobset")]
+Document = dict[str, Any]
 _SECONDS = 120.0
-_BIND = r"--serving\.bind=0\.0\.0\.0:(\d+)"
+_BIND = r"--serving\.bind=(?:0\.0\.0\.0:)?(\S+)"
 _PROGRAM = """\
 printf '%s\\0' "${0##*/}" "$@" > "$RECORDS/$(printf '%05d' "${SLURM_PROCID:-0}")-$BASHPID"
 """
@@ -50,37 +46,50 @@ _STAND_INS = {
 
 
 class Placed(NamedTuple):
-    """What a job file starts.
-
-    Attributes:
-      learners: words of each host's, by the address at which env servers reach it.
-      env_servers: words of each.
-    """
+    """Words of the learner of each host, by the address that env servers dial, and of these."""
 
     learners: dict[str, list[str]]
     env_servers: list[list[str]]
 
 
+def text_of(name: str) -> str:
+    return (FOLDER / name).read_text()
+
+
+def documents(name: str) -> list[Document]:
+    return list(yaml.safe_load_all(text_of(name)))
+
+
+def kind(documents: list[Document], wanted: str) -> Document:
+    (found,) = [document for document in documents if document["kind"] == wanted]
+    return found
+
+
+def replicated_jobs(documents: list[Document]) -> dict[str, Document]:
+    jobs = kind(documents, "JobSet")["spec"]["replicatedJobs"]
+    return {job["name"]: job["template"]["spec"] for job in jobs}
+
+
 @cache
 def placed(name: str) -> Placed:
     """The processes of a file."""
-    if name in JOBSETS:
-        return _of_jobset(documents(name))
-    engines = {"compose": _of_compose, "sky": _of_sky, "slurm": _of_slurm}
-    (found,) = [engines[engine] for engine in engines if name in of_engine(engine)]
-    return found(name)
+    engine = next(each for each in _ENGINES if name.startswith(each))
+    started = list(_ENGINES[engine](name))
+    learners = [words for program, *words in started if program == LEARNER]
+    env_servers = [words for program, *words in started if program == ENV_SERVER]
+    return Placed(_by_address(engine, learners), env_servers)
 
 
-def _of_jobset(files: list[Document]) -> Placed:
+def _jobset(name: str) -> Iterator[list[str]]:
+    files = documents(name)
     spec = kind(files, "JobSet")["spec"]
-    jobs, own_name = replicated_jobs(files), kind(files, "JobSet")["metadata"]["name"]
-    subdomain = spec["network"]["subdomain"]
-    started: dict[str, list[list[str]]] = {LEARNER: [], ENV_SERVER: []}
+    own_name = kind(files, "JobSet")["metadata"]["name"]
     for job in spec["replicatedJobs"]:
-        container = jobs[job["name"]]["template"]["spec"]["containers"][0]
-        assert jobs[job["name"]]["parallelism"] == jobs[job["name"]]["completions"]
+        of_job = job["template"]["spec"]
+        container = of_job["template"]["spec"]["containers"][0]
+        assert of_job["parallelism"] == of_job["completions"]
         for job_index in range(job["replicas"]):
-            for pod_index in range(jobs[job["name"]]["completions"]):
+            for pod_index in range(of_job["completions"]):
                 fields = {
                     "labels['jobset.sigs.k8s.io/jobset-name']": own_name,
                     "labels['jobset.sigs.k8s.io/job-index']": str(job_index),
@@ -88,16 +97,9 @@ def _of_jobset(files: list[Document]) -> Placed:
                     "annotations['jobset.sigs.k8s.io/coordinator']": "-".join(
                         [own_name, *(str(part) for part in spec["coordinator"].values())]
                     )
-                    + f".{subdomain}",
+                    + f".{spec['network']['subdomain']}",
                 }
-                program, *words = _in_pod(container, fields)
-                started[program].append(words)
-    (port,) = re.findall(_BIND, " ".join(started[LEARNER][0]))
-    names = [f"{own_name}-learner-0-{index}.{subdomain}" for index in range(len(started[LEARNER]))]
-    return Placed(
-        {f"{each}:{port}": words for each, words in zip(names, started[LEARNER], strict=True)},
-        started[ENV_SERVER],
-    )
+                yield _in_pod(container, fields)
 
 
 def _in_pod(container: Document, fields: Mapping[str, str]) -> list[str]:
@@ -112,67 +114,58 @@ def _in_pod(container: Document, fields: Mapping[str, str]) -> list[str]:
         re.sub(r"\$\((\w+)\)", lambda found: variables.get(found[1], found[0]), word)
         for word in container["command"] + container["args"]
     ]
-    if words[0] != "sh":
-        return words
-    (started,) = _run(words, variables)
-    return started
+    return words if words[0] != "sh" else _run(words, variables)[0]
 
 
-def _of_compose(name: str) -> Placed:
+def _compose(name: str) -> Iterator[list[str]]:
     (compose,) = documents(name)
-    learners, env_servers = {}, []
     for service in compose["services"].values():
-        (program,), words = service["entrypoint"], service["command"]
-        if program == LEARNER:
-            (address,) = re.findall(r"--serving\.bind=(\S+)", " ".join(words))
-            learners[address] = words
-        else:
-            assert program == ENV_SERVER
-            env_servers += [words] * service["deploy"]["replicas"]
-    return Placed(learners, env_servers)
+        for _ in range(service.get("deploy", {}).get("replicas", 1)):
+            yield service["entrypoint"] + service["command"]
 
 
-def _of_sky(name: str) -> Placed:
+def _sky(name: str) -> Iterator[list[str]]:
     group, *tasks = documents(name)
-    found: dict[str, list[list[str]]] = {}
     for task in tasks:
         hosts = task.get("num_nodes", 1)
-        found[task["name"]] = []
         for rank in range(hosts):
             variables = {
                 "SKYPILOT_NODE_RANK": str(rank),
                 "SKYPILOT_NODE_IPS": "\n".join(f"10.0.0.{each + 1}" for each in range(hosts)),
                 "SKYPILOT_JOBGROUP_NAME": group["name"],
             }
-            started = _run(["bash", "-c", task["run"]], variables)
-            found[task["name"]] += [words for _, *words in started]
-    (port,) = re.findall(_BIND, " ".join(found["learner"][0]))
-    names = [f"learner-{rank}.{group['name']}" for rank in range(len(found["learner"]))]
-    return Placed(
-        {f"{each}:{port}": words for each, words in zip(names, found["learner"], strict=True)},
-        found["envs"],
-    )
+            yield from _run(["bash", "-c", task["run"]], variables)
 
 
-def _of_slurm(name: str) -> Placed:
+def _slurm(name: str) -> Iterator[list[str]]:
     script = text_of(name)
     first, _, second = script.partition("#SBATCH hetjob")
     hosts = int(re.search(r"--ntasks=(\d+)", first)[1])
     nodes, tasks = re.search(r"--nodes=(\d+)\n#SBATCH --ntasks-per-node=(\d+)", second).groups()
-    names = [f"node{number}" for number in range(hosts)]
     variables = {
-        "SLURM_JOB_NODELIST_HET_GROUP_0": " ".join(names),
+        "SLURM_JOB_NODELIST_HET_GROUP_0": " ".join(f"node{number}" for number in range(hosts)),
         "SLURM_SUBMIT_DIR": "/submitted",
         "TASKS_0": str(hosts),
         "TASKS_1": str(int(nodes) * int(tasks)),
     }
-    started = _run(["bash", "-c", script], variables)
-    learners = [words for program, *words in started if program == LEARNER]
-    ports = [re.search(_BIND, " ".join(words))[1] for words in learners]
-    return Placed(
-        {f"{each}:{port}": own for each, port, own in zip(names, ports, learners, strict=True)},
-        [words for program, *words in started if program == ENV_SERVER],
-    )
+    yield from _run(["bash", "-c", script], variables)
+
+
+_ENGINES = {"jobset": _jobset, "compose": _compose, "sky": _sky, "slurm": _slurm}
+_NAMES = {
+    "jobset": "seedrl-learner-0-{}.seedrl:{}",
+    "sky": "learner-{}.seedrl:{}",
+    "slurm": "node{}:{}",
+    "compose": "{1}",
+}
+
+
+def _by_address(engine: str, learners: list[list[str]]) -> dict[str, list[str]]:
+    """By the names that engines give to hosts, with the ports that learners serve on."""
+    return {
+        _NAMES[engine].format(index, re.search(_BIND, " ".join(words))[1]): words
+        for index, words in enumerate(learners)
+    }
 
 
 def _run(script: list[str], variables: Mapping[str, str]) -> list[list[str]]:
@@ -180,10 +173,7 @@ def _run(script: list[str], variables: Mapping[str, str]) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as name:
         folder, records = Path(name), Path(name, "records")
         records.mkdir()
-        for program, text in _STAND_INS.items():
-            path = folder / program
-            path.write_text(f"#!/usr/bin/env bash\n{text}")
-            path.chmod(0o700)
+        write_programs(folder, _STAND_INS)
         activation = folder / "seedrl-home" / "seedrl" / "bin" / "activate"
         activation.parent.mkdir(parents=True)
         activation.touch()
@@ -197,3 +187,11 @@ def _run(script: list[str], variables: Mapping[str, str]) -> list[list[str]]:
             path.read_text().replace(own["HOME"], "/home/seedrl").split("\0")[:-1]
             for path in sorted(records.iterdir())
         ]
+
+
+def write_programs(folder: Path, programs: Mapping[str, str]) -> None:
+    """Shell scripts of these names."""
+    for program, text in programs.items():
+        path = folder / program
+        path.write_text(f"#!/usr/bin/env bash\n{text}")
+        path.chmod(0o700)

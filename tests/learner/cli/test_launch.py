@@ -1,81 +1,51 @@
-"""`seedrl launch`: what each engine writes is looked at in tests/configs."""
+"""`seedrl launch`: what it refuses, and the processes that it would place."""
 
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from learner.cli import launch_on_ray
-from learner.cli.launch import rendered
+from envs_server.options import read_options
+from learner.cli import launch
+from learner.cli.arguments import parse
 from learner.cli.main import main
+from learner.cli.train import LearnerOptions
+from seedrl import config_json
+from seedrl.config_checks import check
 from seedrl.errors import ConfigError
 
 
-def test_it_prints_the_file_whatever_the_order_of_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["launch", "--render", "compose", "catch_r2d2"]) == 0
-    out = capsys.readouterr().out
-    line = "# Written by: seedrl launch {}\n"
-    assert line.format("--render compose catch_r2d2") in out
-    assert out == rendered(["catch_r2d2", "--render", "compose"]).replace(
-        line.format("catch_r2d2 --render compose"), line.format("--render compose catch_r2d2")
-    )
-
-
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        ("catch_r2d2", "--render"),
-        ("catch_r2 --render slurm", "unknown config 'catch_r2': did you mean catch_r2d2?"),
-        ("catch_r2d2 --render slurms", "slurms"),
-        ("catch_r2d2 --render slurm --hosts 2 --env-servers 3", "each of the 2 hosts, at most"),
-        (
-            "pendulum_ppo --render slurm --hosts 2 --env-servers 2",
-            "learning.regime synchronous, which is for one host",
-        ),
-        ("atari_r2d2 --render sky --hosts 2 --accelerator tpu-v6e:4", "expected 1 with tpu-v6e"),
-        (
-            "atari_r2d2 --render jobset --hosts 3 --env-servers 3 --accelerator tpu-v6e:4",
-            "tpu-v6e:4 on each of --hosts 2, 4, 8",
-        ),
-        (
-            "catch_r2d2 --render slurm --spot all",
-            "--spot: expected only with --render jobset or sky",
-        ),
-        (
-            "catch_r2d2 --render compose --hours 2",
-            "--hours: expected only with --render slurm, got",
-        ),
-        ("catch_r2d2 --render slurm --accelerator tpu-v6e", "expected cpu or a GPU for Slurm"),
-        ("catch_r2d2 --render compose --accelerator tpu-v6e", "expected cpu or a GPU for compose"),
-        ("catch_r2d2 --render sky --accelerator gpu", "GPUs of one kind; expected its name"),
-        ("catch_r2d2 --render sky --learning.total-steps 5", "--learning.total-steps"),
-        ("catch_r2d2 --on slurm", "--on: expected ray, got 'slurm'"),
-        ("catch_r2d2 --on", "--on: expected ray, got ''"),
-        ("--on ray", "expected a CONFIG first, got nothing"),
-        ("catch_r2d2 --on ray --render slurm", "--render"),
-        ("catch_r2d2 --on=ray --hosts 2", "--hosts: expected 1 with --on ray"),
-        ("--on ray catch_r2d2 --env-servers 0", "--env-servers: expected 1 to 52"),
-        ("catch_r2d2 --on ray --learner-cpus 0", "--learner-cpus: expected at least 1"),
-        ("catch_r2d2 --on ray --accelerator h1000", "--accelerator: expected NAME"),
-        ("catch_r2d2 --on ray --serving.bind 127.0.0.1:1", "serving.bind: expected nothing"),
-        ("catch_r2d2 --on ray --serving.insecure", "serving.insecure: expected nothing with --on"),
+        ("catch_r2d2", "--on"),
+        ("catch_r2 --on ray", "catch_r2d2"),
+        ("catch_r2d2 --on slurm", "--on"),
+        ("--on ray", "CONFIG"),
+        ("catch_r2d2 --on ray --env-servers 0", "--env-servers"),
+        ("catch_r2d2 --on ray --learner-cpus 0", "--learner-cpus"),
+        ("catch_r2d2 --on ray --env-server-cpus -0.5", "--env-server-cpus"),
+        ("catch_r2d2 --on ray --serving.bind 127.0.0.1:1", "serving.bind"),
+        ("catch_r2d2 --on ray --serving.insecure", "serving.insecure"),
         ("catch_r2d2 --on ray --replay.ratio 0", "replay.ratio"),
+        pytest.param(
+            "catch_r2d2 --on ray",
+            "seedrl[ray]",
+            marks=pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed"),
+        ),
     ],
 )
-def test_a_mistake_is_one_line(
-    words: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(words: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["launch", *words.split()]) == 2
     out, error = capsys.readouterr()
-    assert out == "" and error.count("\n") == 1 and message in error
+    assert out == "" and error.count("\n") == 1 and named in error
 
 
-@pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
-def test_without_ray_one_line_says_how_to_install_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["launch", "catch_r2d2", "--on", "ray"]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "the package ray, which is not installed; pip install 'seedrl[ray]'" in error
+def test_resources_have_rays_names_and_may_be_fractions() -> None:
+    words = "catch_r2d2 --on ray --learner-cpus 0.5 --learner-gpus 2 --env-server-cpus 0.25"
+    options, _, _ = launch.read(words.split())
+    assert options.learner_resources() == {"CPU": 0.5, "GPU": 2.0}
+    assert options.env_server_cpus == 0.25
 
 
 @pytest.mark.parametrize(
@@ -93,18 +63,45 @@ def test_the_folder_of_a_run_on_ray_is_a_path_of_its_nodes(
 ) -> None:
     given = None if workdir is None else Path(workdir)
     if expected is not None:
-        found = launch_on_ray.workdir_of(given, address, "catch_r2d2", 7)
+        found = launch.workdir_of(given, address, "catch_r2d2", 7)
         assert str(found).startswith(expected) and found.is_absolute()
         return
-    with pytest.raises(ConfigError, match=r"--workdir: expected an absolute path.*ray://head"):
-        launch_on_ray.workdir_of(given, address, "catch_r2d2", 7)
+    with pytest.raises(ConfigError, match="--workdir"):
+        launch.workdir_of(given, address, "catch_r2d2", 7)
 
 
-def test_secrets_are_each_sides_own_and_an_env_servers_outlive_a_learner(tmp_path: Path) -> None:
+def test_an_authority_is_valid_for_each_host_of_a_learner(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    first, second = (launch_on_ray.issue(tmp_path, host) for host in ("10.0.0.1", "10.0.0.2"))
-    assert set(first.learner) == {"token", "ca.pem", "learner.pem", "learner.key"}
-    assert set(first.env_server) == {"token", "ca.pem", "env_server.pem", "env_server.key"}
-    for name in ("token", "ca.pem"):
-        assert first.env_server[name] == second.learner[name]
-    assert first.learner["learner.pem"] != second.learner["learner.pem"]
+    files = launch.make_secrets()
+    assert {"token", "ca.pem", "env_server.pem", "env_server.key"} <= set(files)
+    issued = []
+    for host in ("10.0.0.1", "10.0.0.2"):
+        folder = tmp_path / host
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        launch.issue(folder, host)
+        issued.append((folder / "learner.pem").read_text())
+        # What env servers have stays good.
+        assert (folder / "ca.pem").read_text() == files["ca.pem"]
+        assert (folder / "token").read_text() == files["token"]
+    assert issued[0] != issued[1]
+
+
+def test_programs_accept_the_commands_of_the_processes(tmp_path: Path) -> None:
+    _, config, fleet = launch.read(["pong_r2d2", "--on", "ray", "--env-servers", "3"])
+    (tmp_path / "config.json").write_text(config_json.to_json(config))
+
+    def words(command: list[str], module: str) -> list[str]:
+        found = [word.replace("{folder}", str(tmp_path)) for word in command]
+        assert found[:3] == ["-P", "-m", module]
+        return [word.replace("{address}", "127.0.0.1:1") for word in found[3:]]
+
+    of_run = ["--workdir", str(tmp_path), "--env-servers", "3", "--name", "pong"]
+    options, placed = parse(
+        LearnerOptions, words(launch.learner_words(of_run), "learner"), prog="learner"
+    )
+    check(options.apply(placed))
+    served = read_options(words(launch.env_server_words(config, fleet), "envs_server"))
+    assert (served.num_envs, served.learner) == (fleet.num_envs, placed.serving.bind)
+    assert served.token_file == Path(placed.serving.token_file)

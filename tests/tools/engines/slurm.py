@@ -1,7 +1,7 @@
 """Runs the job file of Slurm, on this machine: `python -m tests.tools.engines.slurm [HOSTS]`.
 
-What `seedrl launch --render slurm` writes for CartPole is submitted to a Slurm of this machine
-alone (Debian: `apt-get install slurm-wlm munge`), put back in the queue while it learns, and has to
+The job file of configs/jobs, adapted to CartPole, is submitted to a Slurm of this machine alone
+(Debian: `apt-get install slurm-wlm munge`), put back in the queue while it learns, and has to
 resume and to reach its target. Slurm holds a job that was put back for two minutes. HOSTS of a
 learner, by default 1, are nodes of their own, each with a name of this machine. Ends with 1 if
 anything is not as it should be, with 2 if Slurm is not installed.
@@ -9,7 +9,6 @@ anything is not as it should be, with 2 if Slurm is not installed.
 
 import json
 import re
-import shlex
 import sys
 import tempfile
 import time
@@ -17,16 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from learner.bench.machine import in_words
-from learner.cli.launch import rendered
 from learner.saving.run_records import played_rounds
 from seedrl import run_files
-from tests.tools.engines.one_machine import Cluster, missing
+from tests.tools.engines.one_machine import ROOT, Cluster, missing
 
-COMMAND = (
-    "cartpole_r2d2 --hosts {hosts} --render slurm --env-servers 2 --env-servers-per-node 1 "
-    "--queue learners --env-server-queue envs --learner-cpus 2 --learner-memory-gib 4 "
-    "--env-server-cpus 1 --env-server-memory-gib 1 --hours 1"
-)
+# The file of configs/jobs for each number of hosts, and what is adapted in it.
+FILES = {1: "slurm.sbatch", 2: "slurm-hosts.sbatch"}
+_ADAPTED = {
+    "config=atari_r2d2": "config=cartpole_r2d2",
+    r"env_servers=\d+": "env_servers={of_host}",
+    r"environments_of_first=\d+": "environments_of_first=116",
+    r"environments=\d+": "environments={environments}",
+    "#SBATCH --gpus-per-node=.*\n": "",
+    "(#SBATCH --ntasks-per-node=).*": r"\g<1>1",
+    "--cpus-per-task=8": "--cpus-per-task=2",
+    "--cpus-per-task=4": "--cpus-per-task=1",
+    "(--time)=.*": r"\1=1:00:00",
+    "--mem=48G": "--mem=4G\n#SBATCH --partition=learners",
+    "--mem=16G": "--mem=1G\n#SBATCH --partition=envs",
+}
 TARGET = 475.0
 _LOG = "job.log"
 _RESUMES = re.compile(r"resumes from update ([\d,]+) and ([\d,]+) environment steps")
@@ -50,18 +58,26 @@ class Diary:
         print(f"{time.monotonic() - self._start:6.0f} s  {text}", flush=True)
 
 
+def adapted(hosts: int) -> str:
+    """The job file for CartPole on a Slurm of this machine, with two nodes of one env server."""
+    text = (ROOT / "configs" / "jobs" / FILES[hosts]).read_text()
+    values = {"of_host": 2 // hosts, "environments": 66 if hosts == 1 else 16}
+    for pattern, words in _ADAPTED.items():
+        text = re.sub(f"(?m)(?<![a-z_]){pattern}", words.format(**values), text)
+    return text
+
+
 def main(hosts: int = 1) -> int:
     """Returns the exit code."""
-    command = COMMAND.format(hosts=hosts)
     if names := missing():
         print(f"expected {', '.join(names)}; on Debian: apt-get install slurm-wlm munge")
         return 2
     with tempfile.TemporaryDirectory(prefix="seedrl-slurm-") as name:
         folder = Path(name)
-        (folder / "slurm.sbatch").write_text(rendered(shlex.split(command)))
+        (folder / "slurm.sbatch").write_text(adapted(hosts))
         with Cluster(folder, learner_nodes=hosts, env_server_nodes=2) as cluster:
             print(time.strftime("%Y-%m-%d"), in_words(), cluster.call("sinfo", "-V"), sep=", ")
-            print(f"seedrl launch {command} > slurm.sbatch")
+            print(f"configs/jobs/{FILES[hosts]} for CartPole, with two env servers")
             try:
                 found = follow(cluster, folder)
             except (RuntimeError, TimeoutError) as error:

@@ -1,0 +1,1 @@
+"""What a run can do without: Ray, grids of runs, comparisons."""

@@ -1,0 +1,314 @@
+"""A run on a Ray cluster: an actor for each process, which Ray places and places again.
+
+The one module that imports ray. Each actor starts its process as a child and starts it again if it
+dies; if the actor or its node is lost, Ray restarts the actor in the same bundle of the placement
+group (`max_restarts`) and repeats its call of `run` (`max_task_retries`). Steps go between env
+servers and learner over gRPC with TLS, never through Ray. What processes print goes into Ray's logs
+and from there to the terminal of `seedrl launch`.
+"""
+
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from learner.processes.env_servers import (
+    Child,
+    child_environment,
+    env_server_environment,
+    private_folder,
+)
+from seedrl.errors import ConfigError, HostLostError
+from seedrl.exit_codes import ExitCode
+
+# Another start of the learner would not change these.
+_FINAL = (
+    *(ExitCode.OK, ExitCode.TARGET_MISSED, ExitCode.USAGE, ExitCode.NOT_FINITE),
+    ExitCode.UNREADABLE_CHECKPOINT,
+)
+# Restarts of the learner in its actor, and as often of the actor.
+_RESTARTS = 6
+_TAKEN_SECONDS = 60.0
+# How often an env server's actor looks whether the learner has moved to another address.
+_POLL_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 60.0
+_GRACE_SECONDS = 5.0
+
+
+class Work(NamedTuple):
+    """What is the same for all processes of a run.
+
+    In command lines {folder} stands for the folder with the files, {address} for the learner's.
+
+    Attributes:
+      learner: command line after the interpreter.
+      env_server: likewise.
+      files: of both, by name: configuration, token, certificates, the authority with its key.
+      issue: makes the learner's certificate for a host, in a folder with those files.
+      port: that the learner serves on if it is free.
+      num_env_servers: how many.
+      import_folders: first on Python's path.
+    """
+
+    learner: Sequence[str]
+    env_server: Sequence[str]
+    files: Mapping[str, str]
+    issue: Callable[[Path, str], None]
+    port: int
+    num_env_servers: int
+    import_folders: Sequence[str]
+
+
+class Resources(NamedTuple):
+    """What the processes ask Ray for: those of the learner by Ray's names, CPUs of an env server.
+
+    `wait_seconds`: how long to wait for room in the cluster.
+    """
+
+    learner: Mapping[str, float]
+    env_server_cpus: float
+    wait_seconds: float
+
+
+class LearnerActor:
+    """Owns the learner's process. Ray calls `run` in one thread, the others in further ones."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # of `_child` and `_is_ending`: stop may come between starts
+        self._child: Child | None = None
+        self._is_ending = False
+        self._address = ""
+        self._has_address = threading.Event()
+
+    def run(self, work: Work) -> int:
+        """Runs the learner until it is over; its exit code."""
+        host = ray.util.get_node_ip_address()
+        with private_folder() as folder:
+            _write(folder, work.files)
+            # By the same authority wherever the learner is: env servers need no other files.
+            work.issue(folder, host)
+            for _ in range(_RESTARTS + 1):
+                code = self._run_once(work, folder, f"{host}:{free_port(host, work.port)}")
+                if self._is_ending or code in _FINAL:
+                    break
+                # One whose actor was lost may still be at work: then the folder is its own.
+                time.sleep(_TAKEN_SECONDS if code == ExitCode.ADDRESS_IN_USE else 1.0)
+            return code
+
+    def address(self) -> str:
+        """Where it serves; "" if it is not known yet."""
+        self._has_address.wait(_POLL_SECONDS)
+        return self._address
+
+    def stop(self) -> None:
+        """Asks the learner to save and end; it is not started again."""
+        with self._lock:
+            self._is_ending = True
+            if self._child is not None:
+                self._child.send(signal.SIGTERM)
+
+    def _run_once(self, work: Work, folder: Path, address: str) -> int:
+        ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        words = _words(work.learner, folder, address)
+        with self._lock:
+            if self._is_ending:
+                return ExitCode.OK
+            # The kernel kills it if this actor dies; the next one resumes from the last save.
+            variables = _variables(child_environment(), work)
+            self._child = Child(words, variables, on_exit=ended.put)
+        self._address = address
+        self._has_address.set()
+        return ended.get()
+
+
+class EnvServerActor:
+    """Owns an env server's process."""
+
+    def run(self, work: Work, learner: Any) -> int:
+        """Runs an env server until training is over, or it is refused; its exit code.
+
+        It is started again when it dies, and when the learner has moved.
+        """
+        pause = 1.0
+        with private_folder() as folder:
+            _write(folder, work.files)
+            while True:
+                address, started = _address_of(learner), time.monotonic()
+                if not address:
+                    continue
+                code = _follow(work, folder, learner, address)
+                if code in (ExitCode.OK, ExitCode.USAGE):
+                    return code
+                if code is None or time.monotonic() - started > _LONGEST_PAUSE_SECONDS:
+                    pause = 1.0
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _follow(work: Work, folder: Path, learner: Any, address: str) -> int | None:
+    """Runs an env server until it ends: its exit code, or None if its learner is elsewhere."""
+    ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+    words = _words(work.env_server, folder, address)
+    child = Child(words, _variables(env_server_environment(), work), on_exit=ended.put)
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return ended.get(timeout=_POLL_SECONDS)
+        if _address_of(learner) not in ("", address):
+            child.end(_GRACE_SECONDS)
+            return None
+
+
+def _address_of(learner: Any) -> str:
+    """Where the learner serves; "" if its actor is not there at the moment."""
+    with contextlib.suppress(GetTimeoutError, RayActorError):
+        return str(ray.get(learner.address.remote(), timeout=2 * _POLL_SECONDS))
+    return ""
+
+
+def _words(command: Sequence[str], folder: Path, address: str) -> list[str]:
+    words = (word.replace("{folder}", str(folder)) for word in command)
+    return [sys.executable, *(word.replace("{address}", address) for word in words)]
+
+
+def _variables(own: Mapping[str, str], work: Work) -> dict[str, str]:
+    path = [*work.import_folders, own["PYTHONPATH"]]
+    return {**own, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.touch(mode=0o600)
+        path.write_text(text)
+
+
+def free_port(host: str, wanted: int) -> int:
+    """A free port of `host`: `wanted` if that is free, so that env servers need not move."""
+    for port in (wanted, 0):
+        with socket.socket() as listening, contextlib.suppress(OSError):
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+            return int(listening.getsockname()[1])
+    raise OSError(f"no port of {host} is free")
+
+
+def launch(work: Work, resources: Resources, *, address: str, resume: str) -> int:
+    """Places the processes of a run and waits until it is over; its exit code.
+
+    `resume` is the command that resumes it. Raises ConfigError if there is no such cluster, or no
+    room in it, and HostLostError if the cluster is lost.
+    """
+    try:
+        ray.init(address=address, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise ConfigError(
+            f"--address: no Ray cluster answers at {address!r} (`ray start --head` starts one on a "
+            f"machine): {str(error).splitlines()[0]}"
+        ) from error
+    with _signals() as signals, contextlib.ExitStack() as stack:
+        stack.callback(ray.shutdown)  # ends all actors of this launch
+        try:
+            return _place_and_wait(work, resources, signals, resume)
+        except ConnectionError as error:
+            raise HostLostError(
+                f"the connection to the cluster at {address} is lost; this resumes the run from "
+                f"its newest checkpoint: {resume}"
+            ) from error
+
+
+def _place_and_wait(work: Work, resources: Resources, signals: list[float], resume: str) -> int:
+    number = work.num_env_servers
+    group = _room(resources, number)
+
+    def options(index: int, asked: Mapping[str, float], restarts: int) -> dict[str, Any]:
+        others = {name: amount for name, amount in asked.items() if name not in ("CPU", "GPU")}
+        return {
+            "num_cpus": asked["CPU"],
+            "num_gpus": asked.get("GPU", 0),
+            "resources": others,
+            "max_restarts": restarts,
+            "max_task_retries": -1,
+            "max_concurrency": 8,  # `run` occupies one thread
+            "scheduling_strategy": PlacementGroupSchedulingStrategy(group, index),
+        }
+
+    learner = ray.remote(LearnerActor).options(**options(0, resources.learner, _RESTARTS)).remote()
+    runs = {learner.run.remote(work): "learner"}
+    of_env_server = ray.remote(EnvServerActor)
+    for index in range(number):
+        own = options(index + 1, {"CPU": resources.env_server_cpus}, -1)
+        actor = of_env_server.options(**own).remote()
+        runs[actor.run.remote(work, learner)] = f"env server {index}"
+    return _wait(learner, runs, signals, resume)
+
+
+def _room(resources: Resources, num_env_servers: int) -> Any:
+    """Bundles for learner and env servers. Raises ConfigError if the cluster has no room."""
+    of_env_server = {"CPU": resources.env_server_cpus}
+    bundles = [dict(resources.learner), *[of_env_server] * num_env_servers]
+    group = placement_group(bundles, strategy="SPREAD")
+    if not group.wait(resources.wait_seconds):
+        there = ray.available_resources()
+        free = ", ".join(f"{there.get(name, 0):g} {name}" for name in resources.learner)
+        asked = ", ".join(f"{amount:g} {name}" for name, amount in resources.learner.items())
+        raise ConfigError(
+            f"--learner-cpus, --env-server-cpus: the cluster has no room within "
+            f"{resources.wait_seconds:g} s (--wait-seconds) for a learner with {asked} and "
+            f"{num_env_servers} env servers (--env-servers) with {resources.env_server_cpus:g} CPU "
+            f"each; free are {free}; fractions such as 0.25 are possible"
+        )
+    return group
+
+
+def _wait(learner: Any, runs: dict[Any, str], signals: list[float], resume: str) -> int:
+    """Follows the run. The first signal asks the learner to save and end, the second kills."""
+    is_asked, refused = False, False
+    while len(signals) < 2:
+        if (signals or refused) and not is_asked:
+            is_asked = True
+            learner.stop.remote()
+        for ended in ray.wait(list(runs), timeout=0.5)[0]:
+            name = runs.pop(ended)
+            try:
+                code = ray.get(ended)
+            except RayError as error:
+                print(f"{name} is lost: {str(error).splitlines()[0]}", file=sys.stderr)
+                code = ExitCode.KILLED
+            if name == "learner":
+                if code not in _FINAL:
+                    print(f"resume from the newest checkpoint: {resume}", file=sys.stderr)
+                return ExitCode.USAGE if refused else int(code)
+            if code == ExitCode.USAGE:
+                print(f"seedrl: error: {name} is refused; its log says why", file=sys.stderr)
+                refused = True
+    return ExitCode.KILLED
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[float]]:
+    """Times of SIGINT, SIGTERM and SIGHUP; those within a second are one request."""
+    times: list[float] = []
+
+    def note(number: int, frame: object) -> None:
+        if not times or time.monotonic() - times[-1] > 1.0:
+            times.append(time.monotonic())
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield times
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,1 +1,0 @@
-"""A run placed by Ray: its learner and env servers are processes of actors; gRPC carries steps."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from learner.learning.finite_guard import is_all_finite, priorities_after
 from learner.learning.over_devices import OverDevices, over_devices
 from learner.learning.passes import run_passes
-from learner.reporting.metric_names import RESERVED
+from learner.reporting.metric_table import RESERVED
 from seedrl.agents.agent import Agent, AgentState, Passes
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Memory

@@ -1,15 +1,21 @@
-"""A file of JSON objects, one a line, to which a run appends."""
+"""Files of JSON objects, one a line: a run appends to them, other programs read them."""
 
+import contextlib
 import json
 import logging
 import math
+import os
+import stat
 import threading
-from collections.abc import Mapping
-from io import SEEK_END, FileIO
+from collections.abc import Iterator, Mapping
+from io import SEEK_END, BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+# No line that a run writes is as long: a longer one is skipped.
+LONGEST_LINE_BYTES = 2**20
 
 _logger = logging.getLogger(__name__)
 
@@ -17,8 +23,8 @@ _logger = logging.getLogger(__name__)
 class JsonLines:
     """Appends to the file `path`, from any thread; what is there already stays.
 
-    A disk that refuses a line is reported as an error, and the run continues. Half a line that a
-    killed process left, or a full disk, does not swallow the next one.
+    A disk that refuses a line is reported as an error, and the run continues. After half a line,
+    which a killed process or a full disk leaves, the next one starts on a new line.
     """
 
     def __init__(self, path: Path):
@@ -44,7 +50,7 @@ class JsonLines:
 
 
 def plain(value: Any) -> Any:
-    """The value as strict JSON can hold it: numpy numbers unwrapped, not finite ones None."""
+    """The value as strict JSON: numpy numbers unwrapped, None for those that are not finite."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -61,3 +67,45 @@ def _ends_in_half_a_line(file: FileIO) -> bool:
         return False
     file.seek(-1, SEEK_END)
     return file.read(1) != b"\n"
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Opens a regular file for reading; OSError for anything else.
+
+    The files of a run's folder may be anybody's: a FIFO would block its reader for ever.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path}: expected a regular file")
+    return open(descriptor, "rb")
+
+
+def read_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a file, one line in memory at a time; none if it cannot be read.
+
+    Lines that are no object are skipped: a process may have been killed while it wrote one.
+    """
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        for line in whole_lines(file):
+            if value := parsed(line):
+                yield value
+
+
+def whole_lines(file: BufferedReader) -> Iterator[bytes]:
+    """The lines of a file, without those that are too long to be of a run."""
+    is_start = True
+    while line := file.readline(LONGEST_LINE_BYTES):
+        is_whole = line.endswith(b"\n")
+        if is_start and (is_whole or len(line) < LONGEST_LINE_BYTES):
+            yield line
+        is_start = is_whole
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """The object of a line; empty if it holds none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(line)
+        if isinstance(value, dict):
+            return value
+    return {}

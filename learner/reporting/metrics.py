@@ -1,22 +1,8 @@
 """Metrics of a run: collected from all threads, written once per interval.
 
 A line of `metrics.jsonl` is a JSON object with `kind`, `time_seconds` (Unix time) and
-`elapsed_seconds` (of the run); numbers that are not finite are null. The line of an interval, whose
-kind is `metrics`, has
-
-    env_steps, updates           totals, as given to `flush`
-    <name>                       `gauge`: the last value; `observe`: the interval's mean,
-                                 in a tally of its last 65536 values at most;
-                                 `count`: the total of the whole run
-    <name>_per_second            `count`, over the interval
-    <name>_p50, _p95, _p99       `observe`, for a few names, over the interval's last 8192 values
-    <name>_waits_share           `waited`, as a share of the interval
-    return/<role>, length/<role> means over the episodes that ended in the interval;
-                                 `return/training_min`, `_max`: their extremes
-    episodes/<role>              episodes of the whole run
-
-`learner.reporting.metric_names` says what each name means. The last line, of kind `ledger`, has the
-accounts of `learner.serving.ledger` when all is at rest.
+`elapsed_seconds` (of the run); numbers that are not finite are null. The table of `metric_table`
+lists the names in the line of an interval, whose kind is `metrics`, and other kinds of lines.
 
 After a resume the lines continue below those of the earlier process, as do counts and
 `elapsed_seconds`. The lines that it wrote after its last checkpoint remain, so `env_steps` may step
@@ -26,47 +12,69 @@ back once; TensorBoard hides them.
 import contextlib
 import json
 import math
+import os
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from learner.reporting.json_lines import JsonLines
-from learner.reporting.metric_names import DISTRIBUTIONS, EXTREMES, PERCENTILES, group
+from learner.reporting.json_lines import JsonLines, open_regular
+from learner.reporting.metric_table import METRICS as TABLE
+from learner.reporting.metric_table import PERCENTILES, group
 from learner.reporting.writers.tensorboard import EventFile
 from learner.reporting.writers.writer import Hyperparameter, Writer
 from seedrl.run_files import METRICS
 
 Role = Literal["training", "evaluation"]
 
+_KINDS = {metric.name: metric.kind for metric in TABLE}
 _NUM_KEPT = 8192
 _NUM_HELD = 2**16  # many times what happens in an interval
 _TAIL_BYTES = 2**20  # hundreds of lines
 
 
 class _Distribution:
-    """Values of one interval: the mean of all, and the last ones for percentiles."""
+    """Values of one interval: the sum of all, and the last ones for percentiles."""
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0.0
         self.values: deque[float] = deque(maxlen=_NUM_KEPT)
 
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+        self.values.append(value)
+
+    def lines(self, name: str) -> Iterator[tuple[str, float]]:
+        """Its names and values in `metrics.jsonl`."""
+        yield name, self.total / self.count
+        kind = _KINDS.get(name)
+        if kind == "extremes":
+            yield f"{name}_min", min(self.values)
+            yield f"{name}_max", max(self.values)
+        if kind == "distribution":
+            array = np.asarray(list(self.values), np.float64)
+            is_finite = np.isfinite(array).all()
+            found = np.percentile(array, PERCENTILES) if is_finite else [math.nan] * 3
+            for rank, value in zip(PERCENTILES, found, strict=True):
+                yield f"{name}_p{rank}", float(value)
+
 
 class Tally:
     """What one thread counts and measures at each batch: plain containers, so that it is cheap.
 
-    That thread alone adds; at each report the main thread takes what is new (`Metrics.collect`).
+    Only that thread adds; at each report the main thread takes what is new (`Metrics.collect`).
 
     Attributes:
       counted: by name as `Metrics.count` takes them; each only grows.
-      measured: by name, what is to be observed; of more than fits, the last.
-      waited: by who waited, seconds; each only grows.
+      measured: values by name; of more than fits, the last ones.
+      waited: seconds by the side that waited; each only grows.
       episodes: role, sum of rewards and length of each that has ended.
     """
 
@@ -86,8 +94,8 @@ class Metrics:
     Args:
       workdir: the run's folder.
       clock: monotonic seconds.
-      elapsed_seconds: what earlier processes of the run took; see `elapsed_seconds`.
-      totals: what the counts of earlier processes came to, as `totals` gave it.
+      elapsed_seconds: of earlier processes of the run; see the function of that name.
+      totals: counts of earlier processes, as `totals` gave them.
       mirrors: take the same scalars as TensorBoard; closed with the files.
       purge_step: TensorBoard hides what earlier processes wrote for this many environment steps or
         more, for the run did not resume from there.
@@ -120,23 +128,31 @@ class Metrics:
         self._writers = [EventFile(workdir / "tb", purge_step=purge_step), *mirrors]
 
     def tally(self) -> Tally:
-        """What a thread fills that has no time to call; for the one thread that asks for it."""
+        """A tally that one thread fills; cheaper for it than calls of this object."""
         tally = Tally()
         self._tallies.append((tally, Tally()))
         return tally
 
     def collect(self) -> None:
         """Takes what is new in all tallies. For the thread that flushes, which does it too."""
-        for tally, taken in self._tallies:
-            for name, amount in _growth(tally.counted, taken.counted):
-                self.count(name, amount)
-            for who, seconds in _growth(tally.waited, taken.waited):
-                self.waited(who, seconds)
-            for name, values in list(tally.measured.items()):
-                for _ in range(len(values)):
-                    self.observe(name, values.popleft())
-            for _ in range(len(tally.episodes)):
-                self.episode(*tally.episodes.popleft())
+        with self._lock:
+            for tally, taken in self._tallies:
+                for name, amount in _growth(tally.counted, taken.counted):
+                    self._counts[name] += amount
+                for who, seconds in _growth(tally.waited, taken.waited):
+                    self._waits[who] += seconds
+                # Copied at once: the tally's thread may add a name meanwhile, and values at the
+                # end, of which this takes as many as there are now from the front.
+                for name, values in list(tally.measured.items()):
+                    for _ in range(len(values)):
+                        self._distributions[name].add(values.popleft())
+                for _ in range(len(tally.episodes)):
+                    self._take_episode(*tally.episodes.popleft())
+
+    def _take_episode(self, role: Role, episode_return: float, length: int) -> None:
+        self._totals[f"episodes/{role}"] += 1
+        self._distributions[f"return/{role}"].add(episode_return)
+        self._distributions[f"length/{role}"].add(length)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -148,31 +164,8 @@ class Metrics:
         with self._lock:
             self._gauges[name] = value
 
-    def observe(self, name: str, value: float) -> None:
-        """Adds to a distribution, of which mean and percentiles are reported."""
-        with self._lock:
-            distribution = self._distributions[name]
-            distribution.count += 1
-            distribution.total += value
-            distribution.values.append(value)
-
-    def episode(self, role: Role, episode_return: float, length: int) -> None:
-        """Takes a finished episode: sum of rewards, and length in agent steps."""
-        with self._lock:
-            self._totals[f"episodes/{role}"] += 1
-            for name, value in ((f"return/{role}", episode_return), (f"length/{role}", length)):
-                distribution = self._distributions[name]
-                distribution.count += 1
-                distribution.total += value
-                distribution.values.append(value)
-
-    def waited(self, who: str, seconds: float) -> None:
-        """Adds time that a side spent waiting for the other. Report long waits in pieces."""
-        with self._lock:
-            self._waits[who] += seconds
-
     def flush(self, *, env_steps: int, updates: int) -> dict[str, float]:
-        """Writes what the interval since the last flush showed, and returns it.
+        """Writes the metrics of the interval since the last flush, and returns them.
 
         Args:
           env_steps: training environment steps of the whole run; the x axis in TensorBoard.
@@ -198,14 +191,14 @@ class Metrics:
         return values
 
     def describe(self, fields: Mapping[str, Any]) -> None:
-        """With the next flush, tells TensorBoard and mirrors what the run was configured with."""
+        """Writes the configuration to TensorBoard and mirrors, with the next flush."""
         self._undescribed = {
             name: value if isinstance(value, bool | int | float | str) else str(value)
             for name, value in fields.items()
         }
 
     def totals(self) -> dict[str, float]:
-        """What every count has come to in the whole run, by its name."""
+        """Total of every count in the whole run, by its name."""
         self.collect()
         with self._lock:
             names = self._totals.keys() | self._counts.keys()
@@ -235,12 +228,7 @@ class Metrics:
             values[f"{who}_waits_share"] = min(1.0, seconds / interval) if interval > 0 else 0.0
             self._waits[who] = 0.0
         for name, distribution in self._distributions.items():
-            values[name] = distribution.total / distribution.count
-            if name in DISTRIBUTIONS:
-                values |= _percentiles(name, distribution.values)
-            elif name in EXTREMES:
-                low, high = min(distribution.values), max(distribution.values)
-                values |= {f"{name}_min": low, f"{name}_max": high}
+            values |= distribution.lines(name)
         self._distributions.clear()
         return values
 
@@ -250,35 +238,23 @@ class Metrics:
 
 
 def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[str, float]]:
-    """By how much each sum has grown since it was taken; takes it."""
-    # Copied at once: the thread whose they are may add a name meanwhile.
+    """The growth of each sum since it was taken; takes it."""
+    # Copied at once: the tally's thread may add a name meanwhile.
     for name, amount in list(sums.items()):
         yield name, amount - taken[name]
         taken[name] = amount
 
 
 def elapsed_seconds(workdir: Path) -> float:
-    """What the processes of a run took so far, by its last whole line of metrics; 0 without one."""
-    path = workdir / METRICS
-    if not path.exists():
-        return 0.0
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        lines = file.read().split(b"\n")
-    for text in reversed(lines):
-        with contextlib.suppress(ValueError):
-            line = json.loads(text)
-            if isinstance(line, dict) and "elapsed_seconds" in line:
-                return float(line["elapsed_seconds"])
+    """Seconds of the run so far, by the last whole line of its metrics; 0 without one."""
+    with contextlib.suppress(OSError), open_regular(workdir / METRICS) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        for text in reversed(file.read(_TAIL_BYTES).split(b"\n")):
+            with contextlib.suppress(ValueError):
+                line = json.loads(text)
+                if isinstance(line, dict) and "elapsed_seconds" in line:
+                    return float(line["elapsed_seconds"])
     return 0.0
-
-
-def _percentiles(name: str, values: Iterable[float]) -> dict[str, float]:
-    array = np.asarray(list(values), np.float64)
-    results = np.percentile(array, PERCENTILES) if np.isfinite(array).all() else [math.nan] * 3
-    return {
-        f"{name}_p{rank}": float(result) for rank, result in zip(PERCENTILES, results, strict=True)
-    }
 
 
 def _tag(name: str) -> str:

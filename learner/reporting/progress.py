@@ -1,4 +1,4 @@
-"""What a person sees of a run: live, and at its end."""
+"""A run on the terminal: live, and its summary."""
 
 import sys
 import threading
@@ -23,7 +23,7 @@ _STAY = ("return/training",)
 class Progress:
     """Shows a run: a live panel on a terminal, else one line for each interval of metrics.
 
-    Its methods may be called by any thread. Returns stay as last seen, until an episode ends again.
+    Its methods may be called by any thread. Returns stay until an episode ends again.
     """
 
     def __init__(self, console: Console | None = None):
@@ -33,19 +33,19 @@ class Progress:
         self._status: Status | None = None
         self._live: Live | None = None
         if self._console.is_terminal:
-            # Without the thread that it would refresh itself in, and that could die.
+            # Without its own thread that refreshes: it could die unnoticed.
             self._live = Live(self._panel(), console=self._console, auto_refresh=False)
             self._live.start()
 
     def look(self, status: Status) -> None:
-        """Takes what the run is doing; on a terminal it is shown at once."""
+        """Takes the state of the run; a terminal shows it at once."""
         with self._lock:
             self._status = status
             if self._live is not None:
                 self._live.update(self._panel(), refresh=True)
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Takes the metrics of an interval, and shows them; what is missing is left out."""
+        """Takes the metrics of an interval, and shows them."""
         with self._lock:
             seen = {name: value for name, value in self._metrics.items() if name in _STAY}
             self._metrics = {**seen, **metrics}

@@ -1,16 +1,16 @@
-"""`status.json`: what a run is doing now, for readers of its folder.
+"""`status.json`: the state of a run, for readers of its folder.
 
-It is written every second, whole or not at all. A reader takes a run for dead when the file of one
-that has not finished is older than a few seconds; on the same host at once, when nobody holds the
-lock on the file `.lock` beside it. These docstrings are the source of
-docs/events.md.
+It is replaced every second, whole or not at all. A run that has not finished is dead if its file is
+older than a few seconds, or, on the same host, if no process holds the lock on `.lock` in the same
+folder. The docstrings below are the source of docs/events.md.
 """
 
 import contextlib
 import dataclasses
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from seedrl.run_files import STATUS
 State = Literal[
     "starting", "waiting", "compiling", "training", "evaluating", "stopping", "finished"
 ]
-# Why a run has ended without having got where it was to get: by a signal, or by an error.
+# Reasons of a run that has not reached its end: a signal, or an error.
 STOPPED = "a signal asked for it"
 THREAD_DIED, ERROR = "a thread of the learner died", "an error"
 NOT_FINITE = "no update was finite any more"
@@ -31,7 +31,7 @@ EnvServerState = Literal["building", "live", "hung", "left"]
 
 @dataclass(frozen=True, kw_only=True)
 class EnvServerStatus:
-    """An env server, as the learner sees it.
+    """An env server.
 
     Attributes:
       name: `host:pid`, unique.
@@ -42,14 +42,14 @@ class EnvServerStatus:
       groups: groups of environments that step together.
       environments: all of its environments: training_slots + evaluation_slots.
       training_slots: environments whose experience is learned from.
-      evaluation_slots: environments that measure.
+      evaluation_slots: environments that evaluate.
       steps_per_second: environment steps over the last second, of all of its environments.
       failures: exceptions of its environments so far.
       last_failure: the newest of them, in one line; empty if there is none.
       waiting_seconds: how long the learner has waited for the slowest group's step; 0 if for none.
       hung_groups: numbers of the groups that have exceeded the deadline.
       left_because: why it has left; empty if it has not.
-      quarantined: environments that it goes on without, because they fail too often.
+      quarantined: environments that it has disabled, because they fail too often.
     """
 
     name: str
@@ -90,12 +90,12 @@ class EvaluationStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """How many environments there are.
+    """Number of environments of one role.
 
     Attributes:
-      total: that the learner would take.
+      total: slots of the learner.
       live: of env servers that are ready.
-      waiting: of those, the ones for whose step the learner has waited for a second or more.
+      waiting: of those, the ones whose step the learner has awaited for a second or more.
       hung: of those, the ones beyond `serving.step_deadline_seconds`.
     """
 
@@ -106,13 +106,30 @@ class Slots:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """A target that is being confirmed.
+
+    Attributes:
+      ended: episodes that have ended.
+      episodes: `evaluation.confirm_episodes`.
+      slots: evaluation slots that play them.
+      mean_return: mean of those that have ended; null before the first.
+    """
+
+    ended: int
+    episodes: int
+    slots: int
+    mean_return: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Status:
-    """What a run is doing.
+    """State of a run.
 
     Attributes:
       time_seconds: Unix time at which this was written.
       state: `starting`; `waiting` for env servers; `compiling`, acting already or not yet;
-        `training`; `evaluating`: a confirmation is being played; `stopping`; `finished`.
+        `training`; `evaluating`: a target is being confirmed; `stopping`; `finished`.
       state_since_seconds: Unix time since which it is in that state.
       reason: why the run has ended; empty before.
       config: name of the configuration.
@@ -124,23 +141,17 @@ class Status:
       env_steps: training environment steps of the run.
       total_steps: `learning.total_steps`.
       updates: updates of the run.
-      skipped_updates: updates that were not finite.
-      target_return: `evaluation.target_return`, or null.
-      training_return: mean of the training episodes that ended last, or null.
-      last_evaluation: the newest round, or null.
-      best_evaluation: the one with the highest mean, or null.
-      is_evaluating: whether a round is being played.
       env_steps_per_second: over the last second.
       updates_per_second: over the last second.
-      replay_ratio: measured.
-      replay_ratio_target: configured.
-      policy_lag_updates: measured, over the last interval of metrics; null before there is one.
-      acting_waits_share: of the last interval of metrics.
-      learning_waits_share: of the last interval of metrics.
-      waiting_for: who waits for whom, in words; empty if nobody waits.
+      target_return: `evaluation.target_return`, or null.
+      last_evaluation: the newest round, or null.
+      best_evaluation: the one with the highest mean, or null.
+      confirmation: the confirmation that is being played, or null.
+      waiting_for: reason why no environment steps; empty if they do.
       training_slots: environments whose experience is learned from.
-      evaluation_slots: environments that measure.
-      env_servers: all that have been there in this session, those that have left last.
+      evaluation_slots: environments that evaluate.
+      env_servers: all that have been connected in this session; those that have left last.
+      metrics: last value of every metric, by the names in metrics.md.
     """
 
     time_seconds: float
@@ -156,30 +167,24 @@ class Status:
     env_steps: int = 0
     total_steps: int
     updates: int = 0
-    skipped_updates: int = 0
-    target_return: float | None
-    training_return: float | None = None
-    last_evaluation: EvaluationStatus | None = None
-    best_evaluation: EvaluationStatus | None = None
-    is_evaluating: bool = False
     env_steps_per_second: float = 0.0
     updates_per_second: float = 0.0
-    replay_ratio: float | None = None
-    replay_ratio_target: float | None = None
-    policy_lag_updates: float | None = None
-    acting_waits_share: float | None = None
-    learning_waits_share: float | None = None
+    target_return: float | None
+    last_evaluation: EvaluationStatus | None = None
+    best_evaluation: EvaluationStatus | None = None
+    confirmation: Confirmation | None = None
     waiting_for: str = ""
     training_slots: Slots
     evaluation_slots: Slots
     env_servers: tuple[EnvServerStatus, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def write_status(workdir: Path, status: Status) -> None:
     """Replaces the folder's `status.json`. A disk that refuses it keeps the old one."""
     try:
         text = json.dumps(status, default=vars, allow_nan=False)
-    except ValueError:  # not finite: rare, and ten times as slow
+    except ValueError:  # a number that is not finite: rare, and ten times as slow
         text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
     new = workdir / f".{STATUS}.new"
     with contextlib.suppress(OSError):

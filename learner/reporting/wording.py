@@ -1,11 +1,11 @@
-"""Numbers of a run, as a person reads them."""
+"""Numbers of a run in words."""
 
 import math
 from collections.abc import Mapping
 
 _SIGNIFICANT = 4
 _LARGE = 1e9
-# Below this share of the time nobody waits for the other.
+# Below this share of the time neither side counts as waiting.
 _LEAST_SHARE = 0.05
 
 
@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
 
 
 def score(value: float) -> str:
-    """A return with four digits that count, so that 0.95 and 1 are told apart, and 475 from 480."""
+    """A return with four significant digits, so that 0.95 and 1 differ, and 475 and 480."""
     if not math.isfinite(value) or abs(value) >= _LARGE:
         return f"{value:.{_SIGNIFICANT}g}"
     before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
@@ -25,10 +25,10 @@ def score(value: float) -> str:
 
 
 def untrained(updates: int, *, begins_untrained: bool) -> str:
-    """A remark on a target that was reached before anything was learned, here or elsewhere."""
+    """A remark on a target that was reached before anything was learned."""
     if updates or not begins_untrained:
         return ""
-    return " by parameters that no update had changed: a higher target would ask for learning"
+    return " by untrained parameters. hint: set a higher target"
 
 
 def environments(number: int) -> str:
@@ -37,7 +37,7 @@ def environments(number: int) -> str:
 
 
 def binding(metrics: Mapping[str, float]) -> str:
-    """Who waits for whom, in words; empty where that is not measured."""
+    """Which side waits for the other, in words; empty if that is not measured."""
     acting = metrics.get("acting_waits_share")
     learning = metrics.get("learning_waits_share")
     if acting is None or learning is None:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from learner.reporting.env_servers.attendance import Attendance, EnvServers
+from learner.reporting.env_servers import EnvServerRegistry, EnvServers
 from learner.serving.batcher import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.dealing.returning import Patience, could_grow
@@ -47,7 +47,7 @@ class Hub:
         *,
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
-        attendance: Attendance | None = None,
+        attendance: EnvServerRegistry | None = None,
         tries_spec: bool = False,
     ):
         """`spec`: a checkpoint's, else the first step's (`tries_spec`: until `settle_spec`)."""
@@ -59,7 +59,7 @@ class Hub:
         self._due = [threading.Condition(lock) for _ in range(serving.slots.num_devices)]
         self._woken: set[int] = set()
         self._serving = serving
-        self._attendance = attendance or Attendance()
+        self._attendance = attendance or EnvServerRegistry()
         self._agreement = Agreement(spec, is_tried=tries_spec)
         self._is_open, self._patience = True, Patience()
 
@@ -123,7 +123,7 @@ class Hub:
                 self._due[lane.device].notify_all()
             for lease, slot in self._serving.take_restarted():
                 reason = f"that of slot {slot} was restarted in an episode (its log says why)"
-                self._attendance.failed(lease.number, reason, self.clock())
+                self._attendance.failed(lease.number, reason, self.clock(), leaves=False)
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""

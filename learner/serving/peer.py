@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import grpc
 
-from learner.reporting.env_servers.env_server import Arrival, Turn
+from learner.reporting.env_servers import Arrival, Turn
 from learner.serving.leases import Lease
 from learner.serving.reconciliation import SentSteps
 from learner.serving.slot_deal import Role

@@ -73,8 +73,12 @@ class FreeRunning:
 
     @property
     def is_compiling(self) -> bool:
-        """Whether learning cannot do all of its work yet, or never will: the run has ended."""
-        return not self._update.done() or self._update.cancelled()
+        """Whether learning cannot do all of its work yet, or never will, because the run has ended
+        or compilation failed: then the thread that learns raises the error.
+        """
+        if not self._update.done() or self._update.cancelled():
+            return True
+        return any(each.exception() is not None for each in (self._insertion, self._update))
 
     @property
     def can_insert(self) -> bool:

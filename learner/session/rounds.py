@@ -14,13 +14,15 @@ class Rounds:
     """One thread's work, a batch at a time; see `learner.session.session.Regime`.
 
     Attributes:
-      is_compiling, can_insert: everything is compiled before the thread starts.
+      is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
+      can_insert: True then.
     """
 
-    is_compiling, can_insert = False, True
+    can_insert = True
 
     def __init__(self, parts: Parts):
         self._parts = parts
+        self.is_compiling = True
         (self._acting,) = parts.acting
         self._learning = parts.learning
         self.bodies: Mapping[str, Callable[[], object]] = {"rounds": self.run_once}
@@ -29,6 +31,7 @@ class Rounds:
     def warm_up(self) -> None:
         """Compiles everything."""
         compile_all(self._parts)
+        self.is_compiling = False
 
     def end_waits(self) -> None:
         """Limiter and exchange stay open: a round that is complete is learned from."""

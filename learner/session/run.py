@@ -197,7 +197,7 @@ def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports
     reports.metrics.record(
         "session", env_steps=session.acting.training_steps, is_begun_anew=folder.is_begun_anew
     )
-    _say_compiling(reports.events, session)
+    reports.compiling(session.replay_bytes)
     session.start()
     folder.has_begun = True
 
@@ -218,15 +218,6 @@ def _say_started(events: Events, workdir: Path, address: str, geometry: Geometry
     devices = described(geometry)
     text = f"learner: {workdir}, serving {address}, {devices}"
     events.say("started", text, address=address, devices=devices, workdir=str(workdir))
-
-
-def _say_compiling(events: Events, session: Session) -> None:
-    size = session.replay_bytes / 2**20
-    events.say(
-        "compiling",
-        f"replay: {size:.0f} MiB on each device; compiling what acts, then what learns",
-        replay_bytes=session.replay_bytes,
-    )
 
 
 @contextlib.contextmanager

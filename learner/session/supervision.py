@@ -11,7 +11,7 @@ from learner.processes.stop import StopRequest
 from learner.reporting.status import EvaluationStatus
 from learner.saving.saver import Saver
 from learner.serving.server import Service
-from learner.session.announcements import Announcements
+from learner.session.announcements import ProgressReporter
 from learner.session.end_of_run import EndOfRun, end_of_run, raise_death, why
 from learner.session.reports import Reports
 from learner.session.session import Session
@@ -63,7 +63,13 @@ class Supervision:
         self._reports = reports
         self._live = reports.live
         self._stop = stop
-        self.announcements = Announcements(config, session, reports.events, earlier=earlier)
+        self.announcements = ProgressReporter(
+            config,
+            session,
+            reports.events,
+            earlier=earlier,
+            compiling_since=reports.live.compiling_since,
+        )
         reports.live.announcements = self.announcements
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
@@ -197,7 +203,6 @@ class Supervision:
         )
         self._live.metrics = self._live.metrics | values
         self._progress.update(values)
-        self.announcements.reported()
         return values
 
     def _save_what_is_due(self) -> None:

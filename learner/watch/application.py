@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from learner.reporting.metric_names import METRICS, lines
+from learner.reporting.metric_table import METRICS, lines
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
 from learner.watch.feed import Feed
 from learner.watch.run_reader import RunReader

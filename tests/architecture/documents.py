@@ -13,11 +13,16 @@ from pathlib import Path
 
 import docstring_parser
 
-from learner.reporting.event_kinds import EVENTS
+from learner.reporting.events import KINDS as EVENT_KINDS
 from learner.reporting.events import Event
-from learner.reporting.metric_names import KINDS, METRICS, Group
-from learner.reporting.record_kinds import RECORDS
-from learner.reporting.status import EnvServerStatus, EvaluationStatus, Slots, Status
+from learner.reporting.metric_table import KINDS, METRICS, RECORDS, Group
+from learner.reporting.status import (
+    Confirmation,
+    EnvServerStatus,
+    EvaluationStatus,
+    Slots,
+    Status,
+)
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
@@ -48,7 +53,7 @@ def pages() -> dict[str, str]:
 def metrics_page() -> str:
     """Every metric with its kind, unit and meaning."""
     parts = [
-        _header("Metrics", "learner/reporting/metric_names.py and learner/serving/ledger.py"),
+        _header("Metrics", "learner/reporting/metric_table.py and learner/serving/ledger.py"),
         "`metrics.jsonl` in a run's folder has a JSON object a line, with `kind`, `time_seconds` "
         "(Unix time) and `elapsed_seconds` (of the run, over all of its sessions); a number that "
         "is not finite is null. A line of kind `metrics` is written every "
@@ -80,28 +85,21 @@ def metrics_page() -> str:
 def events_page() -> str:
     """Every kind of event with its fields, and the fields of `status.json`."""
     parts = [
-        _header("Events and status", "learner/reporting/event_kinds.py and status.py"),
-        "What happens in a run is said once: as a line on the terminal, and as a JSON object a "
-        "line in `events.jsonl` in the run's folder, to which every session of the run appends.",
+        _header("Events and status", "learner/reporting/events.py and status.py"),
+        "Each event of a run is a line on the terminal and a JSON object a line in `events.jsonl` "
+        "in the run's folder, to which every session of the run appends.",
         _table(("field", "meaning"), _attributes(Event)),
         "## Kinds",
         _table(
-            ("kind", "when", "fields"),
-            (
-                (
-                    f"`{event.kind}`" + " (problem)" * event.is_problem,
-                    event.meaning,
-                    "; ".join(f"`{name}`: {text}" for name, text in event.fields.items()),
-                )
-                for event in EVENTS
-            ),
+            ("kind", "when, and its fields"),
+            ((f"`{kind}`", meaning) for kind, meaning in EVENT_KINDS.items()),
         ),
         "## status.json",
-        "What the run is doing now, written every second, whole or not at all. A run whose file "
-        "does not say `finished` and has not been written for some seconds is dead.",
+        "The state of the run, written every second, whole or not at all. A run whose file is not "
+        "`finished` and has not been written for some seconds is dead.",
         _table(("field", "meaning"), _attributes(Status)),
     ]
-    for kind in (Slots, EvaluationStatus, EnvServerStatus):
+    for kind in (Slots, EvaluationStatus, Confirmation, EnvServerStatus):
         parts += [f"### {kind.__name__}", _table(("field", "meaning"), _attributes(kind))]
     return "\n\n".join(parts) + "\n"
 

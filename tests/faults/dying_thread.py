@@ -19,7 +19,7 @@ from typing import Any
 # What each thread runs again and again, or at its only piece of work, by the thread's name. Of
 # threads that report there is also what is inside of their guard.
 RUNS: Mapping[str, str] = {
-    "main": "learner.session.announcements:Announcements.look",
+    "main": "learner.session.announcements:ProgressReporter.look",
     "acting": "learner.acting.loop:Acting.run_once",
     "learning": "learner.learning.loop:Learning.run_once",
     "lock step": "learner.session.lock_step:LockStep.run_once",
@@ -29,7 +29,7 @@ RUNS: Mapping[str, str] = {
     "links": "learner.serving.server:LinkReader._read",
     "saver": "learner.saving.saver:Saver._save",
     "status": "learner.reporting.events:Events.wait",
-    "status's looks": "learner.session.live_status:LiveStatus._look",
+    "status's looks": "learner.session.status_writer:StatusWriter._look",
     "health": "learner.reporting.health.endpoint:gauges",
     "env server": "envs_server.connection:Lease._send",
     "watchdog": "envs_server.faults.watchdog:Watchdog._look",

@@ -14,7 +14,7 @@ import pytest
 from learner.serving.ledger import AT_REST, residues
 from seedrl.exit_codes import ExitCode
 from tests.faults.scale import VARIABLE, scaled
-from tests.faults.watched_learner import events
+from tests.faults.watched_learner import events, returns
 from tests.system.processes import (
     TINY,
     TRAIN,
@@ -55,7 +55,7 @@ def test_env_servers_that_are_killed_are_noticed_at_once_and_soon_back(
         killed = time.time()
         os.kill(victim, signal.SIGKILL)
         left = wait_for(lambda n=number: events(workdir, "server_left")[n:], run)[0]
-        returned = wait_for(lambda n=number: events(workdir, "server_returned")[n:], run)[0]
+        returned = wait_for(lambda n=number: returns(workdir)[n:], run)[0]
         noticed.append(left["time_seconds"] - killed)
         back.append(returned["time_seconds"] - killed)
         time.sleep(chooser.uniform(0.0, 1.0))  # any place in an episode

@@ -36,6 +36,12 @@ def events(workdir: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
+def returns(workdir: Path) -> list[dict[str, Any]]:
+    """Events of env servers that are ready again after they had left."""
+    joined = events(workdir, "server_joined")
+    return [event for event in joined if event["fields"]["away_seconds"] is not None]
+
+
 def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:
     """From the listening of a run's n-th learner, from 1, until all env servers have joined.
 

@@ -15,7 +15,7 @@ TESTS = (
     "tests/learner/serving/test_hub.py",
     "tests/learner/serving/test_ledger.py",
     "tests/learner/serving/test_reconciliation.py",
-    "tests/learner/reporting/env_servers/test_attendance.py",
+    "tests/learner/reporting/test_env_servers.py",
     "tests/learner/reporting/test_events.py",
     "tests/learner/acting/test_actor_padding.py",
     "tests/learner/acting/test_actor.py",

@@ -12,7 +12,7 @@ import pytest
 
 from learner.launch.env_servers import Fleet, commands
 from learner.launch.supervisor import Supervisor
-from learner.reporting.env_servers.attendance import Attendance, EnvServers
+from learner.reporting.env_servers import EnvServerRegistry, EnvServers
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
@@ -37,7 +37,9 @@ def _serve(address: str, environment: EnvironmentConfig) -> Service:
     serving = Serving(
         SlotTable(training=3, evaluation=0, seed=3), page_steps=2, rule=free_running(0.001)
     )
-    service = Service(Hub(serving, environment, attendance=Attendance(training_slots=3)), config)
+    service = Service(
+        Hub(serving, environment, attendance=EnvServerRegistry(training_slots=3)), config
+    )
     service.start()
     return service
 

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from learner.reporting.events import Event
-from learner.reporting.metric_names import METRICS, lines
-from learner.reporting.record_kinds import RECORDS
+from learner.reporting.metric_table import METRICS, RECORDS, lines
 from learner.reporting.status import Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.checkpoints import latest
@@ -148,7 +147,7 @@ def test_a_run_emits_what_is_documented_and_nothing_else(unlogged: Path) -> None
 def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
     events = [json.loads(line) for line in (unlogged / "events.jsonl").read_text().splitlines()]
     told = [event["kind"] for event in events]
-    story = ["started", "server_joined", "compiling", "compiled", "first_update", "ended"]
+    story = ["started", "server_joined", "learning", "ended"]
     assert [told.index(kind) for kind in story] == sorted(told.index(kind) for kind in story)
     assert {*story, "evaluation", "saved"} <= set(told)
     for event in events:

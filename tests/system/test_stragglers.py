@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.reporting.env_servers.attendance import Attendance
+from learner.reporting.env_servers import EnvServerRegistry
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
@@ -54,7 +54,9 @@ class Fleet:
             page_steps=8,
             rule=free_running(0.0),
         )
-        attendance = Attendance(training_slots=slots, step_deadline_seconds=_DEADLINE_SECONDS)
+        attendance = EnvServerRegistry(
+            training_slots=slots, step_deadline_seconds=_DEADLINE_SECONDS
+        )
         self.hub = Hub(serving, environment, attendance=attendance)
         config = ServingConfig(
             training_slots=slots,

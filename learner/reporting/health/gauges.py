@@ -23,13 +23,14 @@ _FIELDS = {
     "target_return": "Mean return at which the run ends.",
     "elapsed_seconds": "Time of the run, over all of its sessions.",
 }
+_METRICS = {"training_return": "return/training"}
 _SLOTS = ("total", "live", "waiting", "hung")
 
 
 def gauges(status: Status) -> Iterator[GaugeMetricFamily]:
     """All gauges of a status."""
     for field, meaning in _FIELDS.items():
-        value = getattr(status, field)
+        value = getattr(status, field, status.metrics.get(_METRICS.get(field, field)))
         if value is not None:
             yield GaugeMetricFamily(f"seedrl_{field}", meaning, value)
     if status.last_evaluation is not None:

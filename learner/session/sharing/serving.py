@@ -1,6 +1,6 @@
 """The serving of this host: its slots, and who is told what happens to their env servers."""
 
-from learner.reporting.env_servers.attendance import Attendance
+from learner.reporting.env_servers import EnvServerRegistry
 from learner.reporting.events import Events
 from learner.saving.restoring import restore_streams
 from learner.serving.batch_rules import free_running, lock_step, rounds
@@ -60,14 +60,10 @@ def serving_hub(
     if checkpoint is not None:
         restore_streams(checkpoint, serving, config)
     spec = saved_spec(meta["env_spec"]) if "env_spec" in meta else None
-    evaluation = config.evaluation
-    attendance = Attendance(
+    attendance = EnvServerRegistry(
         events,
         training_slots=geometry.training_slots,
         evaluation_slots=geometry.evaluation_slots,
         step_deadline_seconds=config.serving.step_deadline_seconds,
-        evaluation_episodes=evaluation.episodes
-        if evaluation.target_return is None
-        else max(evaluation.episodes, evaluation.confirm_episodes),
     )
     return Hub(serving, config.environment, spec=spec, attendance=attendance, tries_spec=True)

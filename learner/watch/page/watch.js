@@ -393,7 +393,7 @@ function renderRuns() {
       { node: tick(name, run), sort: run.isShown ? 0 : 1 }, { node: link(name, run) }, { text: facts.environment || DASH },
       { text: facts.agent ? `${facts.agent}, seed ${facts.seed}` : DASH }, { text: state.word, className: state.tone },
       number(status.env_steps, format.whole), number(share(run), format.percent),
-      number(status.training_return, format.score), number(last.mean_return, format.score),
+      number((status.metrics || {})["return/training"], format.score), number(last.mean_return, format.score),
       number(best.mean_return, format.score),
       number(state.isLive ? status.env_steps_per_second : null, format.whole),
       number(status.elapsed_seconds, format.duration)] };
@@ -450,17 +450,21 @@ function renderTiles(status, state) {
   const evaluation = (found) => found && `at ${format.short(found.env_steps)} steps`;
   const last = status.last_evaluation;
   const best = status.best_evaluation;
-  const rate = (value) => (state.isLive ? value : null);
+  const metrics = status.metrics || {};
+  // A run that has ended has no rate: its totals stand alone.
+  const counted = (name, rate, total, note) => (state.isLive
+    ? [name, format.digits(rate), "/s", note || `${format.short(total)} in all`]
+    : [name, format.whole(total), "", note || "in all"]);
   const tiles = [
-    ["Training return", format.score(status.training_return), "", "newest episodes"],
+    ["Training return", format.score(metrics["return/training"]), "", "newest episodes"],
     ["Evaluation, last", format.score(last && last.mean_return), "", evaluation(last)],
     ["Evaluation, best", format.score(best && best.mean_return), "", evaluation(best)],
     ["Target", format.score(status.target_return), "", isNumber(status.target_return) ? "ends the run" : "none"],
-    ["Steps", format.whole(rate(status.env_steps_per_second)), "/s", `${format.short(status.env_steps)} in all`],
-    ["Updates", format.digits(rate(status.updates_per_second)), "/s",
-      status.skipped_updates ? `${format.whole(status.skipped_updates)} skipped` : `${format.short(status.updates)} in all`],
-    ["Replay ratio", format.digits(status.replay_ratio), "", `target ${format.digits(status.replay_ratio_target)}`],
-    ["Policy lag", format.digits(status.policy_lag_updates), "updates", "from acting to learning"],
+    counted("Steps", status.env_steps_per_second, status.env_steps),
+    counted("Updates", status.updates_per_second, status.updates,
+      metrics.skipped_updates && `${format.whole(metrics.skipped_updates)} skipped`),
+    ["Replay ratio", format.digits(metrics.replay_ratio), "", `target ${format.digits(metrics.replay_ratio_target)}`],
+    ["Policy lag", format.digits(metrics.policy_lag_updates), "updates", "from acting to learning"],
   ];
   const list = get("tiles");
   if (list.children.length !== tiles.length) {

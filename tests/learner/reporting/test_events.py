@@ -1,18 +1,14 @@
 """What happens in a run is said once, and never holds anybody up."""
 
-import ast
-import itertools
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from learner.reporting.event_kinds import EVENTS
 from learner.reporting.events import Event, Events
 from seedrl import run_files
-
-ROOT = Path(__file__).parents[3]
 
 
 def lines(folder: Path) -> list[dict]:
@@ -61,15 +57,13 @@ def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: P
     now, shown = [0.0], []
     events = Events(tmp_path, shown.append, clock=lambda: now[0])
     for _ in range(10_000):
-        events.say("server_left", "it leaves", server="vm:7", environments=1, reason="")
+        events.say("server_left", "it leaves", server="vm:7", reason="")
     events.say("ended", "the run ends", reason="")
     now[0] = 60.0
-    events.say("server_left", "it leaves", server="vm:7", environments=1, reason="")
+    events.say("server_left", "it leaves", server="vm:7", reason="")
     events.close()
     assert len(shown) == 502
-    assert shown[499].text == (
-        "it leaves (as 500 of this kind within a minute: the next are not told)"
-    )
+    assert shown[499].text.startswith("it leaves (event 500 of this kind")
     assert [event.text for event in shown[500:]] == ["the run ends", "it leaves"]
 
 
@@ -94,28 +88,15 @@ def test_who_waits_wakes_when_something_is_said(tmp_path: Path) -> None:
     events.close()
 
 
-def fields(words: list[ast.keyword]) -> tuple[str, ...]:
-    """The names of a call's fields; `**` is always what an env server has (`EnvServer.sizes`)."""
-    sizes = ("environments", "evaluation", "training")
-    named = (sizes if word.arg is None else (word.arg,) for word in words)
-    return tuple(sorted(itertools.chain(*named)))
-
-
-def said(tree: ast.AST) -> set[tuple[str, tuple[str, ...]]]:
-    """The kinds and fields of the calls of `say` in a module."""
-    return {
-        (ast.literal_eval(node.args[0]), fields(node.keywords))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "say"
-    }
-
-
-def test_every_kind_of_event_is_documented_with_its_fields_and_said() -> None:
-    found = {
-        call
-        for path in (ROOT / "learner").rglob("*.py")
-        for call in said(ast.parse(path.read_text(), str(path)))
-    }
-    assert found == {(event.kind, tuple(sorted(event.fields))) for event in EVENTS}
+@pytest.mark.parametrize(
+    ("kind", "is_problem", "expected"),
+    [("waiting", False, False), ("waiting", True, True), ("save_failed", False, True)],
+)
+def test_a_kind_or_its_reporter_makes_an_event_a_problem(
+    tmp_path: Path, kind: Any, is_problem: bool, expected: bool
+) -> None:
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append)
+    events.say(kind, "text", is_problem=is_problem)
+    events.close()
+    assert [event.is_problem for event in shown] == [expected]

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from learner.reporting.panel import line, own_numbers, rows
-from learner.reporting.status import EnvServerStatus, EvaluationStatus, Slots, Status
+from learner.reporting.status import (
+    Confirmation,
+    EnvServerStatus,
+    EvaluationStatus,
+    Slots,
+    Status,
+)
 from seedrl.agents.metric_meanings import IMPALA, PPO, R2D2, SAC
 
 METRICS = {
@@ -76,7 +82,7 @@ def test_the_panel_says_how_far_how_good_who_is_there_and_what_binds() -> None:
         "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
         "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
         "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
-        "4 waited for   2 hung   2 quarantined   3 failures",
+        "4 waited for   2 hung   2 disabled   3 failures",
         "updates": "90   5.0/s",
         "now": "environments wait for learning 25% of the time: learning binds",
         "pace": "ratio 4.00   of 4   lag 1.2 updates",
@@ -93,7 +99,10 @@ def test_frames_have_a_row_where_they_are_not_steps() -> None:
     [
         ({"state": "compiling", "time_seconds": 31.0}, "compiling for 31 s"),
         ({"waiting_for": "no env server is connected"}, "waiting: no env server is connected"),
-        ({"state": "evaluating"}, "fresh episodes must confirm the target"),
+        (
+            {"confirmation": Confirmation(ended=2, episodes=100, slots=1, mean_return=498.5)},
+            "confirming the target: 2 of 100 episodes, mean 498.5, on 1 slot",
+        ),
     ],
 )
 def test_what_holds_a_run_up_comes_before_what_binds(changes: dict[str, Any], text: str) -> None:

@@ -18,7 +18,7 @@ def status(env_steps: int) -> Status:
         env_steps=env_steps,
         total_steps=100,
         target_return=475.0,
-        replay_ratio=float("nan"),
+        metrics={"replay_ratio": float("nan")},
         training_slots=Slots(total=4, live=2),
         evaluation_slots=Slots(total=1),
         env_servers=(
@@ -41,7 +41,7 @@ def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> N
         write_status(tmp_path, status(env_steps))
     text = (tmp_path / STATUS).read_text()
     found = json.loads(text, parse_constant=lambda name: 1 / 0)
-    assert (found["env_steps"], found["replay_ratio"]) == (2, None)
+    assert (found["env_steps"], found["metrics"]["replay_ratio"]) == (2, None)
     assert found["env_servers"][0]["hung_groups"] == []
     assert [path.name for path in tmp_path.iterdir()] == [STATUS]
 

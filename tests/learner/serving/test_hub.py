@@ -10,7 +10,7 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.reporting.env_servers.attendance import Attendance
+from learner.reporting.env_servers import EnvServerRegistry
 from learner.serving.batch_rules import BatchRule, free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
@@ -283,7 +283,7 @@ def _timed(now: list[float]) -> Hub:
     """With that clock; env servers have a minute for a step."""
     slots = SlotTable(training=4, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, rule=free_running(0.0))
-    attendance = Attendance(training_slots=4, step_deadline_seconds=60.0)
+    attendance = EnvServerRegistry(training_slots=4, step_deadline_seconds=60.0)
     environment = EnvironmentConfig(id="Some-v0")
     return Hub(serving, environment, clock=lambda: now[0], attendance=attendance)
 
@@ -363,7 +363,7 @@ def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:
         def say(self, kind: str, text: str, **fields: object) -> None:
             said.append((kind, text))
 
-    hub._attendance = Attendance(Listener())
+    hub._attendance = EnvServerRegistry(Listener())
     _join(hub, 6)
     _join(hub, 1)
-    assert said == [("server_refused", "env server h:7 is refused: all 6 slots are leased")]
+    assert said == [("server_refused", "env server h:7 refused: all 6 slots are leased")]

@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from learner.cli.certificates import make
-from learner.reporting.env_servers.attendance import Attendance
+from learner.reporting.env_servers import EnvServerRegistry
 from learner.serving.access import private_address
 from learner.serving.batch_rules import free_running
 from learner.serving.core import Serving
@@ -57,7 +57,7 @@ class _Site(NamedTuple):
 def _service(said: _Said, config: ServingConfig) -> Service:
     slots = SlotTable(training=4, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, rule=free_running(0.005))
-    hub = Hub(serving, EnvironmentConfig(id="Some-v0"), attendance=Attendance(said))
+    hub = Hub(serving, EnvironmentConfig(id="Some-v0"), attendance=EnvServerRegistry(said))
     service = Service(hub, config)
     service.start()
     return service

@@ -109,7 +109,9 @@ class SupervisedRun:
             metrics=cast(Any, metrics),
             progress=cast(Any, SimpleNamespace(update=self._reported)),
             events=cast(Any, SimpleNamespace(say=self._said)),
-            live=cast(Any, SimpleNamespace(metrics={}, stopping=self.ends.append)),
+            live=cast(
+                Any, SimpleNamespace(metrics={}, stopping=self.ends.append, compiling_since=None)
+            ),
         )
 
     def _reported(self, values: dict[str, float]) -> None:

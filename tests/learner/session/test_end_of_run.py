@@ -99,8 +99,7 @@ def test_env_servers_that_failed_are_the_reason_and_not_the_signal_that_followed
 
 def test_a_target_that_was_reached_before_anything_was_learned_is_remarked_on() -> None:
     assert why(EndOfRun.CONFIRMED, 475.0, _score(0)).endswith(
-        "over 2 episodes by parameters that no update had changed: a higher target would ask for "
-        "learning"
+        "over 2 episodes by untrained parameters. hint: set a higher target"
     )
     resumed_or_given = why(EndOfRun.CONFIRMED, 475.0, _score(0), begins_untrained=False)
     assert resumed_or_given.endswith("over 2 episodes")

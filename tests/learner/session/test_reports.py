@@ -1,4 +1,4 @@
-"""What a run says of where it begins."""
+"""Reports of a run: what it starts from, and its picture at the end."""
 
 import contextlib
 import dataclasses
@@ -12,44 +12,26 @@ from learner.saving.run_folder import RunFolder
 from learner.session.reports import Reports
 from seedrl import config_file
 from seedrl.checkpoints import Checkpoint
+from tests.learner.reporting.listener import Heard
 from tests.patience import SECONDS
 
 
-def test_a_run_that_resumes_says_whether_replay_does(tmp_path: Path) -> None:
-    said: list[str] = []
-    events: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append(text))
+def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
+    heard: Any = Heard()
     nobody: Any = None
-    reports = Reports(nobody, nobody, events, nobody)
+    reports = Reports(nobody, nobody, heard, nobody)
     for meta in ({}, {"replay_indices": [{}]}):
         reports.resumed(Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta}))
-    begins_empty, has_replay = said
-    resumes = (
-        f"resumes from update 4,540 and 90,000 environment steps, saved 0:00:00 ago in {tmp_path}"
-    )
-    assert has_replay == f"{resumes}; its replay is restored"
-    assert begins_empty == f"{resumes}; replay begins empty (--checkpoint-replay saves it too)"
-
-
-def test_a_run_names_the_checkpoint_whose_parameters_it_begins_with() -> None:
-    said: list[Any] = []
-    events: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))
-    nobody: Any = None
-    reports = Reports(nobody, nobody, events, nobody)
+    best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
+    reports.resumed(None, best)
+    reports.begins_with(best)
+    reports.resumed(None)
     reports.begins_with(None)
-    reports.begins_with(Checkpoint(4540, Path("c/checkpoints/000000004540"), {}))
-    best = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
-    reports.begins_with(Checkpoint(3, Path("c/checkpoints/best/000000000003"), best))
-    assert said == [
-        (
-            "initialized",
-            "begins with the parameters of update 4,540 in c/checkpoints/000000004540",
-        ),
-        (
-            "initialized",
-            "begins with the best parameters, 7.5 after 3 updates, in "
-            "c/checkpoints/best/000000000003",
-        ),
-    ]
+    empty, restored, beside, initialized = heard.take()
+    assert {event.kind for event in (empty, restored, beside, initialized)} == {"resumed"}
+    assert "replay starts empty" in empty.text and "its replay is restored" in restored.text
+    assert (empty.fields["updates"], empty.fields["env_steps"]) == (4540, 90_000)
+    assert "7.5 after 3 updates" in beside.text and "best parameters (7.5" in initialized.text
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

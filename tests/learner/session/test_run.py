@@ -17,7 +17,7 @@ from learner.hosts.place import Place
 from learner.processes.stop import StopRequest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.geometry import plan_geometry
-from learner.session.reports import Reports, _metrics
+from learner.session.reports import Reports, open_reports
 from learner.session.run import _best, _end_early, train
 from learner.session.sharing.serving import slot_table
 from seedrl import checkpoints, config_file
@@ -100,11 +100,12 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
     meta = {"env_steps": 100, "totals": {"frames": 400.0}}
     checkpoint = Checkpoint(1, tmp_path, meta) if resumed else None
     folder = RunFolder(tmp_path)
-    metrics = _metrics(config_file.load("cartpole_r2d2"), folder, checkpoint)
-    metrics.count("frames", 4)
-    values = metrics.flush(env_steps=110, updates=2)
-    metrics.close()
-    folder.close()
+    with (
+        contextlib.closing(folder),
+        open_reports(config_file.load("cartpole_r2d2"), "mine", folder, checkpoint) as reports,
+    ):
+        reports.metrics.count("frames", 4)
+        values = reports.metrics.flush(env_steps=110, updates=2)
     assert values["elapsed_seconds"] >= seconds
     assert values["frames"] == frames
     (events,) = (tmp_path / "tb").iterdir()

@@ -179,23 +179,22 @@ class SimulatedRun:
             total_steps=self._total,
             updates=self.steps // 80,
             target_return=475.0,
-            training_return=self.skill() * 0.9,
             last_evaluation=self._last,
             best_evaluation=self._best,
-            is_evaluating=True,
             env_steps_per_second=self._rate,
             updates_per_second=self._rate / 80,
-            replay_ratio=4.0,
-            replay_ratio_target=4.0,
-            policy_lag_updates=330.2,
-            acting_waits_share=0.02,
-            learning_waits_share=0.31,
             waiting_for="learning waits for acting",
             training_slots=Slots(
                 total=self._num * 31, live=31 * len(there), waiting=hung, hung=hung
             ),
             evaluation_slots=Slots(total=self._num, live=len(there)),
             env_servers=servers,
+            metrics={
+                "return/training": self.skill() * 0.9,
+                "replay_ratio": 4.0,
+                "replay_ratio_target": 4.0,
+                "policy_lag_updates": 330.2,
+            },
         )
         write_status(self.folder, status)
 

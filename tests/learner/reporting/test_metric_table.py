@@ -2,7 +2,7 @@
 
 import pytest
 
-from learner.reporting.metric_names import METRICS, group, lines
+from learner.reporting.metric_table import METRICS, group, lines
 
 
 def test_no_name_of_a_line_belongs_to_two_metrics() -> None:

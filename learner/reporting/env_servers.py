@@ -1,0 +1,390 @@
+"""The registry of env servers: which are connected, what they do, and why others left."""
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from learner.reporting.events import NOBODY, Listener
+from learner.reporting.status import EnvServerState, EnvServerStatus, Slots
+from learner.reporting.wording import environments
+
+# Below this a step is on its way; beyond it the learner waits.
+_WAITING_SECONDS = 1.0
+# The first few failures of an env server are each reported, then at most one in this time.
+_FIRST_FAILURES = 3
+_FAILURE_SECONDS = 30.0
+# Env servers that have left, and refusals that are not reported again.
+_MOST_LEFT = 200
+_MOST_REFUSALS = 1000
+
+
+class EnvServers(NamedTuple):
+    """The registry at one moment.
+
+    Attributes:
+      servers: those that are connected, then those that have left, latest first.
+      training, evaluation: slots of each role.
+      failures, refused: of environments, and connections that were refused; in all.
+      quarantined: environments that connected env servers have disabled.
+    """
+
+    servers: tuple[EnvServerStatus, ...] = ()
+    training: Slots = Slots(total=0)
+    evaluation: Slots = Slots(total=0)
+    failures: int = 0
+    quarantined: int = 0
+    refused: int = 0
+
+
+class Turn(NamedTuple):
+    """A group at one moment.
+
+    Attributes:
+      environments: in it.
+      is_training: its role.
+      sequence: steps that have arrived.
+      is_owed: whether its env server has the actions, and has not sent the next step.
+      owed_since: when it got them, by the clock; 0 for the first step, which has no actions.
+    """
+
+    environments: int
+    is_training: bool
+    sequence: int
+    is_owed: bool
+    owed_since: float = 0.0
+
+
+class Arrival(NamedTuple):
+    """An env server to which slots were just leased.
+
+    Attributes:
+      name: `host:pid`, as it names itself.
+      offered: environments on offer; it may have got fewer.
+      training, evaluation: environments of each role.
+      groups: number of its groups.
+      key: of its lease.
+      earlier: keys of leases that are over for it, or for the one before it on its machine.
+      quarantined, quarantine: environments that it has disabled, and why the newest of them.
+    """
+
+    name: str
+    offered: int
+    training: int
+    evaluation: int
+    groups: int
+    key: int = 0
+    earlier: Collection[int] = ()
+    quarantined: int = 0
+    quarantine: str = ""
+
+
+@dataclass
+class _Server:
+    """An env server's status, of which times are of the registry's clock, and how it came about.
+
+    Attributes:
+      arrival: its lease.
+      left_at: when the env server in whose place it is left; None if it is new.
+      was_ready: whether its environments were built.
+      is_explained: whether an event has reported why it leaves.
+      is_expected: whether the failure that made it leave announced its return.
+      owing: of each group that owes a step, its sequence number and since when.
+    """
+
+    status: EnvServerStatus
+    arrival: Arrival
+    left_at: float | None = None
+    before: str = ""
+    was_ready: bool = False
+    is_explained: bool = False
+    is_expected: bool = False
+    next_failure: float = -math.inf
+    num_steps: int = 0
+    owing: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    def be(self, state: EnvServerState, now: float, **changes: object) -> None:
+        since = now if self.status.state != state else self.status.since_seconds
+        self.status = replace(self.status, state=state, since_seconds=since, **changes)  # type: ignore[arg-type]
+
+    def update(self, turns: Sequence[Turn], now: float, seconds: float) -> dict[int, float]:
+        """Takes the turn of each group, `seconds` after the last ones; seconds owed by group."""
+        num_steps = sum(turn.sequence * turn.environments for turn in turns)
+        rate = (num_steps - self.num_steps) / seconds if seconds else 0.0
+        self.num_steps = num_steps
+        # A group that owes the same step as before has owed it all the time between.
+        self.owing = {
+            number: (turn.sequence, turn.owed_since or self._since(number, turn.sequence, now))
+            for number, turn in enumerate(turns)
+            if turn.is_owed
+        }
+        waits = {number: now - since for number, (_, since) in self.owing.items()}
+        waits = {number: waited for number, waited in waits.items() if waited >= _WAITING_SECONDS}
+        longest = max(waits.values(), default=0.0)
+        self.status = replace(self.status, steps_per_second=rate, waiting_seconds=longest)
+        return waits
+
+    def _since(self, number: int, sequence: int, now: float) -> float:
+        before = self.owing.get(number)
+        return now if before is None or before[0] != sequence else before[1]
+
+
+class EnvServerRegistry:
+    """Knows every env server of a run, and reports when one joins, fails, hangs or leaves.
+
+    The hub calls it under its own lock when an env server comes or leaves, and once a second with
+    `look`, never for a step. It waits for no thread but another one that is here, for less than a
+    millisecond. Leases go by their number; times are of any clock.
+    """
+
+    def __init__(
+        self,
+        listener: Listener = NOBODY,
+        *,
+        training_slots: int = 0,
+        evaluation_slots: int = 0,
+        step_deadline_seconds: float = 0.0,
+    ):
+        """`listener` takes the events; the other arguments are those of `serving`."""
+        # Guards all that follows. Reentrant: `refused` reports by `turned_away`.
+        self._lock = threading.RLock()
+        self._listener = listener
+        self._step_deadline_seconds = step_deadline_seconds or math.inf
+        self._present: dict[int, _Server] = {}
+        self._left: dict[str, _Server] = {}  # by name; the last one left last
+        self._refusals: set[tuple[str, str]] = set()
+        self._looked: float | None = None
+        self._failures = self._num_refused = 0
+        self._why_closed = ""
+        self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
+
+    def admitted(self, lease: int, arrival: Arrival, now: float) -> None:
+        """An env server got slots; it builds its environments now."""
+        with self._lock:
+            status = EnvServerStatus(
+                name=self._unique(arrival.name),
+                host=arrival.name.rpartition(":")[0],
+                state="building",
+                since_seconds=now,
+                groups=arrival.groups,
+                environments=arrival.training + arrival.evaluation,
+                training_slots=arrival.training,
+                evaluation_slots=arrival.evaluation,
+                quarantined=arrival.quarantined,
+            )
+            server = self._present[lease] = _Server(status, arrival)
+            before = self._successor_of(arrival)
+            if before is not None and (before.was_ready or before.status.failures):
+                server.left_at, server.before = before.status.since_seconds, before.status.name
+                server.next_failure = before.next_failure
+                sizes = (before.arrival.name, before.arrival.training, before.arrival.evaluation)
+                same = sizes == (arrival.name, arrival.training, arrival.evaluation)
+                server.is_expected = before.was_ready and before.is_explained and same
+                server.status = replace(
+                    status,
+                    failures=before.status.failures,
+                    last_failure=before.status.last_failure,
+                )
+            if arrival.quarantined > (before.status.quarantined if before else 0):
+                self._say_failure(
+                    server, f"{environments(arrival.quarantined)} disabled", arrival.quarantine
+                )
+
+    def ready(self, lease: int, now: float) -> None:
+        """It has built them, and steps."""
+        with self._lock:
+            server = self._present[lease]
+            server.was_ready = True
+            server.be("live", now)
+            if server.is_expected:
+                return
+            status = server.status
+            away = None if server.left_at is None else now - server.left_at
+            how = "joins"
+            if away is not None:
+                place = f" in place of {server.before}" * (server.before != status.name)
+                how = f"returns after {away:.1f} s{place}"
+            self._listener.say(
+                "server_joined",
+                f"env server {status.name} {how} with {self._shares(server.arrival)}",
+                server=status.name,
+                training=status.training_slots,
+                evaluation=status.evaluation_slots,
+                away_seconds=away,
+            )
+
+    def failed(self, lease: int, reason: str, now: float, *, leaves: bool = True) -> None:
+        """One of its environments failed; of many failures not each is reported.
+
+        `leaves`: whether its connection ends because of that.
+        """
+        with self._lock:
+            self._failures += 1
+            server = self._present[lease]
+            number = server.status.failures + 1
+            server.status = replace(server.status, failures=number, last_failure=reason)
+            server.is_explained |= leaves
+            if number > _FIRST_FAILURES and now < server.next_failure:
+                return
+            server.next_failure = now + _FAILURE_SECONDS
+            self._say_failure(server, f"environment failed (failure {number})", reason)
+
+    def turned_away(self, name: str, reason: str, number: int = 1) -> None:
+        """The learner refuses an env server; the same refusal is reported once."""
+        with self._lock:
+            self._num_refused += number
+            if (name, reason) in self._refusals:
+                return
+            if len(self._refusals) >= _MOST_REFUSALS:
+                self._refusals.clear()
+            self._refusals.add((name, reason))
+            text = f"env server {name} refused: {reason}"
+            self._listener.say("server_refused", text, server=name, reason=reason)
+
+    def called_back(self, lease: int) -> None:
+        """It shall reconnect for more slots: no event if it has not been ready."""
+        with self._lock:
+            self._present[lease].is_explained |= not self._present[lease].was_ready
+
+    def left(self, lease: int, reason: str, now: float) -> None:
+        """Its lease has ended."""
+        with self._lock:
+            server = self._present.pop(lease)
+            when = "" if server.was_ready else " before it was ready"
+            server.be(
+                "left",
+                now,
+                left_because=self._why_closed or reason,
+                steps_per_second=0.0,
+                waiting_seconds=0.0,
+                hung_groups=(),
+            )
+            self._left.pop(server.status.name, None)
+            self._left[server.status.name] = server
+            if len(self._left) > _MOST_LEFT:
+                del self._left[next(iter(self._left))]
+            if not server.is_explained:
+                name = server.status.name
+                text = f"env server {name} left{when}: {reason}"
+                self._listener.say("server_left", text, server=name, reason=reason)
+
+    def refused(self, lease: int, reason: str) -> None:
+        """Its lease will end, because it cannot be used."""
+        with self._lock:
+            server = self._present[lease]
+            server.is_explained = True
+            self.turned_away(server.status.name, reason)
+
+    def closing(self, reason: str) -> None:
+        """The learner ends all connections: none of that is worth an event."""
+        with self._lock:
+            self._listener, self._why_closed = NOBODY, reason
+
+    def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
+        """Takes the turn of every group of every lease."""
+        with self._lock:
+            seconds = 0.0 if self._looked is None else now - self._looked
+            self._looked = now
+            counts = {True: Counter[str](), False: Counter[str]()}
+            for lease, server in self._present.items():
+                # A lease may have begun since the turns were taken; one that has ended is not here.
+                if not server.was_ready or lease not in turns:
+                    continue
+                waits = server.update(turns[lease], now, seconds)
+                hung = self._note_hung(server, waits, now)
+                for number, turn in enumerate(turns[lease]):
+                    count = counts[turn.is_training]
+                    count["live"] += turn.environments
+                    count["waiting"] += turn.environments * (number in waits)
+                    count["hung"] += turn.environments * (number in hung)
+            training, evaluation = self._slots
+            self._slots = (
+                Slots(total=training.total, **counts[True]),
+                Slots(total=evaluation.total, **counts[False]),
+            )
+
+    def found(self, now: float) -> EnvServers:
+        """The registry as of the last `look`."""
+        with self._lock:
+            unix_time = time.time() - now
+            servers = (*self._present.values(), *reversed(self._left.values()))
+            return EnvServers(
+                tuple(
+                    replace(each.status, since_seconds=unix_time + each.status.since_seconds)
+                    for each in servers
+                ),
+                *self._slots,
+                self._failures,
+                sum(server.status.quarantined for server in self._present.values()),
+                self._num_refused,
+            )
+
+    def _successor_of(self, arrival: Arrival) -> _Server | None:
+        """Takes out the one that has left in whose place this one is, by its name or its leases."""
+        before = self._left.pop(arrival.name, None)
+        for other in list(self._left.values()) if before is None else ():
+            if other.arrival.key in arrival.earlier:
+                before = self._left.pop(other.status.name)
+        return before
+
+    def _say_failure(self, server: _Server, what: str, reason: str) -> None:
+        status = server.status
+        self._listener.say(
+            "environment_failed",
+            f"env server {status.name}: {what}: {reason}",
+            server=status.name,
+            failures=status.failures,
+            disabled=status.quarantined,
+            reason=reason,
+        )
+
+    def _note_hung(self, server: _Server, waits: Mapping[int, float], now: float) -> set[int]:
+        hung = {number for number in waits if waits[number] > self._step_deadline_seconds}
+        was_hung = server.status.state == "hung"
+        server.be("hung" if hung else "live", now, hung_groups=tuple(sorted(hung)))
+        name, seconds = server.status.name, server.status.waiting_seconds
+        if bool(hung) != was_hung:
+            text = "steps again"
+            if hung:
+                numbers = ", ".join(map(str, sorted(hung)))
+                text = (
+                    f"hangs: group{'s' * (len(hung) > 1)} {numbers} sent no step for {seconds:.0f} "
+                    "s (serving.step_deadline_seconds); its slots stay taken"
+                )
+            self._listener.say(
+                "waiting",
+                f"env server {name} {text}",
+                is_problem=bool(hung),
+                server=name,
+                groups=sorted(hung),
+                seconds=seconds,
+                waiting_for=name if hung else "",
+            )
+        return hung
+
+    def _shares(self, arrival: Arrival) -> str:
+        """The environments of an env server by role, and how many slots are filled by now."""
+        number = arrival.training + arrival.evaluation
+        ready = [server.arrival for server in self._present.values() if server.was_ready]
+        parts = []
+        for role, verb, slots in zip(
+            ("training", "evaluation"), ("train", "evaluate"), self._slots, strict=True
+        ):
+            if own := getattr(arrival, role):
+                filled = sum(getattr(other, role) for other in ready)
+                parts.append(f"{own} to {verb} ({filled} of {slots.total} slots)")
+        text = f"{environments(number)}: {', '.join(parts)}"
+        if arrival.offered > number:
+            text += f"; {arrival.offered} were offered, and all slots are taken"
+        return text
+
+    def _unique(self, name: str) -> str:
+        """The name, or one like it if a connected env server has it: hosts and pids may repeat."""
+        taken = {server.status.name for server in self._present.values()}
+        unique, number = name, 2
+        while unique in taken:
+            unique, number = f"{name}#{number}", number + 1
+        return unique

@@ -1,1 +1,0 @@
-"""Env servers, as a run reports them."""

@@ -1,0 +1,207 @@
+"""The table of metrics: what a run writes to `metrics.jsonl`, and the source of docs/metrics.md.
+
+Tests compare it with the names that the code emits, in both directions. An agent emits metrics of
+its own: those of the bundled agents are here, one of another package needs no entry.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from seedrl.agents.metric_meanings import IMPALA, PPO, R2D2, SAC
+
+Kind = Literal["count", "gauge", "distribution", "extremes", "mean", "share"]
+Group = Literal["balance", "learning", "agent", "episodes", "ledger", "system"]
+
+PERCENTILES = (50, 95, 99)
+
+
+class Metric(NamedTuple):
+    """A metric of an interval.
+
+    Attributes:
+      name: as the code emits it; `lines` gives the names in `metrics.jsonl`.
+      kind: how it is reported; see KINDS.
+      group: of metrics.md and of TensorBoard.
+      unit: of the value; of a count, of the total.
+      meaning: what is measured, where and when.
+      is_rare: whether a run in which nothing goes wrong does not emit it.
+    """
+
+    name: str
+    kind: Kind
+    group: Group
+    unit: str
+    meaning: str
+    is_rare: bool = False
+
+
+class Record(NamedTuple):
+    """A line that is written when something happens.
+
+    Attributes:
+      kind: the value of `kind` in the line.
+      meaning: when it is written.
+      fields: name -> meaning.
+    """
+
+    kind: str
+    meaning: str
+    fields: dict[str, str]
+
+
+KINDS: dict[Kind, str] = {
+    "count": "`NAME`: the total of the whole run; `NAME_per_second`: the rate over the interval",
+    "gauge": "the last value; it stays until there is a new one",
+    "distribution": "`NAME`: the mean of the interval; `NAME_p50`, `NAME_p95`, `NAME_p99`: "
+    "percentiles of its last 8192 values. Absent where the interval has none",
+    "extremes": "`NAME`: the mean of the interval; `NAME_min`, `NAME_max`: its extremes. "
+    "Absent where the interval has none",
+    "mean": "the mean of the interval; absent where the interval has none",
+    "share": "a share of the interval, 0 to 1",
+}
+
+# fmt: off
+METRICS: tuple[Metric, ...] = (
+    # balance
+    Metric("env_steps", "count", "balance", "steps",
+           "training environment steps; LAST to FIRST is no step"),
+    Metric("frames", "count", "balance", "frames",
+           "emulator frames of the training steps: `environment.frames_per_step` each"),
+    Metric("updates", "count", "balance", "updates",
+           "updates that changed the parameters, in total those of the whole run"),
+    Metric("replay_ratio", "gauge", "balance", "steps/step",
+           "trained steps (without burn-in) per training environment step, measured by the "
+           "limiter"),
+    Metric("replay_ratio_target", "gauge", "balance", "steps/step", "the configured replay ratio"),
+    Metric("queue_updates", "gauge", "balance", "updates",
+           "complete sequences that an on-policy queue has not handed out, as "
+           "parts of an update; acting waits from `ahead_updates` on", is_rare=True),
+    Metric("stale_sequences", "count", "balance", "sequences", "see `ledger/stale`", is_rare=True),
+    Metric("policy_lag_updates", "distribution", "balance", "updates",
+           "from acting to learning: mean over the trained rows of an update"),
+    Metric("policy_lag_updates_max", "mean", "balance", "updates",
+           "the largest policy lag among the trained rows of an update"),
+    Metric("serving_lag_updates", "distribution", "balance", "updates",
+           "age of the parameters that acted on a training batch"),
+    Metric("acting_waits_share", "share", "balance", "",
+           "time in which acting waited for learning: the run is learning-bound"),
+    Metric("learning_waits_share", "share", "balance", "",
+           "time in which learning waited for acting: the run is sampling-bound"),
+    # learning
+    Metric("loss", "mean", "learning", "", "the loss of an update, over all devices"),
+    Metric("gradient_norm", "distribution", "learning", "",
+           "global norm of the gradient, before it is clipped"),
+    Metric("skipped_updates", "count", "learning", "updates",
+           "updates that changed nothing: a loss, gradient, step or running moment was not "
+           "finite"),
+    Metric("replay_sequences", "gauge", "learning", "sequences",
+           "sequences that can be sampled, over all shards"),
+    Metric("replay_fill", "gauge", "learning", "",
+           "share of the replay that holds experience, 0 to 1, over all shards"),
+    Metric("learning_rate", "gauge", "learning", "",
+           "of the agent's configuration; where that decays, or an agent emits it, what updates "
+           "took"),
+    Metric("exploration_mean", "gauge", "learning", "",
+           "mean over training slots of what they explore with; of R2D2 and Ape-X, their ε"),
+    Metric("exploration_live_mean", "gauge", "learning", "", "the same, over slots that are live"),
+    # agent: those of the bundled agents; another one emits its own.
+    *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),
+    *(Metric(name, "mean", "agent", "", meaning, is_rare=True)
+      for name, meaning in (IMPALA | PPO | SAC).items()),
+    # episodes
+    Metric("return/training", "extremes", "episodes", "reward",
+           "sum of rewards of a training episode"),
+    Metric("return/evaluation", "mean", "episodes", "reward",
+           "of evaluation episodes that ended in the interval; else of the last round as a whole"),
+    Metric("length/training", "mean", "episodes", "steps", "length of a training episode"),
+    Metric("length/evaluation", "mean", "episodes", "steps", "length of an evaluation episode"),
+    Metric("episode/NAME", "mean", "episodes", "",
+           "of training episodes, the number of that name in `environment.metrics`", is_rare=True),
+    Metric("episode/NAME/evaluation", "mean", "episodes", "",
+           "of evaluation episodes, the same", is_rare=True),
+    Metric("episodes/training", "gauge", "episodes", "episodes",
+           "training episodes that have ended"),
+    Metric("episodes/evaluation", "gauge", "episodes", "episodes",
+           "evaluation episodes that have ended"),
+    # system
+    Metric("evaluation_steps", "count", "system", "steps", "environment steps of evaluation slots"),
+    Metric("batch_fill", "mean", "system", "",
+           "share of a training batch's rows that are not padding"),
+    Metric("queue_wait_ms", "distribution", "system", "ms",
+           "from the arrival of a batch's first step until the batch is acted on"),
+    Metric("inference_ms", "distribution", "system", "ms",
+           "from staging a batch until its actions are handed to the connections"),
+    Metric("reply_ms", "distribution", "system", "ms",
+           "from the arrival of a batch's first step until its actions are handed to the "
+           "connections"),
+    Metric("env_servers", "gauge", "system", "processes", "env servers that are connected"),
+    Metric("slots_live", "gauge", "system", "slots", "environments of env servers that are ready"),
+    Metric("slots_unfilled", "gauge", "system", "slots", "slots that no env server fills"),
+    Metric("slots_waiting", "gauge", "system", "slots",
+           "of the live ones, those for whose step the learner has waited for a second or more"),
+    Metric("slots_hung", "gauge", "system", "slots",
+           "of the live ones, those beyond `serving.step_deadline_seconds`"),
+    Metric("slots_quarantined", "gauge", "system", "slots",
+           "environments that fail too often, and that env servers go on without; not among the "
+           "live"),
+    Metric("environment_failures", "gauge", "system", "failures", "in this session"),
+    Metric("connections_refused", "gauge", "system", "connections", "turned away this session"),
+    Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
+)
+# fmt: on
+
+RECORDS: tuple[Record, ...] = (
+    Record(
+        "session",
+        "a session starts to train",
+        {
+            "env_steps": "training environment steps of the run at its start; metrics of later "
+            "steps above this line were not saved, and are not learned from; rounds were played",
+            "is_begun_anew": "whether `--resume never` started another attempt, to which nothing "
+            "above belongs",
+        },
+    ),
+    Record(
+        "evaluation",
+        "a round of evaluation has ended",
+        {
+            "mean_return": "of the round's episodes",
+            "standard_deviation": "of their returns",
+            "episodes": "number of episodes",
+            "updates": "updates in the parameters that were evaluated",
+            "env_steps": "training environment steps when the round ended",
+            "is_confirmation": "whether the round was one of `evaluation.confirm_episodes`",
+        },
+    ),
+    Record("checkpoint", "a save starts", {"updates": "updates in the checkpoint"}),
+    Record(
+        "ledger",
+        "the run has ended and all is at rest; the accounts without the prefix `ledger/`",
+        {},
+    ),
+)
+
+
+def lines(metric: Metric) -> Iterator[str]:
+    """The names of a metric in `metrics.jsonl`."""
+    yield metric.name
+    if metric.kind == "count":
+        yield f"{metric.name}_per_second"
+    if metric.kind == "distribution":
+        yield from (f"{metric.name}_p{rank}" for rank in PERCENTILES)
+    if metric.kind == "extremes":
+        yield from (f"{metric.name}_min", f"{metric.name}_max")
+
+
+def group(line: str) -> str:
+    """The group of a name in `metrics.jsonl`; an agent's own metrics are in `agent`."""
+    return _GROUPS.get(line, "agent")
+
+
+_GROUPS = {line: metric.group for metric in METRICS for line in lines(metric)}
+
+# An agent may emit these although they are above; all other names are taken, so that its own
+# metrics can be told apart.
+_SHARED = frozenset({"loss", "gradient_norm", "learning_rate"})
+RESERVED = {line for line, of in _GROUPS.items() if of != "agent"} - _SHARED
+RESERVED |= {"kind", "time_seconds"}

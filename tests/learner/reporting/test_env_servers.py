@@ -1,0 +1,232 @@
+"""The registry of env servers: their states, and the events about them."""
+
+from typing import Any
+
+import pytest
+
+from learner.reporting.env_servers import Arrival, EnvServerRegistry, Turn
+from learner.reporting.status import EnvServerStatus, Slots
+from tests.learner.reporting.listener import Heard
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def registry(heard: Heard) -> EnvServerRegistry:
+    return EnvServerRegistry(
+        heard, training_slots=8, evaluation_slots=100, step_deadline_seconds=DEADLINE
+    )
+
+
+def arrival(
+    name: str = "vm:7", *, training: int = 8, evaluation: int = 27, **others: Any
+) -> Arrival:
+    offered = others.pop("offered", training + evaluation)
+    return Arrival(name, offered, training, evaluation, groups=3, **others)
+
+
+def joined(registry: EnvServerRegistry, lease: int, found: Arrival, now: float = 0.0) -> None:
+    registry.admitted(lease, found, now)
+    registry.ready(lease, now)
+
+
+def turn(sequence: int, *, is_owed: bool = True, is_training: bool = True) -> Turn:
+    return Turn(4, is_training, sequence, is_owed)
+
+
+def server_of(registry: EnvServerRegistry, now: float) -> EnvServerStatus:
+    (server,) = registry.found(now).servers
+    return server
+
+
+def test_an_env_server_joins_once_it_is_ready(registry: EnvServerRegistry, heard: Heard) -> None:
+    registry.admitted(1, arrival(), 0.0)
+    assert heard.take() == [] and server_of(registry, 5.0).state == "building"
+    registry.ready(1, 9.0)
+    (event,) = heard.take()
+    assert event.kind == "server_joined"
+    assert event.fields == {
+        "server": "vm:7",
+        "training": 8,
+        "evaluation": 27,
+        "away_seconds": None,
+    }
+    assert "8 to train (8 of 8 slots), 27 to evaluate (27 of 100 slots)" in event.text
+    joined(registry, 2, arrival("vm:8", training=0, evaluation=1, offered=4))
+    assert "4 were offered" in heard.take()[0].text
+
+
+def test_one_that_left_returns_under_its_name(registry: EnvServerRegistry, heard: Heard) -> None:
+    joined(registry, 1, arrival())
+    heard.take()
+    registry.left(1, "its connection ended", 10.0)
+    joined(registry, 2, arrival(training=1, evaluation=0), 12.5)
+    left, returned = heard.take()
+    assert (left.kind, left.fields) == (
+        "server_left",
+        {"server": "vm:7", "reason": "its connection ended"},
+    )
+    assert (returned.kind, returned.fields["away_seconds"]) == ("server_joined", 2.5)
+
+
+def test_the_successor_of_one_that_was_killed_is_known_by_its_lease(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    joined(registry, 1, arrival(key=77))
+    registry.failed(1, "no licence", 0.5)
+    registry.left(1, "an environment failed", 1.0)
+    heard.take()
+    joined(registry, 2, arrival("vm:8", key=78, earlier={3, 77}), 3.0)
+    (returned,) = heard.take()
+    assert returned.fields["away_seconds"] == 2.0 and "vm:7" in returned.text
+    server = server_of(registry, 3.0)
+    assert (server.name, server.failures, server.last_failure) == ("vm:8", 1, "no licence")
+
+
+def test_failures_are_counted_and_of_many_a_few_are_reported(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    for lease in range(10):
+        now = float(lease * 5)
+        joined(registry, lease, arrival(), now)
+        registry.failed(lease, "RuntimeError: the simulator lost its licence", now)
+        registry.left(lease, "an environment failed: ...", now)
+    events = heard.take()
+    # Its return is not reported: the failure implies it.
+    assert [each.kind for each in events] == ["server_joined", *["environment_failed"] * 4]
+    assert [each.fields["failures"] for each in events[1:]] == [1, 2, 3, 9]
+    assert "lost its licence" in events[1].text
+    found = registry.found(0.0)
+    assert (found.failures, found.servers[0].failures) == (10, 10)
+
+
+def test_a_failure_that_is_survived_does_not_explain_a_later_end(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    joined(registry, 1, arrival())
+    registry.failed(1, "restarted", 1.0, leaves=False)
+    registry.left(1, "its connection ended", 2.0)
+    assert heard.kinds() == ["server_joined", "environment_failed", "server_left"]
+
+
+def test_a_disabled_environment_is_reported_once(registry: EnvServerRegistry, heard: Heard) -> None:
+    joined(registry, 1, arrival())
+    registry.failed(1, "no licence", 1.0)
+    registry.left(1, "an environment failed", 1.0)
+    heard.take()
+    shrunk = arrival(training=7, quarantined=1, quarantine="environment 5")
+    for lease in (2, 3):
+        joined(registry, lease, shrunk, 2.0)
+        found = registry.found(2.0)
+        assert (found.quarantined, found.servers[0].quarantined) == (1, 1)
+        registry.left(lease, "the env server is gone", 3.0)
+    (disabled,) = [each for each in heard.take() if each.kind == "environment_failed"]
+    assert disabled.fields == {
+        "server": "vm:7",
+        "failures": 1,
+        "disabled": 1,
+        "reason": "environment 5",
+    }
+    assert registry.found(4.0).quarantined == 0
+
+
+def test_a_group_hangs_from_the_moment_of_its_actions(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    joined(registry, 1, arrival())
+    heard.take()
+    owed = turn(3)._replace(owed_since=10.1)
+    for now in (11.0, 10.0 + DEADLINE, 11.0 + DEADLINE):
+        assert heard.events == []
+        registry.look({1: [owed]}, now)
+    assert heard.kinds() == ["waiting"]
+
+
+def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    joined(registry, 1, arrival())
+    heard.take()
+    evaluating = turn(9, is_training=False, is_owed=False)
+    for now, sequence in ((0.0, 4), (1.0, 5), (2.0, 5), (61.0, 5)):
+        registry.look({1: [turn(sequence), turn(3 + sequence), evaluating]}, now)
+        assert heard.events == []
+    found = registry.found(61.0)
+    assert found.training == Slots(total=8, live=8, waiting=8)
+    assert found.evaluation == Slots(total=100, live=4)
+    registry.look({1: [turn(5), turn(8, is_owed=False), evaluating]}, 61.5)
+    (hangs,) = heard.take()
+    assert hangs.is_problem and hangs.fields["groups"] == [0]
+    assert registry.found(61.5).training == Slots(total=8, live=8, waiting=4, hung=4)
+    server = server_of(registry, 61.5)
+    assert (server.state, server.hung_groups, server.waiting_seconds) == ("hung", (0,), 60.5)
+    registry.look({1: [turn(6), turn(8), evaluating]}, 62.0)
+    (steps,) = heard.take()
+    assert not steps.is_problem and server_of(registry, 62.0).state == "live"
+
+
+def test_a_group_whose_step_the_learner_has_is_not_waited_for(registry: EnvServerRegistry) -> None:
+    joined(registry, 1, arrival())
+    for now in (0.0, 1000.0):
+        registry.look({1: [turn(5, is_owed=False)]}, now)
+    assert registry.found(1000.0).training == Slots(total=8, live=4)
+
+
+def test_rates_are_those_between_two_looks(registry: EnvServerRegistry) -> None:
+    joined(registry, 1, arrival())
+    registry.look({1: [turn(10), turn(20)]}, 1.0)
+    registry.look({1: [turn(15), turn(30)]}, 3.0)
+    assert server_of(registry, 3.0).steps_per_second == 30.0
+
+
+def test_the_same_refusal_is_reported_once(registry: EnvServerRegistry, heard: Heard) -> None:
+    for name in ("vm:7", "vm:7", "vm:8"):
+        registry.turned_away(name, "all 132 slots are leased")
+    registry.turned_away("vm:8", "all 132 slots are leased", 40)
+    assert [event.fields["server"] for event in heard.take()] == ["vm:7", "vm:8"]
+    assert registry.found(0.0).refused == 43
+
+
+def test_a_refused_lease_is_one_event(registry: EnvServerRegistry, heard: Heard) -> None:
+    registry.admitted(1, arrival(), 0.0)
+    registry.refused(1, "no --allow-env")
+    registry.left(1, "no --allow-env", 0.0)
+    assert heard.kinds() == ["server_refused"]
+
+
+def test_one_that_was_never_ready_and_is_called_back_leaves_without_an_event(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    for lease in (1, 2):
+        registry.admitted(lease, arrival(), 0.0)
+        if lease == 1:
+            registry.called_back(lease)
+        registry.left(lease, "gone", 1.0)
+    (left,) = heard.take()
+    assert "before it was ready" in left.text
+
+
+def test_env_servers_that_leave_at_the_end_are_not_reported(
+    registry: EnvServerRegistry, heard: Heard
+) -> None:
+    joined(registry, 1, arrival())
+    heard.take()
+    registry.closing("training is over")
+    registry.left(1, "its connection ended", 1.0)
+    assert heard.events == []
+    assert server_of(registry, 1.0).left_because == "training is over"
+
+
+def test_names_are_unique_and_those_that_left_are_bounded(registry: EnvServerRegistry) -> None:
+    for lease in (1, 2):
+        registry.admitted(lease, arrival(), 0.0)
+    assert [server.name for server in registry.found(0.0).servers] == ["vm:7", "vm:7#2"]
+    for lease in range(3, 300):
+        registry.admitted(lease, arrival(f"vm:{lease}"), 0.0)
+        registry.left(lease, "gone", 0.0)
+    assert len(registry.found(0.0).servers) == 202

@@ -1,0 +1,251 @@
+"""The state of a run: what is written of it, and why environments do not step."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.acting.evaluator import Confirmation
+from learner.reporting.env_servers import EnvServers
+from learner.reporting.events import Events
+from learner.reporting.metrics import Metrics
+from learner.reporting.status import EnvServerStatus, Slots, Status
+from learner.session import status_writer
+from learner.session.status_writer import StandStill, StatusWriter, UnfilledSlots, waited_for
+from seedrl.config_file import load
+from tests.learner.reporting.listener import Heard
+from tests.learner.reporting.test_panel import env_server
+from tests.patience import SECONDS
+
+
+@pytest.mark.parametrize(
+    ("servers", "parts"),
+    [
+        ([], ["no env server is connected"]),
+        ([env_server("vm:1", state="left")], ["no env server is connected"]),
+        (
+            [env_server(f"vm:{n}", state="building") for n in range(5)],
+            ["built by vm:0, vm:1, vm:2 and 2 more"],
+        ),
+        ([env_server("vm:1", training_slots=0)], ["training slots"]),
+        ([env_server("vm:1", waiting_seconds=5.4)], ["5 s", "vm:1"]),
+        ([env_server("vm:1", waiting_seconds=5.4), env_server("vm:2")], []),
+        (
+            [env_server("vm:1", waiting_seconds=5.4), env_server("vm:2", state="building")],
+            ["5 s", "vm:1"],
+        ),
+    ],
+)
+def test_env_servers_that_are_waited_for_are_named(
+    servers: list[EnvServerStatus], parts: list[str]
+) -> None:
+    text = waited_for(servers)
+    assert bool(text) == bool(parts) and all(part in text for part in parts)
+
+
+class Reported:
+    """A StatusWriter on fakes; `seen` are the statuses that were shown."""
+
+    def __init__(self, folder: Path, env_steps: int = 0) -> None:
+        self.folder = folder
+        self.seen: list[Status] = []
+        self.is_shown = threading.Event()
+        self.metrics = Metrics(folder)
+        self.events = Events(folder, lambda event: None, env_steps=env_steps)
+        self.evaluator = SimpleNamespace(confirmation=None, is_confirming=False)
+        self.session: Any = SimpleNamespace(
+            acting=SimpleNamespace(training_steps=env_steps),
+            learning=SimpleNamespace(updates=70),
+            evaluator=self.evaluator,
+            is_compiling=True,
+        )
+        self.live = StatusWriter(
+            load("cartpole_r2d2"),
+            "mine",
+            folder,
+            events=self.events,
+            metrics=self.metrics,
+            show=self._show,
+        )
+
+    def close(self) -> None:
+        self.live.close()
+        self.events.close()
+        self.metrics.close()
+
+    def _show(self, status: Status) -> None:
+        self.seen.append(status)
+        self.is_shown.set()
+
+    def saved(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+        return found
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> Iterator[Reported]:
+    made = Reported(tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_status_is_written_as_soon_as_there_is_a_run(reported: Reported) -> None:
+    assert reported.is_shown.wait(SECONDS)
+    saved = reported.saved()
+    assert (saved["state"], saved["config"], saved["total_steps"]) == ("starting", "mine", 10**6)
+
+
+def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Reported) -> None:
+    live = reported.live
+    found = []
+
+    def note() -> None:
+        status = live.now()
+        found.append((status.state, status.waiting_for))
+
+    note()
+    live.address = "unix:/there"
+    note()
+    live._env_servers = EnvServers(
+        (env_server("vm:1"),), Slots(total=32, live=32), Slots(total=100, live=1)
+    )
+    note()  # there is no session yet
+    live.session = reported.session
+    reported.session.is_compiling = False
+    note()  # under synchronous learning all is compiled before there is a ProgressReporter
+    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
+    live.announcements = progress
+    note()
+    reported.evaluator.is_confirming = True
+    reported.evaluator.confirmation = Confirmation((500.0, 400.0), 100, 3)
+    note()
+    playing = live.now().confirmation
+    assert playing is not None
+    assert (playing.ended, playing.episodes, playing.slots, playing.mean_return) == (2, 100, 3, 450)
+    live.stopping("all steps taken")
+    note()
+    ratio = "acting waits for learning, as the replay ratio requires"
+    assert found == [
+        ("starting", "starting"),
+        ("waiting", "no env server is connected"),
+        ("compiling", "compiling"),
+        ("compiling", "compiling"),
+        ("training", ratio),
+        ("evaluating", ratio),
+        ("stopping", ""),
+    ]
+    live.close()
+    saved = reported.saved()
+    assert (saved["state"], saved["reason"]) == ("finished", "all steps taken")
+
+
+def test_steps_of_earlier_sessions_are_no_rate(tmp_path: Path) -> None:
+    reported = Reported(tmp_path, env_steps=5000)
+    live = reported.live
+    live.close()  # no thread looks at the same time
+    assert live.now().env_steps == 5000
+    session, events = reported.session, reported.events
+    live.session, events.count_steps = session, lambda: session.acting.training_steps
+    resumed = live.now()
+    assert (resumed.env_steps_per_second, resumed.updates_per_second) == (0.0, 0.0)
+    session.acting.training_steps, session.learning.updates = 5001, 71
+    moved = live.now()
+    assert moved.env_steps_per_second == moved.updates_per_second > 0.0
+    reported.close()
+
+
+def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:
+    heard: Any = Heard()
+    still = StandStill(heard, steps=0, now=0.0)
+    for now, steps in ((5, 100), (14, 100), (15, 100), (24, 100), (25, 100), (44, 100), (45, 100)):
+        still.look(steps, float(now), "no env server is connected")
+    assert [(each.is_problem, each.fields["seconds"]) for each in heard.take()] == [
+        (True, 10.0),
+        (True, 20.0),
+        (True, 40.0),
+    ]
+    for steps in (101, 102):
+        still.look(steps, 84.5, "")
+    ((kind, _, is_problem, fields),) = heard.take()
+    assert (kind, is_problem, fields) == ("waiting", False, {"seconds": 79.5, "waiting_for": ""})
+
+
+def test_a_first_compilation_is_no_stand_still(
+    reported: Reported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = reported.live
+    live.close()
+    live._ending, live.address = None, "unix:/there"
+    found = EnvServers((env_server("vm:1"),), Slots(total=32, live=32), Slots(total=0))
+    hub: Any = SimpleNamespace(env_servers=lambda: found)
+    live.hub, live.session = hub, reported.session
+    heard = Heard()
+    monkeypatch.setattr(reported.events, "say", heard.say)
+    live._steps._moved -= 100.0
+    live._look()
+    assert heard.events == []
+    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
+    live.announcements, reported.session.is_compiling = progress, False
+    live._steps._moved -= 100.0
+    live._look()
+    assert heard.kinds() == ["waiting"]
+
+
+def test_unfilled_slots_are_reported_once_settled_and_that_all_are_filled_only_afterwards() -> None:
+    heard: Any = Heard()
+    slots = UnfilledSlots(heard, 0.0)
+
+    def look(training: int, evaluation: int, *times: float) -> list[tuple[bool, int]]:
+        found = EnvServers((), Slots(total=32, live=training), Slots(total=8, live=evaluation))
+        for now in times:
+            slots.look(found, now)
+        return [(each.is_problem, each.fields["filled"]) for each in heard.take()]
+
+    assert look(0, 0, 1.0, 50.0) == []
+    assert look(15, 1, 51.0, 60.0) == []
+    assert look(16, 1, 60.5, 70.0, 71.0, 500.0) == [(True, 17)]
+    assert look(32, 8, 501.0, 512.0, 530.0) == [(False, 40)]
+    full = UnfilledSlots(heard, 0.0)
+    full.look(EnvServers((), Slots(total=32, live=32), Slots(total=8, live=8)), 50.0)
+    assert heard.take() == []
+
+
+def test_slots_are_metrics(reported: Reported) -> None:
+    servers = EnvServers(
+        (env_server("vm:1"), env_server("vm:2", state="left")),
+        Slots(total=32, live=16, waiting=4, hung=2),
+        Slots(total=100, live=50, waiting=1),
+        failures=7,
+        quarantined=3,
+        refused=9,
+    )
+    reported.live._gauges(servers)
+    values = reported.metrics.flush(env_steps=0, updates=0)
+    names = ("env_servers", "slots_live", "slots_waiting", "slots_hung", "slots_quarantined")
+    assert [values[name] for name in names] == [1, 66, 5, 2, 3]
+    assert values["slots_unfilled"] == 66
+    assert (values["environment_failures"], values["connections_refused"]) == (7, 9)
+
+
+def test_a_status_that_cannot_be_made_does_not_end_the_run(
+    reported: Reported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_writer, "_INTERVAL_SECONDS", 0.01)
+
+    class BrokenHub:
+        has_been_asked = threading.Event()
+
+        def env_servers(self) -> EnvServers:
+            self.has_been_asked.set()
+            raise RuntimeError("a defect of ours")
+
+    reported.live.hub = hub = BrokenHub()  # type: ignore[assignment]
+    assert hub.has_been_asked.wait(SECONDS)
+    reported.live.hub = None
+    reported.is_shown.clear()
+    assert reported.is_shown.wait(SECONDS)
+    assert "a defect of ours" in caplog.text

@@ -78,7 +78,9 @@ class FreeRunning:
         """
         if not self._update.done() or self._update.cancelled():
             return True
-        return any(each.exception() is not None for each in (self._insertion, self._update))
+        # `exception` of what is not done would wait, and of what is cancelled would raise.
+        done = [each for each in (self._insertion, self._update) if each.done()]
+        return any(not each.cancelled() and each.exception() is not None for each in done)
 
     @property
     def can_insert(self) -> bool:

@@ -20,7 +20,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test documented mutants soak check format docs wheels lock proto
+.PHONY: help train test tools documented mutants soak check format docs wheels lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 # Bytecode is kept whatever the environment says: some hundred processes import the same modules.
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+tools: ## Install Chromium and the Node packages, to test the dashboard and the Node env server
+	bash tests/tools/browser_and_node.sh
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)

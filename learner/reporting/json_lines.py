@@ -72,9 +72,11 @@ def _ends_in_half_a_line(file: FileIO) -> bool:
 def open_regular(path: Path) -> BufferedReader:
     """Opens a regular file for reading; OSError for anything else.
 
-    The files of a run's folder may be anybody's: a FIFO would block its reader for ever.
+    The files of a run's folder may be anybody's: a FIFO would block its reader for ever, and a
+    symbolic link leads to any file of the user.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"{path}: expected a regular file")

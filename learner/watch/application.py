@@ -1,5 +1,6 @@
 """The web application: the page, its stream of messages, and files of runs."""
 
+import asyncio
 import ipaddress
 import json
 import socket
@@ -16,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from learner.reporting.metric_table import METRICS, lines
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
 from learner.watch.feed import Feed
-from learner.watch.run_reader import RunReader
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -26,7 +26,7 @@ _FILES = {
     "/uplot.css": ("uplot.css", "text/css"),
     "/uplot.js": ("uplot.js", "text/javascript"),
 }
-# Nothing but these files runs or loads, whatever a run's files contain.
+# The browser runs and loads only these files, whatever a run's files contain.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
@@ -53,10 +53,10 @@ def application(folder: Path) -> Starlette:
 
 
 def is_allowed_host(header: str) -> bool:
-    """Whether a request may name this machine so: by an address, or by a name of its own.
+    """True if a request names this machine by an address or by its own name.
 
-    Any other name may be one that its owner has pointed here, to make a browser read the page for
-    another site.
+    The owner of any other name can point it at this machine, to make a browser read the page for
+    another site (DNS rebinding).
     """
     name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
     if name.lower() in ("localhost", socket.gethostname().lower()):
@@ -69,7 +69,7 @@ def is_allowed_host(header: str) -> bool:
 
 
 class _Guard:
-    """Refuses requests for another host, and sends the headers that every answer has."""
+    """Refuses requests for another host, and adds the headers of every answer."""
 
     def __init__(self, app: ASGIApp):
         self._app = app
@@ -97,7 +97,7 @@ async def _static(request: Request) -> Response:
 
 
 async def _words(request: Request) -> Response:
-    """What metrics and accounts mean, for the page's labels."""
+    """Meanings of metrics and accounts, for the page's labels."""
     metrics = {
         line: {"unit": metric.unit, "meaning": metric.meaning, "group": metric.group}
         for metric in METRICS
@@ -120,12 +120,10 @@ async def _as_events(feed: Feed, run: str | None) -> AsyncIterator[str]:
 
 
 async def _film(request: Request) -> Response:
-    reader, name = _reader(request), request.query_params.get("name", "")
-    if reader is None or name not in reader.films():
+    feed: Feed = request.app.state.feed
+    reader = await feed.run(request.query_params.get("run", ""))
+    name = request.query_params.get("name", "")
+    # Only regular files below the run's folder are listed, so that no link leads out of it.
+    if reader is None or name not in await asyncio.to_thread(reader.films):
         return PlainTextResponse("no such video", status_code=404)
     return FileResponse(reader.folder / name)
-
-
-def _reader(request: Request) -> RunReader | None:
-    feed: Feed = request.app.state.feed
-    return feed.run(request.query_params.get("run", ""))

@@ -1,76 +1,97 @@
-"""One look at the files for all pages that are open, and what is new for each of them."""
+"""Reads the files of runs once for all pages that are open, and sends each page the news."""
 
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from learner.watch.run_reader import RunReader, View, find_runs
 
 _logger = logging.getLogger(__name__)
 
-# How often the files are looked at: what has changed is on the page well within a second.
+# Between two looks at the files: a change is on the page well within a second.
 POLL_SECONDS = 0.25
-# How often folders are searched for new runs, and an idle page is sent the time.
+# Between two searches for new runs, with which an idle page gets the time.
 SEARCH_SECONDS = 2.0
-# How long a run is looked at often after something was new.
+# After a change, a run is looked at often for so long.
 LIVELY_SECONDS = 10.0
-# A page that is this far behind starts again: its browser connects by itself.
+# A page that is this far behind is closed: its browser connects again.
 MOST_WAITING = 240
 
 
 class _Page:
-    """A page that is open: the run it looks at, and the messages it has not been sent yet."""
+    """An open page: the run that it shows, and the messages that it has not been sent yet."""
 
     def __init__(self, run: str | None):
         self.run = run
+        self.is_new = True
         self.waiting: asyncio.Queue[str | None] = asyncio.Queue(MOST_WAITING)
 
     def end(self) -> None:
-        """What waits is not sent: its browser connects again, and gets all that there is."""
+        """Drops its messages: its browser connects again, and gets everything."""
         while not self.waiting.empty():
             self.waiting.get_nowait()
         self.waiting.put_nowait(None)
 
 
-class Feed:
-    """Sends every page what it shows, as long as it is open. Owned by the event loop.
+class _Found(NamedTuple):
+    """Result of a look.
 
-    While no page is open, nothing is read, but where `run` is asked.
+    Attributes:
+      views: news by run.
+      snapshots: everything by run, if a page is new.
+      names: of all runs, after a search.
+      newest: the run that was written last.
+      films: after a search, videos of the runs that are shown.
+    """
+
+    views: dict[str, View]
+    snapshots: dict[str, View]
+    names: list[str] | None
+    newest: str | None
+    films: dict[str, list[str]]
+
+
+class Feed:
+    """Sends every page its messages, as long as it is open.
+
+    A task of the event loop looks at the files while a page is open. The reading itself runs in a
+    worker thread, so that a large file or a slow disk blocks no page; a lock keeps two such threads
+    apart, because a task that is cancelled leaves its thread running.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         """`folder`: a run, or a folder of runs; `clock`: Unix time."""
         self._folder = folder
         self._clock = clock
+        self._pages: set[_Page] = set()
+        self._is_wanted = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
+        self._lock = threading.Lock()  # guards all that follows
         self._readers: dict[str, RunReader] = {}
         self._lively: dict[str, float] = {}  # until when, by name
-        self._pages: set[_Page] = set()
         self._searched = -float("inf")
-        self._polling: asyncio.Task[None] | None = None
 
-    def run(self, name: str) -> RunReader | None:
+    async def run(self, name: str) -> RunReader | None:
         """The reader of a run by its name."""
-        self.look()  # pages hear of the runs that it finds
-        return self._readers.get(name)
+        return await asyncio.to_thread(self._run, name)
 
     async def messages(self, run: str | None) -> AsyncIterator[str]:
-        """JSON texts for a page that looks at `run`: first all that there is, then what is new.
+        """JSON texts for a page that shows `run`: first everything, then the news.
 
         A message is {"now": Unix time, "runs": {name: brief}, "selected": name, "detail": detail};
-        see `View`. "names" has the runs that are there, when they have been searched for.
+        see `View`. "names" has all runs, after a search for them.
         """
-        self.look()
-        page = _Page(run if run in self._readers else self._newest())
-        views = {name: reader.snapshot() for name, reader in self._readers.items()}
+        page = _Page(run)
         self._pages.add(page)
+        self._is_wanted.set()
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         try:
-            yield self._message(page, views, names=list(views))
             while (message := await page.waiting.get()) is not None:
                 yield message
         finally:
@@ -79,23 +100,86 @@ class Feed:
                 self._polling.cancel()
                 self._polling = None
 
-    def look(self) -> None:
-        """Reads what is new, and hands it to the pages."""
-        names = self._search()
-        # Of many runs most have ended: those are looked at when folders are.
-        looked_at = {page.run for page in self._pages}
-        views = {
-            name: self._polled(name, reader)
-            for name, reader in self._readers.items()
-            if names is not None or name in self._lively or name in looked_at
-        }
-        if names is None and not any(view.brief or view.detail for view in views.values()):
-            return
-        for page in self._pages:
-            if page.waiting.full():
+    async def _poll(self) -> None:
+        while True:
+            self._is_wanted.clear()
+            try:
+                await self.look()
+            except Exception:
+                _logger.exception("cannot read the files of runs")
+                for page in self._pages:  # some of the news has not reached them
+                    page.end()
+            try:
+                await asyncio.wait_for(self._is_wanted.wait(), POLL_SECONDS)
+            except TimeoutError:
+                continue
+
+    async def look(self) -> None:
+        """Reads the news, and hands it to the pages."""
+        # A page that is opened during the reading waits for the next look.
+        pages = list(self._pages)
+        found = await asyncio.to_thread(
+            self._read, {page.run for page in pages}, any(page.is_new for page in pages)
+        )
+        for page in pages:
+            if page.is_new:
+                page.is_new = False
+                page.run = page.run if page.run in found.snapshots else found.newest
+                page.waiting.put_nowait(self._message(page, found.snapshots, found.names, found))
+            elif found.names is None and not any(v.brief or v.detail for v in found.views.values()):
+                continue
+            elif page.waiting.full():
                 page.end()
             else:
-                page.waiting.put_nowait(self._message(page, views, names))
+                page.run = page.run or found.newest
+                page.waiting.put_nowait(self._message(page, found.views, found.names, found))
+
+    def _message(
+        self, page: _Page, views: dict[str, View], names: list[str] | None, found: _Found
+    ) -> str:
+        message: dict[str, Any] = {
+            "now": self._clock(),
+            "runs": {name: view.brief for name, view in views.items() if view.brief},
+        }
+        if names is not None:
+            message["names"] = names
+        if page.run in views:
+            message["selected"] = page.run
+            message["detail"] = views[page.run].detail
+            if page.run in found.films:
+                message["films"] = found.films[page.run]
+        return json.dumps(message, separators=(",", ":"))
+
+    # Below, a worker thread reads.
+
+    def _run(self, name: str) -> RunReader | None:
+        with self._lock:
+            if name not in self._readers:  # the pages hear of it with the next search
+                self._find()
+            return self._readers.get(name)
+
+    def _read(self, shown: set[str | None], has_new: bool) -> _Found:
+        with self._lock:
+            names = self._search(is_wanted=has_new)
+            # Most of many runs have ended: those are looked at when folders are searched.
+            views = {
+                name: self._polled(name, reader)
+                for name, reader in self._readers.items()
+                if names is not None or name in self._lively or name in shown
+            }
+            readers = self._readers
+            newest = max(readers, key=lambda name: readers[name].changed, default=None)
+            return _Found(
+                views,
+                {name: reader.snapshot() for name, reader in readers.items()} if has_new else {},
+                names,
+                newest,
+                {
+                    name: readers[name].films()
+                    for name in {*shown, newest}
+                    if names is not None and name in readers
+                },
+            )
 
     def _polled(self, name: str, reader: RunReader) -> View:
         view = reader.poll()
@@ -105,44 +189,17 @@ class Feed:
             self._lively.pop(name, None)
         return view
 
-    async def _poll(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            try:
-                self.look()
-            except Exception:
-                _logger.exception("the files of runs could not be looked at")
-                for page in self._pages:  # some of what was read has not reached them
-                    page.end()
-
-    def _search(self) -> list[str] | None:
-        """Finds runs, now and then; returns the names of all."""
+    def _search(self, *, is_wanted: bool) -> list[str] | None:
+        """Searches for runs if that is wanted or due; returns the names of all."""
         now = time.monotonic()
-        if now - self._searched < SEARCH_SECONDS:
+        if not is_wanted and now - self._searched < SEARCH_SECONDS:
             return None
         self._searched = now
+        self._find()
+        return list(self._readers)
+
+    def _find(self) -> None:
         found = find_runs(self._folder)
         self._readers = {
             name: self._readers.get(name) or RunReader(path) for name, path in found.items()
         }
-        return list(self._readers)
-
-    def _newest(self) -> str | None:
-        """The run that was written last."""
-        return max(self._readers, key=lambda name: self._readers[name].changed, default=None)
-
-    def _message(self, page: _Page, views: dict[str, View], names: list[str] | None) -> str:
-        message: dict[str, Any] = {
-            "now": self._clock(),
-            "runs": {name: view.brief for name, view in views.items() if view.brief},
-        }
-        if names is not None:
-            message["names"] = names
-        if page.run is None:
-            page.run = self._newest()
-        if page.run in views:
-            message["selected"] = page.run
-            message["detail"] = views[page.run].detail
-            if names is not None:
-                message["films"] = self._readers[page.run].films()
-        return json.dumps(message, separators=(",", ":"))

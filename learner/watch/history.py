@@ -1,15 +1,17 @@
-"""The numbers of a run over time, in bounded memory: what the page's charts show."""
+"""The numbers of a run over time, in bounded memory, for the page's charts."""
 
-import contextlib
-import json
 import math
 import re
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from learner.reporting.json_lines import parsed
+
 # More rows than a chart has pixels show nothing more.
 MOST_ROWS = 1200
+# A run has some hundred metrics; the names of more are not kept.
+MOST_COLUMNS = 1000
 
 # Only shown as they are now: percentiles would double the columns, accounts are not a curve.
 _NOT_A_CURVE = re.compile(r".*_p\d\d|ledger/.*|time_seconds|kind")
@@ -19,7 +21,7 @@ _OF_A_ROUND = ("env_steps", "elapsed_seconds", "mean_return")
 
 
 class Added(NamedTuple):
-    """What `History.add` has added.
+    """Result of `History.add`.
 
     Attributes:
       columns: name -> values of the new rows; null where a row has none.
@@ -64,7 +66,7 @@ class History:
         return self._since(0)
 
     def add(self, lines: list[bytes]) -> Added:
-        """Takes whole lines of `metrics.jsonl`; what is no such line is passed over."""
+        """Takes whole lines of `metrics.jsonl`; others are skipped."""
         while len(lines) > 2 * MOST_ROWS * self._stride:
             # So that not every line of a long run is parsed to be dropped.
             self._stride *= 2
@@ -75,23 +77,23 @@ class History:
             if _IS_METRICS in line:
                 is_rewritten |= self._take_metrics(line, is_last=number == last)
             else:
-                is_rewritten |= self._take_record(_parsed(line))
+                is_rewritten |= self._take_record(parsed(line))
         is_rewritten |= self._thin_out()
         if is_rewritten:
             return Added({}, [], is_rewritten=True)
         return Added(self._since(rows), self.rounds[rounds:], is_rewritten=False)
 
     def _take_metrics(self, line: bytes, *, is_last: bool) -> bool:
-        """Takes one of `_stride` lines, and looks at the last; says whether rows had to go."""
+        """Takes one of `_stride` lines, and looks at the last; whether rows had to go."""
         self._num_lines += 1
         is_kept = self._num_lines % self._stride == 0
-        values = _numbers(_parsed(line)) if is_kept or is_last else {}
+        values = _numbers(parsed(line)) if is_kept or is_last else {}
         if values and is_last:
             self.latest = values
         return is_kept and self._take_row(values)
 
     def _thin_out(self) -> bool:
-        """Drops every other row, and round, when there are too many; says whether it did."""
+        """Drops every other row, and round, when there are too many; whether it did."""
         is_many = self.num_rows > 2 * MOST_ROWS
         if is_many:
             self._stride *= 2
@@ -102,7 +104,7 @@ class History:
         return is_many
 
     def _take_row(self, values: Mapping[str, float]) -> bool:
-        """Adds a row; says whether others had to go: those that the run did not resume from."""
+        """Adds a row; whether others had to go: those that the run did not resume from."""
         steps = values.get("env_steps")
         if steps is None:
             return False
@@ -112,7 +114,8 @@ class History:
             self._forget_after(steps)
         rows = self.num_rows
         for name, value in values.items():
-            if not _NOT_A_CURVE.fullmatch(name):
+            is_known = name in self._columns
+            if is_known or (len(self._columns) < MOST_COLUMNS and not _NOT_A_CURVE.fullmatch(name)):
                 column = self._columns.setdefault(name, array("d", [math.nan]) * rows)
                 column.append(value)
         for column in self._columns.values():
@@ -131,26 +134,18 @@ class History:
         return is_rewritten
 
     def _take_record(self, fields: Mapping[str, Any]) -> bool:
-        """Takes any other line; says whether rows or rounds had to go."""
+        """Takes any other line; whether rows or rounds had to go."""
         numbers = _numbers(fields)
         if fields.get("kind") == "session" and "env_steps" in numbers:
             return self._forget_after(-1 if fields.get("is_begun_anew") else numbers["env_steps"])
         if fields.get("kind") == "ledger":
             self.latest |= {f"ledger/{name}": value for name, value in numbers.items()}
         elif fields.get("kind") == "evaluation" and None not in map(numbers.get, _OF_A_ROUND):
-            self.rounds.append(numbers)
+            self.rounds.append({name: numbers[name] for name in _OF_A_ROUND})
         return False
 
     def _since(self, row: int) -> dict[str, list[float | None]]:
         return {name: _short(column[row:]) for name, column in self._columns.items()}
-
-
-def _parsed(line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError, RecursionError):
-        fields = json.loads(line)
-        if isinstance(fields, dict):
-            return fields
-    return {}
 
 
 def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:

@@ -1,38 +1,42 @@
-"""One run, as its folder shows it."""
+"""One run, read from the files in its folder."""
 
 import contextlib
 import json
 import math
 import os
+import stat
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from learner.reporting.json_lines import LONGEST_LINE_BYTES, open_regular
 from learner.watch.history import History
 from learner.watch.tail import Tail
 from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS
 
+# Nothing that a run writes is larger; a file that is, is not read.
 _MOST_EVENTS = 1000
+_LONGEST_EVENT_BYTES = 2**15
+_LARGEST_OBJECT_BYTES = 2**24
 _FILMS = (".mp4", ".webm", ".gif")
 _MOST_FILMS = 100
 
-# What is shown of runs that are not selected.
+# Shown of runs that are not selected.
 _CURVE = ("env_steps", "elapsed_seconds", "return/training")
 
 Json = dict[str, Any]
 
 
 class View(NamedTuple):
-    """What is new in a run, for the page to merge into what it has.
+    """The news of a run, for the page to merge into what it has.
 
-    `curve`, `rounds`, `columns` and `events` are rows to append, all else replaces what was there.
-    A part with `reset` is all that there is: the page forgets what it had.
+    `curve`, `rounds`, `columns` and `events` are rows to append, all else replaces its predecessor.
+    A part with `reset` is complete: the page drops what it had.
 
     Attributes:
       brief: shown of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
-      detail: shown of the run that is looked at: columns {name: [...]}, latest, events,
-        env_servers, config, sequences (a text that changes with the file).
+      detail: shown of the selected run: columns {name: [...]}, latest, events, env_servers, config.
     """
 
     brief: Json
@@ -40,7 +44,7 @@ class View(NamedTuple):
 
 
 class RunReader:
-    """Reads what is new in a run's folder at each `poll`.
+    """Reads the news in a run's folder at each `poll`. The folder's files may be anybody's.
 
     Attributes:
       folder: of the run.
@@ -48,14 +52,13 @@ class RunReader:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._metrics = Tail(folder / METRICS)
-        self._events = Tail(folder / EVENTS)
+        self._metrics = Tail(folder / METRICS, longest_line_bytes=LONGEST_LINE_BYTES)
+        self._events = Tail(folder / EVENTS, longest_line_bytes=_LONGEST_EVENT_BYTES)
         self._history = History()
         self._kept_events: deque[Json] = deque(maxlen=_MOST_EVENTS)
         self._status: Json = {}
         self._env_servers: list[Any] = []
         self._config: Json = {}
-        self._films: list[str] = []
         self._seen: dict[str, str] = {}
 
     @property
@@ -68,7 +71,7 @@ class RunReader:
         return max(times)
 
     def poll(self) -> View:
-        """What is new since the last poll."""
+        """The news since the last poll."""
         brief: Json = {}
         detail: Json = {}
         metrics, happened = self._metrics.read(), self._events.read()
@@ -93,7 +96,7 @@ class RunReader:
         return self.snapshot() if is_rewritten else View(brief, detail)
 
     def snapshot(self) -> View:
-        """All that the polls so far have found."""
+        """Everything that the polls so far have found."""
         columns = self._history.columns()
         brief = {
             "reset": True,
@@ -114,16 +117,12 @@ class RunReader:
 
     def films(self) -> list[str]:
         """Videos in the folder, as paths below it, newest first."""
-        found: list[Path] = []
-        with contextlib.suppress(OSError):  # a folder, or a film, that goes meanwhile
-            found.extend(
-                path
-                for depth in ("*", "*/*")
-                for path in self.folder.glob(depth)
-                if path.suffix in _FILMS and os.path.isfile(path)
-            )
-            found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        return [path.relative_to(self.folder).as_posix() for path in found[:_MOST_FILMS]]
+        found: list[tuple[float, str]] = []
+        for path in _files_in(str(self.folder), 1):
+            if path.endswith(_FILMS):
+                with contextlib.suppress(OSError):  # a video that is deleted meanwhile
+                    found.append((os.stat(path).st_mtime, os.path.relpath(path, self.folder)))
+        return [name for _, name in sorted(found, reverse=True)[:_MOST_FILMS]]
 
     def _take_events(self, lines: list[bytes]) -> list[Json]:
         taken = [event for line in lines[-_MOST_EVENTS:] if "text" in (event := _object(line))]
@@ -137,26 +136,19 @@ class RunReader:
 
     def _changed(self, name: str) -> Json | None:
         """The object in a file that has been replaced since the last call; else None."""
-        stamp = self._stamp(name)
-        if stamp == self._seen.get(name, ""):
-            return None
-        with contextlib.suppress(OSError):
-            if value := _object((self.folder / name).read_bytes()):
+        with contextlib.suppress(OSError), open_regular(self.folder / name) as file:
+            found = os.fstat(file.fileno())
+            stamp = f"{found.st_mtime_ns}-{found.st_ino}"
+            if stamp == self._seen.get(name) or found.st_size > _LARGEST_OBJECT_BYTES:
+                return None
+            if value := _object(file.read(_LARGEST_OBJECT_BYTES)):
                 self._seen[name] = stamp
                 return value
         return None
 
-    def _stamp(self, name: str) -> str:
-        """Another text whenever the file has been replaced; empty if there is none."""
-        try:
-            found = (self.folder / name).stat()
-        except OSError:
-            return ""
-        return f"{found.st_mtime_ns}-{found.st_ino}"
-
 
 def facts(config: Mapping[str, Any]) -> Json:
-    """What one line of a list says of a run's configuration, `config.json`."""
+    """The part of a run's `config.json` that a list of runs shows."""
     fields = config.get("config", {})
 
     def at(*path: str) -> Any:
@@ -188,20 +180,37 @@ def find_runs(folder: Path) -> dict[str, Path]:
 
 
 def _runs_in(folder: str, depth: int) -> Iterator[str]:
+    for entry in _entries(folder):
+        if entry.is_dir(follow_symlinks=False):
+            if _is_run(entry.path):
+                yield entry.path
+            elif depth:
+                yield from _runs_in(entry.path, depth - 1)
+
+
+def _files_in(folder: str, depth: int) -> Iterator[str]:
+    """Regular files: a symbolic link may lead to any file of the user who watches."""
+    for entry in _entries(folder):
+        if entry.is_file(follow_symlinks=False):
+            yield entry.path
+        elif depth and entry.is_dir(follow_symlinks=False):
+            yield from _files_in(entry.path, depth - 1)
+
+
+def _entries(folder: str) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
-            folders = [entry.path for entry in entries if entry.is_dir()]
+            return list(entries)
     except OSError:
-        return
-    for path in folders:
-        if _is_run(path):
-            yield path
-        elif depth:
-            yield from _runs_in(path, depth - 1)
+        return []
 
 
 def _is_run(folder: str) -> bool:
-    return any(os.path.isfile(os.path.join(folder, name)) for name in (CONFIG, METRICS, STATUS))
+    for name in (CONFIG, METRICS, STATUS):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
+                return True
+    return False
 
 
 def _object(text: bytes) -> Json:

@@ -1,17 +1,20 @@
-"""Following a file of lines that another process appends to."""
+"""Following a file of lines to which another process appends."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
-# Nothing that a run writes has a line as long: one without an end is passed over.
-_LONGEST_LINE_BYTES = 16 * 2**20
+from learner.reporting.json_lines import open_regular
+
+# Of a long file each look reads one piece, so that a page shows other runs meanwhile.
+_PIECE_BYTES = 8 * 2**20
 
 
 class Gained(NamedTuple):
-    """What a look at the file found.
+    """New lines of a file.
 
     Attributes:
-      lines: whole lines, without their ends; empty ones are left out.
+      lines: whole lines, without their ends; empty and very long ones are left out.
       is_another: the file is not the one of the look before, or was cut: these lines are its first.
     """
 
@@ -20,38 +23,40 @@ class Gained(NamedTuple):
 
 
 class Tail:
-    """Reads what `path` has gained since the last look. A line that is not whole is left for later.
+    """Reads the lines that `path` has gained since the last look. Half a line is left for later.
 
     Holds no descriptor between two looks, so that a folder may be moved or deleted.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, *, longest_line_bytes: int):
+        """`longest_line_bytes`: longer lines are skipped; less than a piece."""
         self._path = path
+        self._longest = longest_line_bytes
         self._inode = 0
         self._offset = 0
+        self._is_in_long_line = False
 
     def read(self) -> Gained:
-        """The lines since the last call; none while there is no such file."""
+        """The lines since the last call; none while there is no such regular file."""
         try:
-            found = self._path.stat()
+            with open_regular(self._path) as file:
+                found = os.fstat(file.fileno())
+                is_another = self._inode not in (0, found.st_ino) or found.st_size < self._offset
+                if is_another:
+                    self._offset, self._is_in_long_line = 0, False
+                self._inode = found.st_ino
+                if found.st_size == self._offset:
+                    return Gained([], is_another)
+                file.seek(self._offset)
+                data = file.read(_PIECE_BYTES)
         except OSError:
             return Gained([])
-        is_another = self._inode != 0 and (
-            found.st_ino != self._inode or found.st_size < self._offset
-        )
-        if is_another:
-            self._offset = 0
-        self._inode = found.st_ino
-        if found.st_size == self._offset:
-            return Gained([], is_another)
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read(found.st_size - self._offset)
-        except OSError:
-            return Gained([], is_another)
         end = data.rfind(b"\n") + 1
-        if end == 0 and len(data) > _LONGEST_LINE_BYTES:
-            end = len(data)
+        lines = data[:end].split(b"\n")
+        if end and self._is_in_long_line:
+            lines[0], self._is_in_long_line = b"", False
+        if len(data) - end > self._longest:
+            end, self._is_in_long_line = len(data), True
         self._offset += end
-        return Gained([line for line in data[:end].split(b"\n") if line], is_another)
+        kept = [line for line in lines if 0 < len(line) <= self._longest]
+        return Gained(kept, is_another)

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -103,13 +104,11 @@ def test_nothing_is_read_while_no_page_is_open(tmp_path: Path) -> None:
 
     async def test() -> None:
         feed = Feed(tmp_path)
-        before = len(asyncio.all_tasks())
         messages = feed.messages(None)
         await first(messages)
-        assert len(asyncio.all_tasks()) == before + 1
+        assert feed._polling is not None
         await messages.aclose()
-        await asyncio.sleep(0)
-        assert len(asyncio.all_tasks()) == before
+        assert feed._polling is None
         simulated.advance(5)
         message = await first(feed.messages(None))
         assert message["runs"]["a"]["curve"]["env_steps"] == [60_000]
@@ -129,7 +128,7 @@ def test_a_page_that_does_not_keep_up_is_ended(
         await first(messages)
         for _ in range(3):
             simulated.say("hung", "again")
-            feed.look()
+            await feed.look()
         with pytest.raises(StopAsyncIteration):
             await anext(messages)
 
@@ -162,7 +161,7 @@ def test_after_a_failed_look_pages_begin_again(
 ) -> None:
     simulated = SimulatedRun(tmp_path / "a")
 
-    def fail(self: Feed) -> None:
+    async def fail(self: Feed) -> None:
         monkeypatch.undo()
         simulated.advance(5)
         raise FileNotFoundError("a folder has gone")
@@ -183,22 +182,40 @@ def test_after_a_failed_look_pages_begin_again(
             pass
 
     run(test())
-    assert "could not be looked at" in caplog.text
+    assert "cannot read the files of runs" in caplog.text
 
 
-def test_pages_are_told_of_a_run_that_is_found_because_it_was_asked_for(
+def test_a_run_that_was_asked_for_by_name_is_news_for_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "POLL_SECONDS", SECONDS)
-    monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.0)
-
     async def test() -> None:
         feed = Feed(tmp_path)
         messages = feed.messages(None)
         await first(messages)
         SimulatedRun(tmp_path / "new")
-        assert feed.run("new") is not None
-        monkeypatch.setattr(feed_module, "SEARCH_SECONDS", SECONDS)
-        assert (await first(messages))["names"] == ["new"]
+        assert await feed.run("new") is not None
+        monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.0)
+        assert await until(messages, lambda found: found.get("names")) == ["new"]
+
+    run(test())
+
+
+def test_a_slow_disk_blocks_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SimulatedRun(tmp_path / "a")
+    is_reading, may_end = threading.Event(), threading.Event()
+    read = Feed._read
+
+    def slow(self: Feed, *arguments: Any) -> Any:
+        is_reading.set()
+        assert may_end.wait(SECONDS)
+        return read(self, *arguments)
+
+    async def test() -> None:
+        monkeypatch.setattr(Feed, "_read", slow)
+        page = asyncio.create_task(first(Feed(tmp_path).messages(None)))
+        while not is_reading.is_set():
+            await asyncio.sleep(0.001)  # the event loop answers
+        may_end.set()
+        assert (await page)["names"] == ["a"]
 
     run(test())

@@ -1,27 +1,27 @@
-"""The learning curve of a run as a picture; also a script, which draws in a process of its own."""
+"""The learning curve of a run as a picture; a program, so that it is drawn in its own process."""
 
-import json
-import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+
+import numpy as np
+
+from learner.reporting.history import History
 
 
 def draw_apart(
     metrics_jsonl: Path, png: Path, *, title: str, target: float | None, seconds: float
 ) -> str:
-    """Draws in a process of its own, which may take `seconds`; for the rest see `draw`.
+    """Draws in a process of its own, which may take `seconds`; see `draw`.
 
     Returns why there is no picture, in words; "" if there is one. On a busy machine drawing takes a
-    minute, for which an end of a run must not wait.
+    minute, for which the end of a run must not wait.
     """
-    # By its path: nothing else of this package is imported.
     words = [str(metrics_jsonl), str(png), title, "" if target is None else repr(target)]
     try:
         done = subprocess.run(
-            [sys.executable, "-P", __file__, *words],
+            [sys.executable, "-P", "-m", __name__, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -34,8 +34,8 @@ def draw_apart(
         return str(error)
     if not done.returncode:
         return ""
-    # One that was killed says nothing.
-    lines = [f"what draws it ended with {done.returncode}", *done.stderr.split("\n")]
+    # A process that was killed has printed nothing.
+    lines = [f"the drawing process ended with {done.returncode}", *done.stderr.split("\n")]
     return next(line.strip() for line in reversed(lines) if line.strip())
 
 
@@ -43,12 +43,12 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     """Draws returns against environment steps.
 
     Of training episodes the mean of each interval, between the lowest and the highest; of each
-    round of evaluation the mean with its standard deviation. Lines that are torn (a process was
-    killed while writing), and lines without a return, are skipped: without any the axes are empty.
+    round of evaluation the mean with its standard deviation. Damaged lines are skipped; without any
+    return the axes are empty.
 
     Args:
       metrics_jsonl: the run's metrics, one JSON object a line; it may be missing.
-      png: the picture, written over.
+      png: the picture, which is replaced.
       title: over the picture.
       target: the return that ends the run.
     """
@@ -59,16 +59,20 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     figure = Figure(figsize=(8, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    lines = _lines(metrics_jsonl)
-    steps, returns, low, high = columns(
-        lines, *(f"return/training{suffix}" for suffix in ("", "_min", "_max"))
+    history = History().read(metrics_jsonl)
+    columns = history.columns()
+    steps, returns, low, high = _rows(
+        columns, *(f"return/training{suffix}" for suffix in ("", "_min", "_max"))
     )
     axes.plot(steps, returns, label="training episodes: mean and extremes", color="C0")
     axes.fill_between(steps, low, high, color="C0", alpha=0.15, linewidth=0)
-    rounds = [line for line in lines if line.get("kind") == "evaluation"]
-    steps, means, deviations = columns(rounds, "mean_return", "standard_deviation")
+    names = ("env_steps", "mean_return", "standard_deviation")
+    rounds = {name: [played.get(name) for played in history.rounds] for name in names}
     axes.errorbar(
-        steps, means, deviations, label="evaluation: mean and deviation", color="C1", marker="."
+        *_rows(rounds, *names[1:]),
+        label="evaluation: mean and deviation",
+        color="C1",
+        marker=".",
     )
     if target is not None:
         axes.axhline(target, label=f"target {target:g}", color="black", linestyle="--", linewidth=1)
@@ -78,48 +82,12 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     figure.savefig(png, dpi=120)
 
 
-def columns(lines: list[dict[str, Any]], *names: str) -> tuple[list[float], ...]:
-    """Environment steps and these numbers, of the lines that have the first; NaN for the others."""
-    rows = [
-        [line["env_steps"], *(line.get(name) for name in names)]
-        for line in lines
-        if _is_number(line.get("env_steps")) and _is_number(line.get(names[0]))
-    ]
-    found = [[float(value) if _is_number(value) else math.nan for value in row] for row in rows]
-    return tuple(map(list, zip(*found, strict=True))) or tuple([] for _ in (0, *names))
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Those that are part of the run: what a session did not resume from is not."""
-    kept: list[dict[str, Any]] = []
-    for line in _objects(path):
-        if line.get("kind") != "session":
-            kept.append(line)
-        elif line.get("is_begun_anew"):
-            kept = []
-        elif _is_number(steps := line.get("env_steps")):
-            kept = [each for each in kept if not _is_later(each, steps)]
-    return kept
-
-
-def _is_later(line: dict[str, Any], steps: float) -> bool:
-    return _is_number(line.get("env_steps")) and line["env_steps"] > steps
-
-
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    for text in path.read_text(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(line, dict):
-            yield line
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _rows(columns: Mapping[str, Sequence[float | None]], *names: str) -> list[np.ndarray]:
+    """Environment steps and these columns, without the rows that lack the first; NaN for gaps."""
+    empty = [None] * len(columns["env_steps"])
+    found = [np.array(columns.get(name, empty), np.float64) for name in ("env_steps", *names)]
+    is_there = np.isfinite(found[1])
+    return [column[is_there] for column in found]
 
 
 if __name__ == "__main__":

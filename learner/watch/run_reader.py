@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from learner.reporting.history import History
 from learner.reporting.json_lines import LONGEST_LINE_BYTES, open_regular
-from learner.watch.history import History
 from learner.watch.tail import Tail
 from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS
 

@@ -1,16 +1,15 @@
 """The learning curve, from whole and from damaged metrics."""
 
 import json
-import math
 import sys
 from pathlib import Path
 
 import pytest
 
-from learner.reporting import learning_curve
-from learner.reporting.learning_curve import columns, draw, draw_apart
+from learner.reporting.learning_curve import draw, draw_apart
 from tests.patience import SECONDS
 
+ROUND = {"kind": "evaluation", "elapsed_seconds": 1.0}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -22,52 +21,6 @@ def write(folder: Path, *lines: str | dict[str, object]) -> Path:
 
 def _text(line: str | dict[str, object]) -> str:
     return line if isinstance(line, str) else json.dumps(line)
-
-
-def test_columns_are_numbers_at_their_environment_steps(tmp_path: Path) -> None:
-    lines = [
-        {"env_steps": 10, "mean": 1.5, "deviation": 2},
-        {"env_steps": 20, "mean": 3.5},
-        {"env_steps": 30, "deviation": 3.5},
-        {"mean": 9.0},
-    ]
-    steps, means, deviations = columns(lines, "mean", "deviation")
-    assert (steps, means, deviations[0]) == ([10.0, 20.0], [1.5, 3.5], 2.0)
-    assert math.isnan(deviations[1])
-    assert columns([], "mean", "deviation") == ([], [], [])
-
-
-def test_what_is_damaged_or_missing_is_skipped(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        {"env_steps": 10, "return/training": 1.5},
-        '{"env_steps": 20, "return/tra',
-        "",
-        "[1, 2]",
-        {"env_steps": 30, "return/training": None},
-        '{"env_steps": 40, "return/training": NaN}',
-        {"return/training": 9.0},
-        {"kind": "checkpoint", "updates": 3},
-        {"env_steps": 50, "return/training": 2.5},
-    )
-    found = columns(learning_curve._lines(path), "return/training")
-    assert found == ([10.0, 50.0], [1.5, 2.5])
-
-
-@pytest.mark.parametrize(
-    ("session", "expected"),
-    [({}, [1.0, 2.0, 3.0, 4.0]), ({"is_begun_anew": True, "env_steps": 0}, [4.0])],
-)
-def test_what_a_run_did_not_resume_from_is_not_part_of_its_curve(
-    tmp_path: Path, session: dict[str, object], expected: list[float]
-) -> None:
-    rows: list[dict[str, object]] = [
-        {"env_steps": steps, "return/training": 1.0} for steps in range(6)
-    ]
-    resumed = {"kind": "session", "env_steps": 3, **session}
-    path = write(tmp_path, *rows[1:], resumed, rows[4])
-    found = columns(learning_curve._lines(path), "return/training")
-    assert found[0] == expected
 
 
 def test_a_picture_shows_episodes_rounds_and_the_target(
@@ -89,8 +42,10 @@ def test_a_picture_shows_episodes_rounds_and_the_target(
         tmp_path,
         {"kind": "metrics", "env_steps": 10, **returns},
         {"kind": "metrics", "env_steps": 20, **returns, "return/evaluation": 9e9},
-        {"kind": "evaluation", "env_steps": 15, "mean_return": 3.0, "standard_deviation": 1.0},
-        {"kind": "evaluation", "env_steps": 20, "mean_return": 4.0},
+        '{"kind": "metrics", "env_st',
+        {"kind": "metrics", "env_steps": 20, "return/training": None},
+        {**ROUND, "env_steps": 15, "mean_return": 3.0, "standard_deviation": 1.0},
+        {**ROUND, "env_steps": 20, "mean_return": 4.0},
     )
     png = tmp_path / "curve.png"
     draw(path, png, title="cartpole_r2d2, seed 7", target=475.0)
@@ -103,7 +58,7 @@ def test_a_picture_shows_episodes_rounds_and_the_target(
         "target 475",
         "training episodes: mean and extremes",
     ]
-    assert [line.get_ydata()[0] for line in axes.get_lines()][:2] == [1.5, 3.0]
+    assert [list(line.get_ydata()) for line in axes.get_lines()][:2] == [[1.5, 1.5], [3.0, 4.0]]
     assert axes.dataLim.ymax < 1000
 
 
@@ -129,4 +84,4 @@ def test_a_drawing_process_that_is_killed_leaves_no_picture_and_says_so(
     monkeypatch.setattr(sys, "executable", str(killed))
     png = tmp_path / "curve.png"
     why = draw_apart(tmp_path / "missing.jsonl", png, title="", target=None, seconds=SECONDS)
-    assert why == "what draws it ended with -9"
+    assert "-9" in why

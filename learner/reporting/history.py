@@ -1,12 +1,15 @@
-"""The numbers of a run over time, in bounded memory, for the page's charts."""
+"""The numbers of a run over time, in bounded memory, for charts."""
 
+import contextlib
+import itertools
 import math
 import re
 from array import array
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.reporting.json_lines import parsed
+from learner.reporting.json_lines import open_regular, parsed, whole_lines
 
 # More rows than a chart has pixels show nothing more.
 MOST_ROWS = 1200
@@ -83,6 +86,14 @@ class History:
             return Added({}, [], is_rewritten=True)
         return Added(self._since(rows), self.rounds[rounds:], is_rewritten=False)
 
+    def read(self, path: Path) -> "History":
+        """Takes a whole file of metrics; nothing if it cannot be read."""
+        with contextlib.suppress(OSError), open_regular(path) as file:
+            lines = whole_lines(file)
+            while some := list(itertools.islice(lines, MOST_ROWS)):
+                self.add(some)
+        return self
+
     def _take_metrics(self, line: bytes, *, is_last: bool) -> bool:
         """Takes one of `_stride` lines, and looks at the last; whether rows had to go."""
         self._num_lines += 1
@@ -141,7 +152,8 @@ class History:
         if fields.get("kind") == "ledger":
             self.latest |= {f"ledger/{name}": value for name, value in numbers.items()}
         elif fields.get("kind") == "evaluation" and None not in map(numbers.get, _OF_A_ROUND):
-            self.rounds.append({name: numbers[name] for name in _OF_A_ROUND})
+            names = (*_OF_A_ROUND, "standard_deviation")
+            self.rounds.append({name: numbers[name] for name in names if name in numbers})
         return False
 
     def _since(self, row: int) -> dict[str, list[float | None]]:

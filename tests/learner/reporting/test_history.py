@@ -2,7 +2,7 @@ import itertools
 import json
 from typing import Any
 
-from learner.watch.history import MOST_COLUMNS, MOST_ROWS, History
+from learner.reporting.history import MOST_COLUMNS, MOST_ROWS, History
 
 
 def metrics(steps: float, **fields: Any) -> bytes:

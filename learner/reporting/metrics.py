@@ -19,23 +19,36 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from learner.reporting.json_lines import JsonLines, open_regular
 from learner.reporting.metric_table import METRICS as TABLE
 from learner.reporting.metric_table import PERCENTILES, group
-from learner.reporting.writers.tensorboard import EventFile
-from learner.reporting.writers.writer import Hyperparameter, Writer
+from learner.reporting.tensorboard import EventFile
 from seedrl.run_files import METRICS
 
 Role = Literal["training", "evaluation"]
+Hyperparameters: TypeAlias = Mapping[str, bool | float | str]
 
 _KINDS = {metric.name: metric.kind for metric in TABLE}
 _NUM_KEPT = 8192
 _NUM_HELD = 2**16  # many times what happens in an interval
 _TAIL_BYTES = 2**20  # hundreds of lines
+
+
+class Writer(Protocol):
+    """Takes a run's scalars besides `metrics.jsonl`. Used by one thread, which it never blocks."""
+
+    def add(self, scalars: Mapping[str, float], step: int) -> None:
+        """Takes scalars by their tags, `group/name`."""
+
+    def describe(self, hyperparameters: Hyperparameters, scores: Sequence[str]) -> None:
+        """Takes the configuration, once, and the tags of the scalars by which runs are compared."""
+
+    def close(self) -> None:
+        """Nothing more comes."""
 
 
 class _Distribution:
@@ -123,7 +136,7 @@ class Metrics:
         self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
-        self._undescribed: dict[str, Hyperparameter] = {}
+        self._undescribed: dict[str, bool | float | str] = {}
         self._lines = JsonLines(workdir / METRICS)
         self._writers = [EventFile(workdir / "tb", purge_step=purge_step), *mirrors]
 

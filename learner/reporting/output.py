@@ -3,28 +3,29 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 
 class TolerantStream:
-    """A text stream that never raises: what cannot be written is dropped, and warned of once.
+    """A text stream whose writes never raise: text that cannot be written is dropped.
 
-    A full disk may be freed, so every write is tried. A reader that is gone does not return:
-    from then on the stream's descriptor leads nowhere.
+    Every write is tried, because a full disk may be freed. A reader that is gone does not return:
+    from then on the stream's descriptor is that of the null device.
+
+    Attributes:
+      other: gets one warning about that; None if nothing shall.
     """
 
-    def __init__(self, stream: TextIO, warn: Callable[[str], None] = lambda line: None):
-        """`warn` gets the warning, in one line; it must not write to this stream."""
+    def __init__(self, stream: TextIO, other: "TolerantStream | None" = None):
         self._stream = stream
-        self._warn = warn
-        self._has_warned = False
+        self.other = other
 
     def write(self, text: str) -> int:
         """Writes `text`, or drops it."""
         try:
             return self._stream.write(text)
-        except (OSError, ValueError) as error:  # ValueError: somebody has closed it
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
             self._lose(error)
             return len(text)
 
@@ -36,16 +37,15 @@ class TolerantStream:
             self._lose(error)
 
     def close(self) -> None:
-        """Only flushes: at exit absl closes what its handler writes to, unless it is sys.stderr."""
+        """Only flushes: at exit absl closes its handler's stream, unless that is sys.stderr."""
         self.flush()
 
     def release(self) -> None:
-        """Leaves nothing in the buffer that could not be written when the process ends."""
+        """Empties the buffer: else Python would fail to write it when the process ends."""
         try:
             self._stream.flush()
-        except (OSError, ValueError) as error:
-            self._lose(error)
-            self._lead_nowhere()
+        except (OSError, ValueError):
+            self._discard()
             self.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -53,36 +53,34 @@ class TolerantStream:
 
     def _lose(self, error: Exception) -> None:
         if isinstance(error, BrokenPipeError):
-            self._lead_nowhere()
-        if not self._has_warned:
-            self._has_warned = True
+            self._discard()
+        # Forgotten first: the other stream may be lost, too, and would warn here.
+        other, self.other = self.other, None
+        if other is not None:
             name = str(getattr(self._stream, "name", "output")).strip("<>")
-            self._warn(f"warning: {name} cannot be written ({error}); the run does not need it")
+            other.write(f"warning: {name} cannot be written ({error}); the run does not need it\n")
+            other.flush()
 
-    def _lead_nowhere(self) -> None:
+    def _discard(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())
-            os.close(nowhere)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
 
 
 @contextlib.contextmanager
 def tolerating_lost_output() -> Iterator[None]:
-    """Inside, nothing that is written to stdout or stderr raises; each warns of the other's loss.
+    """Inside, no write to stdout or stderr raises; each gets a warning when the other is lost.
 
     Not for a command whose output is its result.
     """
-    out, err = sys.stdout, sys.stderr
-
-    def warn_on(stream: TextIO) -> Callable[[str], None]:
-        other = TolerantStream(stream)
-        return lambda line: print(line, file=cast(TextIO, other), flush=True)
-
-    tolerant = TolerantStream(out, warn_on(err)), TolerantStream(err, warn_on(out))
-    sys.stdout, sys.stderr = cast(tuple[TextIO, TextIO], tolerant)
+    before = sys.stdout, sys.stderr
+    out, err = TolerantStream(before[0]), TolerantStream(before[1])
+    out.other, err.other = err, out
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
     try:
         yield
     finally:
-        for stream in tolerant:
-            stream.release()
-        sys.stdout, sys.stderr = out, err
+        out.release()
+        err.release()
+        sys.stdout, sys.stderr = before

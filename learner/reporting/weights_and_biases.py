@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from learner.reporting.writers.writer import Hyperparameter
 from seedrl import run_files
 
 _CLOSE_SECONDS = 10.0
@@ -18,10 +17,10 @@ _logger = logging.getLogger(__name__)
 
 
 class WeightsAndBiases:
-    """Mirrors scalars to a project. Owns a thread, which alone waits for the network.
+    """Mirrors scalars to a project; a `Writer` of the metrics. Only its thread waits for the network.
 
-    A run that is resumed continues there too. If the service cannot be reached or refuses, one
-    warning says so, and the run continues: the same values are in `metrics.jsonl`.
+    A run that is resumed continues there too. If the service cannot be reached or refuses, that is
+    one warning, and the run continues: the same values are in `metrics.jsonl`.
     """
 
     def __init__(self, project: str, workdir: Path):
@@ -33,25 +32,25 @@ class WeightsAndBiases:
         self._thread.start()
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
-        """See Writer."""
-        # No `step`: after a resume environment steps may step back once, which it would drop.
+        """Sends scalars by their tags."""
+        # No `step`: after a resume environment steps may step back once; it drops such values.
         values = dict(scalars)
         self._do(lambda run: run.log(values))
 
     def describe(
-        self, hyperparameters: Mapping[str, Hyperparameter], scores: Sequence[str]
+        self, hyperparameters: Mapping[str, bool | float | str], scores: Sequence[str]
     ) -> None:
-        """See Writer."""
+        """Sends the configuration."""
         values = dict(hyperparameters)
         self._do(lambda run: run.config.update(values, allow_val_change=True))
 
     def close(self) -> None:
-        """Waits ten seconds at most for what is still to be sent."""
+        """Waits ten seconds at most until all is sent."""
         self._work.put(None)
         self._thread.join(_CLOSE_SECONDS)
 
     def _do(self, work: Callable[[Any], object]) -> None:
-        if not self._has_ended:  # else nobody would ever take it
+        if not self._has_ended:  # else the queue would grow for ever
             self._work.put(work)
 
     def _run(self, project: str, workdir: Path) -> None:
@@ -77,7 +76,7 @@ class WeightsAndBiases:
 
 
 def _identity(workdir: Path) -> str:
-    """The run's name there, the same in all of its sessions."""
+    """The run's id there, the same in all of its sessions."""
     path = workdir / run_files.WANDB_ID
     try:
         return path.read_text().strip()

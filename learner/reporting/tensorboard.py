@@ -1,7 +1,7 @@
-"""Scalars in a file that TensorBoard reads, written at once and by nobody else.
+"""A file of scalars for TensorBoard, written by its owner.
 
-The writer of tensorboardX leaves that to a thread of its own behind a bounded queue: on a full disk
-the thread dies, and whoever adds the thousandth value after that waits for ever.
+The writer of tensorboardX uses a thread of its own with a bounded queue: on a full disk that thread
+dies, and the thousandth value after it blocks for ever.
 """
 
 import contextlib
@@ -18,22 +18,20 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import hparams, text
 
-from learner.reporting.writers.writer import Hyperparameter
-
 _VERSION = "brain.Event:2"
 
 _logger = logging.getLogger(__name__)
 
 
 class EventFile:
-    """A new file of events in a folder. Owned by one thread.
+    """A new file of events in a folder. Owned by one thread; a `Writer` of the metrics.
 
-    What the disk refuses is dropped, with one warning until it takes something again: the same
-    values are in `metrics.jsonl`.
+    Values that the disk refuses are dropped, with one warning until it takes some again: they are
+    in `metrics.jsonl`, too.
 
     Args:
       folder: where TensorBoard looks.
-      purge_step: TensorBoard hides what earlier files have for this step or later ones.
+      purge_step: TensorBoard hides the values of earlier files for this step and later ones.
     """
 
     def __init__(self, folder: Path, *, purge_step: int):
@@ -42,14 +40,11 @@ class EventFile:
         self._file = (folder / name).open("wb", buffering=0)
         self._size = 0
         self._is_refused = False
-        # Nothing that follows can be read without it, so it waits until the disk takes it. Not
-        # written before there is a value: a run that is refused hides nothing of the one before.
+        # TensorBoard needs it before anything else, so it waits until the disk takes it; and until
+        # there is a value, so that a run that is refused hides no values of the one before.
+        start = SessionLog(status=SessionLog.START)
         self._head = _record(Event(wall_time=time.time(), file_version=_VERSION)) + _record(
-            Event(
-                wall_time=time.time(),
-                step=purge_step,
-                session_log=SessionLog(status=SessionLog.START),
-            )
+            Event(wall_time=time.time(), step=purge_step, session_log=start)
         )
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
@@ -59,17 +54,17 @@ class EventFile:
         self._append(_record(event))
 
     def describe(
-        self, hyperparameters: Mapping[str, Hyperparameter], scores: Sequence[str]
+        self, hyperparameters: Mapping[str, bool | float | str], scores: Sequence[str]
     ) -> None:
-        """Writes what the run was configured with, to compare runs by.
+        """Writes the configuration, by which runs are compared.
 
         Args:
           hyperparameters: by name; shown in the table of TensorBoard's HParams, and as text.
-          scores: tags of the scalars whose last values stand beside them.
+          scores: tags of the scalars whose last values are in that table.
         """
         rows = [f"| {name} | {value} |" for name, value in hyperparameters.items()]
         table = "\n".join(["| field | value |", "|---|---|", *rows])
-        # That of the session's end is left out: nothing is shown differently for it.
+        # The third event, the session's end, changes nothing that is shown.
         experiment, start, _ = hparams(dict(hyperparameters), dict.fromkeys(scores))
         for summary in (experiment, start, text("config", table)):
             self._append(_record(Event(wall_time=time.time(), summary=summary)))
@@ -85,7 +80,7 @@ class EventFile:
             if written != len(data):
                 raise OSError(f"wrote {written} of {len(data)} bytes")
         except OSError as error:
-            # Half a record would hide all that follow. Less than was there always fits.
+            # Half a record would hide all that follow. Cutting the file always succeeds.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file.fileno(), self._size)
                 os.lseek(self._file.fileno(), self._size, os.SEEK_SET)
@@ -99,14 +94,8 @@ class EventFile:
 
 
 def _record(event: Event) -> bytes:
-    """An event as the file has it: its length, that one's checksum, itself, its checksum."""
+    """An event as the file has it: length, checksum of the length, event, checksum of the event."""
     data: bytes = event.SerializeToString()
     length = struct.pack("<Q", len(data))
-    return b"".join(
-        (
-            length,
-            struct.pack("<I", masked_crc32c(length)),
-            data,
-            struct.pack("<I", masked_crc32c(data)),
-        )
-    )
+    length_sum, data_sum = (struct.pack("<I", masked_crc32c(part)) for part in (length, data))
+    return b"".join((length, length_sum, data, data_sum))

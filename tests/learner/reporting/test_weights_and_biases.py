@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from learner.reporting.metrics import Metrics
-from learner.reporting.writers.weights_and_biases import WeightsAndBiases
+from learner.reporting.weights_and_biases import WeightsAndBiases
 from tests.patience import SECONDS
 
 

@@ -68,8 +68,11 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     axes.fill_between(steps, low, high, color="C0", alpha=0.15, linewidth=0)
     names = ("env_steps", "mean_return", "standard_deviation")
     rounds = {name: [played.get(name) for played in history.rounds] for name in names}
+    steps, means, deviations = _rows(rounds, *names[1:])
     axes.errorbar(
-        *_rows(rounds, *names[1:]),
+        steps,
+        means,
+        deviations,
         label="evaluation: mean and deviation",
         color="C1",
         marker=".",

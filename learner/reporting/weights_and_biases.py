@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WeightsAndBiases:
-    """Mirrors scalars to a project; a `Writer` of the metrics. Only its thread waits for the network.
+    """Mirrors scalars to a project; a `Writer`. Only its own thread waits for the network.
 
     A run that is resumed continues there too. If the service cannot be reached or refuses, that is
     one warning, and the run continues: the same values are in `metrics.jsonl`.

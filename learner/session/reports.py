@@ -11,8 +11,8 @@ from learner.reporting.learning_curve import draw_apart
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.reporting.status import ERROR, Status
-from learner.reporting.wording import duration
 from learner.reporting.weights_and_biases import WeightsAndBiases
+from learner.reporting.wording import duration
 from learner.saving.run_folder import RunFolder
 from learner.session.status_writer import StatusWriter
 from learner.threads.exit_deadline import ExitDeadline

@@ -193,7 +193,9 @@ class Workers:
             self._finish(run)
         elif not has_begun(self._folder / run.name):
             self._fail(
-                run, "interrupted", f"{STOPPED} before it had begun; the same command begins it"
+                run,
+                "interrupted",
+                f"{STOPPED} a signal before training started; the same command starts it",
             )
         elif (reason := read_run(self._folder / run.name).reason).startswith(STOPPED):
             self._fail(run, "interrupted", reason)
@@ -212,7 +214,7 @@ class Workers:
         if step == "train" and code not in (*_DONE, ExitCode.KILLED):
             self._fail(run, "failed", f"ended with {code} when it was to save")
         else:
-            self._fail(run, "interrupted", STOPPED)
+            self._fail(run, "interrupted", f"{STOPPED} a signal")
 
     def _fail(self, run: PlannedRun, outcome: Outcome, reason: str) -> None:
         self.outcomes[run.name], self.reasons[run.name] = outcome, reason

@@ -91,7 +91,6 @@ class _Server:
       left_at: when the env server in whose place it is left; None if it is new.
       was_ready: whether its environments were built.
       is_explained: whether an event has reported why it leaves.
-      is_expected: whether the failure that made it leave announced its return.
       owing: of each group that owes a step, its sequence number and since when.
     """
 
@@ -101,7 +100,6 @@ class _Server:
     before: str = ""
     was_ready: bool = False
     is_explained: bool = False
-    is_expected: bool = False
     next_failure: float = -math.inf
     num_steps: int = 0
     owing: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -180,9 +178,6 @@ class EnvServerRegistry:
             if before is not None and (before.was_ready or before.status.failures):
                 server.left_at, server.before = before.status.since_seconds, before.status.name
                 server.next_failure = before.next_failure
-                sizes = (before.arrival.name, before.arrival.training, before.arrival.evaluation)
-                same = sizes == (arrival.name, arrival.training, arrival.evaluation)
-                server.is_expected = before.was_ready and before.is_explained and same
                 server.status = replace(
                     status,
                     failures=before.status.failures,
@@ -199,8 +194,6 @@ class EnvServerRegistry:
             server = self._present[lease]
             server.was_ready = True
             server.be("live", now)
-            if server.is_expected:
-                return
             status = server.status
             away = None if server.left_at is None else now - server.left_at
             how = "joins"

@@ -21,9 +21,9 @@ State = Literal[
     "starting", "waiting", "compiling", "training", "evaluating", "stopping", "finished"
 ]
 # Reasons of a run that has not reached its end: a signal, or an error.
-STOPPED = "a signal asked for it"
+STOPPED = "stopped by"
 THREAD_DIED, ERROR = "a thread of the learner died", "an error"
-NOT_FINITE = "no update was finite any more"
+NOT_FINITE = "too many updates in a row were not finite"
 FAILED = frozenset({THREAD_DIED, ERROR, NOT_FINITE, ""})
 
 EnvServerState = Literal["building", "live", "hung", "left"]

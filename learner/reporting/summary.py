@@ -1,11 +1,11 @@
 """How a run went, in numbers and in words."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from learner.reporting.wording import duration, score
+from learner.reporting.wording import binding, duration, score
 
 if TYPE_CHECKING:  # imports numpy, and the command line of `seedrl train` imports this file
     from learner.reporting.status import EvaluationStatus
@@ -18,23 +18,18 @@ class Summary(NamedTuple):
       reason: why it ended, in words.
       last, best: rounds of evaluation of the run; None if there was none.
       env_steps: training environment steps, over all sessions of the run.
-      total_steps: how many there may be.
+      total_steps: `learning.total_steps`.
       wall_seconds: of this session, from the start of the learner.
-      run_seconds: of all sessions.
-      env_steps_per_second: over the last interval of metrics.
-      replay_ratio: measured: trained steps per training environment step; 0 if nothing measures it.
-      policy_lag_updates: measured: mean updates between acting and learning, last interval.
       updates: applied updates.
-      best_return, best_updates: of the best checkpoint; None and 0 if there is none.
       workdir: the run folder.
       confirmed_updates: of the parameters that have reached the target return and confirmed it;
         None if none have.
       target_return: the configured one, or None.
-      command: what the user typed.
+      metrics: the last value of each.
+      best_return, best_updates: of the best checkpoint; None and 0 if there is none.
+      command: the command line of the user.
       nothing_learned: why no update was applied, if none was; see `why_nothing_learned`.
-      to_allow: what the run's configuration names that is not installed, for `--allow`.
-      is_known_to_draw: whether the environment is ours or gymnasium knows it by its id: nearly all
-        of those draw themselves. Of others nobody here knows.
+      to_allow: code that the run's configuration names and that is not installed, for `--allow`.
     """
 
     reason: str
@@ -43,49 +38,43 @@ class Summary(NamedTuple):
     env_steps: int
     total_steps: int
     wall_seconds: float
-    run_seconds: float
-    env_steps_per_second: float
-    replay_ratio: float
-    policy_lag_updates: float
     updates: int
     workdir: Path
     confirmed_updates: int | None
     target_return: float | None
+    metrics: Mapping[str, float]
     best_return: float | None = None
     best_updates: int = 0
     command: str = ""
     nothing_learned: str = ""
-    is_known_to_draw: bool = True
     to_allow: tuple[str, ...] = ()
 
     @property
     def has_missed(self) -> bool:
-        """Whether all steps were taken without a confirmed target."""
+        """True if all steps were taken without a confirmed target."""
         all_taken = self.env_steps >= self.total_steps
         return self.target_return is not None and self.confirmed_updates is None and all_taken
 
 
 def why_nothing_learned(*, is_confirmed: bool, is_compiling: bool, num_skipped: int) -> str:
-    """Why a run ended without an update, in words.
+    """Reason of a run without an update, in words.
 
     Args:
       is_confirmed: whether its target was confirmed.
       is_compiling: whether the program of the update was not compiled yet.
-      num_skipped: updates that were skipped, because something in them was not finite.
+      num_skipped: updates that were skipped, because a number in them was not finite.
     """
     if num_skipped:
-        return "no update was finite (the warnings above say so); nothing was learned"
+        return "no update was finite (see the warnings above); nothing was learned"
     if is_confirmed:
-        return "the parameters that the run began with have reached the target"
+        return "the initial parameters have reached the target"
     if is_compiling:
-        return "the run ended while learning was being compiled; nothing was learned"
-    return (
-        "there was not enough experience for a first one (replay.min_steps, where there is replay)"
-    )
+        return "the run ended while learning was compiling; nothing was learned"
+    return "there was not enough experience for a first one (replay.min_steps, if there is replay)"
 
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Label and text of each line, the commands to go on with last."""
+    """Label and text of each line, with the commands to continue with last."""
     from learner.reporting.panel import evaluation_text
 
     missed = " (exit code 1: all steps were taken, and the target was not confirmed)"
@@ -93,15 +82,15 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "last evaluation", evaluation_text(summary.last)
     if summary.best != summary.last:
         yield "best evaluation", evaluation_text(summary.best)
-    rate = f"{summary.env_steps_per_second:,.0f} a second in the end"
+    metrics = summary.metrics
+    rate = f"{metrics.get('env_steps_per_second', 0.0):,.0f}/s in the last interval"
     yield "environment steps", f"{summary.env_steps:,} of {summary.total_steps:,}, {rate}"
-    lag = f"{summary.policy_lag_updates:.1f} updates of policy lag"
-    # An on-policy queue has none.
-    ratio = f"replay ratio {summary.replay_ratio:.2f}, " * (summary.replay_ratio > 0)
-    applied = f"{summary.updates:,}, {ratio}{lag}"
-    yield "updates", applied if summary.updates else f"none: {summary.nothing_learned}"
-    earlier = summary.run_seconds - summary.wall_seconds
-    whole = f", {duration(summary.run_seconds)} with earlier sessions" if earlier > 1.0 else ""
+    yield "updates", _updates(summary)
+    if text := binding(metrics):
+        yield "balance", text
+    run_seconds = metrics.get("elapsed_seconds", 0.0)
+    is_resumed = run_seconds - summary.wall_seconds > 1.0
+    whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed
     yield "wall time", duration(summary.wall_seconds) + whole
     folder = shlex.quote(str(summary.workdir))
     yield "run folder", folder
@@ -110,20 +99,26 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best{allow}"
-    needs = " (if its environment can draw itself: render_mode)"
-    yield "film it", f"seedrl record {folder}{allow}{needs * (not summary.is_known_to_draw)}"
+    yield "record a video", f"seedrl record {folder}{allow} (if its environment renders)"
     yield "look at it", f"seedrl watch {folder}"
     yield "resume it", resume_command(summary)
+
+
+def _updates(summary: Summary) -> str:
+    if not summary.updates:
+        return f"none: {summary.nothing_learned}"
+    lag = f"{summary.metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"
+    ratio = summary.metrics.get("replay_ratio", 0.0)  # an on-policy queue has none
+    return f"{summary.updates:,}, {f'replay ratio {ratio:.2f}, ' * (ratio > 0)}{lag}"
 
 
 def resume_command(summary: Summary) -> str:
     """The user's command, with the run's folder, and more steps if all were taken.
 
-    A target that is confirmed is left out: it would end the run at once.
+    A confirmed target is left out: it would end the run at once.
     """
-    more = summary.env_steps >= summary.total_steps
     words = resuming(summary.command, summary.workdir)
-    if more:
+    if summary.env_steps >= summary.total_steps:
         words = _without(words, ["--learning.total-steps"])
         words += ["--learning.total-steps", str(2 * summary.total_steps)]
     if summary.confirmed_updates is not None:
@@ -133,7 +128,7 @@ def resume_command(summary: Summary) -> str:
 
 
 def resuming(command: str, workdir: Path) -> list[str]:
-    """The words of the user's command for the same run: with its folder, and from what it holds."""
+    """The words of the user's command for the same run: with its folder, from its checkpoint."""
     words = _without(shlex.split(command), ["--workdir", "--resume", "--init-from"])
     return [*words, "--workdir", str(workdir)]
 

@@ -26,12 +26,12 @@ from seedrl.errors import UserError
 
 
 class EndOfRun(enum.Enum):
-    """Why a run is over; where several hold, the first counts.
+    """Why a run is over; if several hold, the first counts.
 
     Attributes:
-      MISTAKE: what the user has brought cannot be learned with; it is said in one line.
+      MISTAKE: the user's agent or environment cannot be learned with; the error is one line.
       FAILED: a thread of the session or of the service has raised an error.
-      STOPPED: SIGTERM or SIGINT asked for it.
+      STOPPED: by a signal, or by the env servers' failure.
       NOT_FINITE: too many updates in a row were not finite.
       CONFIRMED: a second evaluation has confirmed `evaluation.target_return`.
       ALL_STEPS: `learning.total_steps` environment steps were taken.
@@ -57,10 +57,10 @@ def end_of_run(
     """Why the run is over; None as long as it is not.
 
     Args:
-      stop: what SIGTERM and SIGINT set.
-      learning: what bounds the run.
+      stop: set by SIGTERM and SIGINT.
+      learning: bounds the run.
       skipped_in_a_row: updates since the last finite one.
-      death: of a thread that neither session nor service watches.
+      death: of any other thread.
     """
     if session.failed.is_set() and isinstance(session.failure, UserError):
         return EndOfRun.MISTAKE
@@ -78,7 +78,7 @@ def end_of_run(
 
 
 def raise_death(service: Service, deaths: Deaths) -> None:
-    """Raises what a thread of the service has died of, or one that nobody watches."""
+    """Raises the error of a thread of the service, or of any other thread outside the session."""
     if (failure := service.failure) is not None:
         raise RuntimeError(f"a thread of the service died: {failure}") from failure
     if (death := deaths.first) is not None:
@@ -88,7 +88,7 @@ def raise_death(service: Service, deaths: Deaths) -> None:
 def confirmed_earlier(
     rounds: Iterable[EvaluationStatus], resumed: Checkpoint, config: Config
 ) -> bool:
-    """Whether a run has confirmed its target in an earlier session, which is then printed.
+    """True if a run has confirmed its target in an earlier session; prints that.
 
     Args:
       rounds: of evaluation until its newest checkpoint.
@@ -103,8 +103,8 @@ def confirmed_earlier(
             print(
                 f"target {target:g} was confirmed in an earlier session: "
                 f"{score(played.mean_return)} over {played.episodes} episodes, at "
-                f"{played.env_steps:,} environment steps; nothing is left to do "
-                "(--evaluation.target-return None, or a higher one, trains on)",
+                f"{played.env_steps:,} environment steps; nothing is left to do. "
+                "hint: --evaluation.target-return None, or a higher one, continues training",
                 file=sys.stderr,
                 flush=True,
             )
@@ -122,13 +122,13 @@ def why(
     begins_untrained: bool = True,
     confirming: Confirmation | None = None,
 ) -> str:
-    """Why the run is over, in words for its user; `end` is None where an exception ended it.
+    """Why the run is over, in words for its user; `end` is None if an exception ended it.
 
-    `confirming` is how far the confirmation was that was being played, if one was.
+    `confirming`: the confirmation that was being played, if there was one.
     """
     if end is EndOfRun.STOPPED:
         is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
-        return stopped_by if is_failure else f"{STOPPED}: {stopped_by}"
+        return stopped_by if is_failure else f"{STOPPED} {stopped_by}"
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         num_episodes = len(confirmed.returns)
         text = f"{score(confirmed.mean)} over {num_episodes} episodes"

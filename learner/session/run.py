@@ -251,7 +251,7 @@ def _best(folder: RunFolder) -> Checkpoint | None:
 def _summary(
     config: Config, session: Session, supervision: Supervision, start: float, folder: RunFolder
 ) -> Summary:
-    last, best, confirmed = supervision.last, folder.best(), session.evaluator.confirmed
+    best, confirmed = folder.best(), session.evaluator.confirmed
     return Summary(
         reason=supervision.reason,
         last=supervision.announcements.last,
@@ -260,10 +260,7 @@ def _summary(
         total_steps=config.learning.total_steps,
         target_return=config.evaluation.target_return,
         wall_seconds=time.monotonic() - start,
-        run_seconds=last.get("elapsed_seconds", 0.0),
-        env_steps_per_second=last.get("env_steps_per_second", 0.0),
-        replay_ratio=last.get("replay_ratio", 0.0),
-        policy_lag_updates=last.get("policy_lag_updates", 0.0),
+        metrics=supervision.last,
         updates=session.learning.updates,
         workdir=folder.path,
         confirmed_updates=None if confirmed is None else confirmed.frozen.version,
@@ -275,6 +272,4 @@ def _summary(
             num_skipped=session.learning.num_skipped,
         ),
         to_allow=tuple(to_allow(to_json(config))),
-        is_known_to_draw=":" not in config.environment.id
-        or config.environment.id.startswith("envs_server.envs."),
     )

@@ -92,7 +92,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def test_one_signal_ends_all_hosts_and_they_save_together(story: Story) -> None:
     assert story.codes == [ExitCode.OK, ExitCode.OK]
     reasons = [story.run.events("ended", index)[0]["text"] for index in range(2)]
-    assert reasons == ["the run ends: a signal asked for it: SIGTERM"] * 2
+    assert reasons == ["the run ends: stopped by SIGTERM"] * 2
 
 
 def test_a_checkpoint_has_the_shards_of_all_hosts(story: Story) -> None:

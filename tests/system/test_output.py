@@ -154,7 +154,7 @@ def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
         assert event.keys() == {field.name for field in dataclasses.fields(Event)}
     status = json.loads((unlogged / "status.json").read_text())
     assert status.keys() == {field.name for field in dataclasses.fields(Status)}
-    assert (status["state"], status["reason"]) == ("finished", "a signal asked for it: SIGHUP")
+    assert (status["state"], status["reason"]) == ("finished", "stopped by SIGHUP")
     assert status["best_evaluation"]["mean_return"] >= status["last_evaluation"]["mean_return"]
     assert [server["environments"] > 0 for server in status["env_servers"]] == [True]
 

@@ -60,7 +60,7 @@ class FakeChild:
 
     def send(self, number: int) -> None:
         self.signals.append(number)
-        self._on_exit(self, ends(self.folder, "a signal asked for it: SIGTERM"))
+        self._on_exit(self, ends(self.folder, "stopped by SIGTERM"))
 
     def end(self, seconds: float) -> None:
         self.signals.append(signal.SIGKILL)
@@ -164,7 +164,7 @@ def test_a_run_that_is_stopped_before_it_has_begun_is_trained_when_the_experimen
         assert workers.wait() == ExitCode.FAILED_RUNS
     assert stage.started == [word for word in EVERY if word != "evaluate run1"]
     assert workers.outcomes["run1"] == "interrupted"
-    assert "before it had begun" in workers.reasons["run1"]
+    assert "before training started" in workers.reasons["run1"]
     stage.acts, stage.started = {}, []
     with stage.workers() as workers:
         assert workers.wait() == ExitCode.OK
@@ -192,7 +192,7 @@ def test_a_failed_run_is_named_and_ends_no_other(stage: Stage) -> None:
 
 
 def test_a_run_that_somebody_else_ends_is_no_result(stage: Stage) -> None:
-    stage.acts["train run0"] = lambda folder: ends(folder, "a signal asked for it: SIGTERM")
+    stage.acts["train run0"] = lambda folder: ends(folder, "stopped by SIGTERM")
     with stage.workers() as workers:
         assert workers.wait() == ExitCode.FAILED_RUNS
     assert workers.outcomes["run0"] == "interrupted" and "evaluate run0" not in stage.started

@@ -1,6 +1,7 @@
 """How a run went, and how to go on with it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,14 @@ SUMMARY = Summary(
     env_steps=500_004,
     total_steps=500_000,
     wall_seconds=83.2,
-    run_seconds=82.9,
-    env_steps_per_second=1500.4,
-    replay_ratio=3.99,
-    policy_lag_updates=2.5,
+    metrics={
+        "elapsed_seconds": 82.9,
+        "env_steps_per_second": 1500.4,
+        "replay_ratio": 3.99,
+        "policy_lag_updates": 2.5,
+        "acting_waits_share": 0.25,
+        "learning_waits_share": 0.0,
+    },
     updates=4321,
     workdir=Path("/my/run"),
     confirmed_updates=None,
@@ -33,59 +38,60 @@ SUMMARY = Summary(
 )
 
 
-def test_the_summary_says_why_it_ended_how_good_it_was_and_how_to_go_on() -> None:
-    assert list(summary_rows(SUMMARY)) == [
+def rows_of(**changes: Any) -> dict[str, str]:
+    return dict(summary_rows(SUMMARY._replace(**changes)))
+
+
+def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with() -> None:
+    rows = rows_of()
+    assert rows == {
+        "ended": "all 500,000 steps taken, target 0.95 not reached (exit code 1: all steps were "
+        "taken, and the target was not confirmed)",
+        "last evaluation": "0.700 over 20 episodes, at 487,000 environment steps",
+        "best evaluation": "0.850 over 20 episodes, at 402,000 environment steps",
+        "environment steps": "500,004 of 500,000, 1,500/s in the last interval",
+        "updates": "4,321, replay ratio 3.99, 2.5 updates of policy lag",
+        "balance": "environments wait for learning 25% of the time: learning binds",
+        "wall time": "0:01:23",
+        "run folder": "/my/run",
+        "evaluate it": "seedrl evaluate /my/run",
+        "record a video": "seedrl record /my/run (if its environment renders)",
+        "look at it": "seedrl watch /my/run",
+        "resume it": "seedrl train catch_r2d2 --seed 3 --workdir /my/run "
+        "--learning.total-steps 1000000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "label", "expected"),
+    [
         (
-            "ended",
-            "all 500,000 steps taken, target 0.95 not reached (exit code 1: all steps were taken, "
-            "and the target was not confirmed)",
+            {"metrics": {"elapsed_seconds": 3600.0}},
+            "wall time",
+            "0:01:23, 1:00:00 with earlier sessions",
         ),
-        ("last evaluation", "0.700 over 20 episodes, at 487,000 environment steps"),
-        ("best evaluation", "0.850 over 20 episodes, at 402,000 environment steps"),
-        ("environment steps", "500,004 of 500,000, 1,500 a second in the end"),
-        ("updates", "4,321, replay ratio 3.99, 2.5 updates of policy lag"),
-        ("wall time", "0:01:23"),
-        ("run folder", "/my/run"),
-        ("evaluate it", "seedrl evaluate /my/run"),
-        ("film it", "seedrl record /my/run"),
-        ("look at it", "seedrl watch /my/run"),
+        ({"confirmed_updates": 800, "reason": "confirmed"}, "ended", "confirmed"),
+        ({"updates": 0, "nothing_learned": "no rows"}, "updates", "none: no rows"),
+        ({"best": LAST}, "best evaluation", None),
+        ({"last": None, "best": None}, "last evaluation", "none"),
         (
-            "resume it",
-            "seedrl train catch_r2d2 --seed 3 --workdir /my/run --learning.total-steps 1000000",
+            {"best_return": 0.85, "best_updates": 800},
+            "best checkpoint",
+            "0.850 after 800 updates: seedrl evaluate /my/run --best",
         ),
-    ]
-
-
-def test_a_film_is_promised_only_where_the_environment_is_known_to_draw_itself() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(is_known_to_draw=False)))
-    assert rows["film it"] == (
-        "seedrl record /my/run (if its environment can draw itself: render_mode)"
-    )
-
-
-def test_the_time_of_earlier_sessions_is_told_where_there_were_some() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(run_seconds=3600.0)))
-    assert rows["wall time"] == "0:01:23, 1:00:00 with earlier sessions"
-
-
-def test_a_target_that_was_reached_has_no_exit_code_to_explain() -> None:
-    rows = dict(
-        summary_rows(SUMMARY._replace(confirmed_updates=800, reason="target 0.95 confirmed"))
-    )
-    assert rows["ended"] == "target 0.95 confirmed"
-
-
-def test_a_run_in_which_nothing_was_learned_says_so() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(updates=0, nothing_learned="for want of rows")))
-    assert rows["updates"] == "none: for want of rows"
+        ({"to_allow": ("my dir",)}, "evaluate it", "seedrl evaluate /my/run --allow 'my dir'"),
+    ],
+)
+def test_rows_follow_the_run(changes: dict[str, Any], label: str, expected: str | None) -> None:
+    assert rows_of(**changes).get(label) == expected
 
 
 @pytest.mark.parametrize(
     ("is_confirmed", "is_compiling", "num_skipped", "expected"),
     [
         (False, False, 3, "no update was finite"),
-        (True, True, 0, "the parameters that the run began with"),
-        (False, True, 0, "the run ended while learning was being compiled"),
+        (True, True, 0, "the initial parameters"),
+        (False, True, 0, "the run ended while learning was compiling"),
         (False, False, 0, "there was not enough experience"),
     ],
 )
@@ -96,17 +102,6 @@ def test_why_nothing_was_learned_is_the_reason_that_holds(
         is_confirmed=is_confirmed, is_compiling=is_compiling, num_skipped=num_skipped
     )
     assert found.startswith(expected)
-
-
-def test_the_best_round_is_named_only_where_it_is_not_the_last() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(best=LAST)))
-    assert "best evaluation" not in rows
-    assert dict(summary_rows(SUMMARY._replace(last=None, best=None)))["last evaluation"] == "none"
-
-
-def test_the_best_checkpoint_is_named_if_there_is_one() -> None:
-    rows = dict(summary_rows(SUMMARY._replace(best_return=0.85, best_updates=800)))
-    assert rows["best checkpoint"] == "0.850 after 800 updates: seedrl evaluate /my/run --best"
 
 
 def test_a_confirmed_run_trains_on_without_its_target() -> None:

@@ -36,7 +36,7 @@ def _run(folder: Path, **status: Any) -> Path:
         ({"state": "training"}, "running"),
         ({"state": "training", "time_seconds": NOW - 60}, "interrupted"),
         ({"state": "finished", "reason": "all 100 steps taken"}, "finished"),
-        ({"state": "finished", "reason": "a signal asked for it: SIGTERM"}, "interrupted"),
+        ({"state": "finished", "reason": "stopped by SIGTERM"}, "interrupted"),
         ({"state": "finished", "reason": "a thread of the learner died"}, "failed"),
         ({"state": "finished", "reason": "an error"}, "failed"),
         ({"state": "finished", "reason": "an error: the disk is full"}, "failed"),
@@ -51,7 +51,7 @@ def test_a_state_follows_from_what_was_written_last(
 
 
 def test_a_run_that_is_killed_while_it_ends_is_told_from_one_that_ended(tmp_path: Path) -> None:
-    said = "a signal asked for it: SIGTERM"
+    said = "stopped by SIGTERM"
     run = _run(tmp_path / "run", state="stopping", reason=said, time_seconds=NOW - 60)
     found = read_run(run, now=NOW)
     assert (found.state, found.reason) == (

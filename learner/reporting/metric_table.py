@@ -70,8 +70,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("updates", "count", "balance", "updates",
            "updates that changed the parameters, in total those of the whole run"),
     Metric("replay_ratio", "gauge", "balance", "steps/step",
-           "trained steps (without burn-in) per training environment step, measured by the "
-           "limiter"),
+           "trained steps (without burn-in) per training environment step, of the whole run; below "
+           "the target until the steps from before the first update matter no more"),
     Metric("replay_ratio_target", "gauge", "balance", "steps/step", "the configured replay ratio"),
     Metric("queue_updates", "gauge", "balance", "updates",
            "complete sequences that an on-policy queue has not handed out, as "

@@ -90,6 +90,8 @@ class RatioLimiter(NamedTuple):
       min_sequences: what shards must hold before learning starts, on average: one whose env servers
         never come does not keep the others from it.
       env_steps: E.
+      early_steps: those before learning became possible; they owe nothing, and count in the ratio
+        that is reported.
       taken_steps: T.
       applied_steps: those of T whose update was applied.
       is_ready: whether shards hold enough; while not, acting is free and owes nothing.
@@ -101,6 +103,7 @@ class RatioLimiter(NamedTuple):
     tolerance_updates: float
     min_sequences: int
     env_steps: int = 0
+    early_steps: int = 0
     taken_steps: int = 0
     applied_steps: int = 0
     is_ready: bool = False
@@ -118,7 +121,9 @@ class RatioLimiter(NamedTuple):
     def acted(self, steps: int, pages: int = 0) -> Self:
         """See Limiter. Steps are owed only while it is ready."""
         del pages
-        return self._replace(env_steps=self.env_steps + steps) if self.is_ready else self
+        if not self.is_ready:
+            return self._replace(early_steps=self.early_steps + steps)
+        return self._replace(env_steps=self.env_steps + steps)
 
     def holds(self, num_sequences: Sequence[int]) -> Self:
         """See Limiter."""
@@ -148,8 +153,8 @@ class RatioLimiter(NamedTuple):
 
     @property
     def measured_ratio(self) -> float:
-        """Applied trained steps per environment step; 0 before the first step that counts."""
-        return self.applied_steps / self.env_steps if self.env_steps else 0.0
+        """Applied trained steps per environment step, of all steps; 0 before the first one."""
+        return self.applied_steps / max(1, self.early_steps + self.env_steps)
 
     def metrics(self) -> Mapping[str, float]:
         """See Limiter."""
@@ -157,7 +162,7 @@ class RatioLimiter(NamedTuple):
 
     def counts(self) -> Mapping[str, float]:
         """See Limiter. The ratio is kept too: counts mean something only under it."""
-        names = ("env_steps", "taken_steps", "applied_steps", "replay_ratio")
+        names = ("env_steps", "early_steps", "taken_steps", "applied_steps", "replay_ratio")
         return {name: getattr(self, name) for name in names}
 
     def restored(self, counts: Mapping[str, float]) -> Self:
@@ -167,9 +172,10 @@ class RatioLimiter(NamedTuple):
         """
         # There is none among the counts of another kind of replay.
         if counts.get("replay_ratio") != self.replay_ratio:
-            return self._replace(env_steps=0, taken_steps=0, applied_steps=0)
+            return self._replace(env_steps=0, early_steps=0, taken_steps=0, applied_steps=0)
         return self._replace(
             env_steps=int(counts["env_steps"]),
+            early_steps=int(counts.get("early_steps", 0)),  # older checkpoints have none
             taken_steps=int(counts["taken_steps"]),
             applied_steps=int(counts["applied_steps"]),
         )

@@ -148,8 +148,8 @@ MUTANTS = (
     Mutant(
         "steps_owed_before_ready",
         _LIMITER,
-        "env_steps=self.env_steps + steps) if self.is_ready else self",
-        "env_steps=self.env_steps + steps)",
+        "if not self.is_ready:\n            return self._replace(early_steps",
+        "if not True:\n            return self._replace(early_steps",
         "Steps from before learning was possible are owed.",
         "the measured replay ratio is the configured one (DESIGN 7)",
     ),

@@ -52,6 +52,13 @@ def test_acting_is_free_and_owes_nothing_until_replay_can_be_sampled() -> None:
     assert not limiter.may_learn()
 
 
+def test_steps_before_learning_count_in_the_reported_ratio_and_owe_nothing() -> None:
+    limiter = _limiter(replay_ratio=0.5, batch_steps=10).holds([2]).acted(60).holds([3]).acted(20)
+    limiter = limiter.took().applied()
+    assert (limiter.owed_steps, limiter.measured_ratio) == (0.0, 10 / 80)
+    assert _limiter(replay_ratio=0.5, batch_steps=10).restored(limiter.counts()) == limiter
+
+
 def test_a_gap_in_readiness_is_not_owed() -> None:
     limiter = _limiter()
     limiter = limiter.acted(15)
@@ -161,7 +168,7 @@ def test_counts_survive_a_restart() -> None:
     limiter = _limiter(replay_ratio=0.5, batch_steps=10)
     limiter = limiter.acted(33).took().applied().took()
     counts = {"env_steps": 33, "taken_steps": 20, "applied_steps": 10, "replay_ratio": 0.5}
-    assert limiter.counts() == counts
+    assert limiter.counts() == counts | {"early_steps": 0}
     resumed = _limiter(replay_ratio=0.5, batch_steps=10).restored(counts)
     assert resumed == limiter
     assert resumed.owed_steps == -3.5

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.reporting.json_lines import open_regular, parsed, whole_lines
+from learner.reporting.json_lines import parsed, whole_lines
+from seedrl.run_files import open_regular
 
 # More rows than a chart has pixels show nothing more.
 MOST_ROWS = 1200

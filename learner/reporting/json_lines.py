@@ -4,8 +4,6 @@ import contextlib
 import json
 import logging
 import math
-import os
-import stat
 import threading
 from collections.abc import Iterator, Mapping
 from io import SEEK_END, BufferedReader, FileIO
@@ -67,31 +65,6 @@ def _ends_in_half_a_line(file: FileIO) -> bool:
         return False
     file.seek(-1, SEEK_END)
     return file.read(1) != b"\n"
-
-
-def open_regular(path: Path) -> BufferedReader:
-    """Opens a regular file for reading; OSError for anything else.
-
-    The files of a run's folder may be anybody's: a FIFO would block its reader for ever, and a
-    symbolic link leads to any file of the user.
-    """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path}: expected a regular file")
-    return open(descriptor, "rb")
-
-
-def read_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file, one line in memory at a time; none if it cannot be read.
-
-    Lines that are no object are skipped: a process may have been killed while it wrote one.
-    """
-    with contextlib.suppress(OSError), open_regular(path) as file:
-        for line in whole_lines(file):
-            if value := parsed(line):
-                yield value
 
 
 def whole_lines(file: BufferedReader) -> Iterator[bytes]:

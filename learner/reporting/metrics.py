@@ -23,11 +23,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from learner.reporting.json_lines import JsonLines, open_regular
+from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_table import METRICS as TABLE
 from learner.reporting.metric_table import PERCENTILES, group
 from learner.reporting.tensorboard import EventFile
-from seedrl.run_files import METRICS
+from seedrl.run_files import METRICS, open_regular
 
 Role = Literal["training", "evaluation"]
 Hyperparameters: TypeAlias = Mapping[str, bool | float | str]

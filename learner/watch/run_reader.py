@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.reporting.history import History
-from learner.reporting.json_lines import LONGEST_LINE_BYTES, open_regular
+from learner.reporting.json_lines import LONGEST_LINE_BYTES
 from learner.watch.tail import Tail
-from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS
+from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, open_regular
 
 # Nothing that a run writes is larger; a file that is, is not read.
 _MOST_EVENTS = 1000

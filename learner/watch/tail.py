@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.reporting.json_lines import open_regular
+from seedrl.run_files import open_regular
 
 # Of a long file each look reads one piece, so that a page shows other runs meanwhile.
 _PIECE_BYTES = 8 * 2**20

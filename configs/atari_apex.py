@@ -16,7 +16,7 @@ Lab record
   Not run: score, environment steps, wall time, hardware, date and commit are not yet measured.
 """
 
-from seedrl.agents.apex.config import ApexConfig
+from seedrl.agents.apex import ApexConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -42,7 +42,7 @@ def config() -> Config:
             network=QNetworkConfig(
                 torso="nature", torso_sizes=(), core="none", head_sizes=(512,), frame_stack=4
             ),
-            earlier_rows=3,
+            earlier_steps=3,
             n_steps=3,
             gamma=0.99,
             reward_clip=1.0,

@@ -11,7 +11,7 @@ Lab record
   other work, no accelerator; 2026-11-22, commit 3e6ed55.
 """
 
-from seedrl.agents.apex.config import ApexConfig
+from seedrl.agents.apex import ApexConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,

@@ -1,7 +1,7 @@
 """IMPALA on CartPole-v1: an on-policy agent without memory, on two CPU cores.
 
 Ends when frozen parameters score 475, the environment's own threshold, over 100 fresh episodes.
-Long returns matter more than anything: with `trace_lambda` 0.9 or an `unroll` of 9 it does not
+Long returns matter more than anything: with `vtrace_lambda` 0.9 or an `unroll` of 9 it does not
 learn, because the value that is bootstrapped from is wrong for long. Rewards of 0.01 bring that
 value to about 1; without, 475 is reached as soon, and lost sooner.
 

@@ -12,7 +12,7 @@ Lab record
   seed 0 confirmed 500.0 after 100,675 steps.
 """
 
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -36,7 +36,7 @@ def config() -> Config:
             epochs=8,
             minibatches=4,
             gamma=0.99,
-            trace_lambda=0.95,
+            gae_lambda=0.95,
             entropy_cost=0.0,
             reward_scale=0.01,
             learning_rate=2e-3,

@@ -13,7 +13,7 @@ Lab record
   2026-11-22, commit a69d11e.
 """
 
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -37,7 +37,7 @@ def config() -> Config:
             epochs=10,
             minibatches=16,
             gamma=0.99,
-            trace_lambda=0.95,
+            gae_lambda=0.95,
             entropy_cost=0.0,
             normalize_observations=True,
             normalize_rewards=True,

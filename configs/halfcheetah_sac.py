@@ -15,7 +15,7 @@ Lab record
   Stable-Baselines3, seeds 0 to 4: 7,179, 7,260, 6,679, 6,687, 7,239 (docs/learning.md).
 """
 
-from seedrl.agents.sac.config import SacConfig
+from seedrl.agents.sac import SacConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -37,7 +37,7 @@ def config() -> Config:
             actor_learning_rate=3e-4,
             critic_learning_rate=3e-4,
             temperature_learning_rate=3e-4,
-            target_rate=0.005,
+            tau=0.005,
         ),
         serving=ServingConfig(training_slots=8, evaluation_slots=10),
         replay=ReplayConfig(

@@ -12,7 +12,7 @@ Lab record
   accelerator; 2026-11-22.
 """
 
-from seedrl.agents.apex.config import ApexConfig
+from seedrl.agents.apex import ApexConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,

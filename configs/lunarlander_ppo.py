@@ -13,7 +13,7 @@ Lab record
   work, no accelerator; 2026-11-22.
 """
 
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -37,7 +37,7 @@ def config() -> Config:
             epochs=6,
             minibatches=8,
             gamma=0.999,
-            trace_lambda=0.98,
+            gae_lambda=0.98,
             entropy_cost=0.01,
             reward_scale=0.01,
             learning_rate=6e-4,

@@ -11,7 +11,7 @@ Lab record
   accelerator, shared with much other work (load average 58); 2026-11-22, commit d402e05.
 """
 
-from seedrl.agents.sac.config import SacConfig
+from seedrl.agents.sac import SacConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -41,7 +41,7 @@ def config() -> Config:
             actor_learning_rate=1e-3,
             critic_learning_rate=2e-3,
             temperature_learning_rate=1e-3,
-            target_rate=0.01,
+            tau=0.01,
         ),
         serving=ServingConfig(training_slots=16, evaluation_slots=100),
         replay=ReplayConfig(

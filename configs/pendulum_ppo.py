@@ -13,7 +13,7 @@ Lab record
   3ca531b.
 """
 
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -37,7 +37,7 @@ def config() -> Config:
             epochs=10,
             minibatches=8,
             gamma=0.9,
-            trace_lambda=0.95,
+            gae_lambda=0.95,
             entropy_cost=0.0,
             normalize_observations=True,
             normalize_rewards=True,

@@ -15,7 +15,7 @@ Lab record
   commit 4046c26.
 """
 
-from seedrl.agents.sac.config import SacConfig
+from seedrl.agents.sac import SacConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -37,7 +37,7 @@ def config() -> Config:
             actor_learning_rate=1e-3,
             critic_learning_rate=2e-3,
             temperature_learning_rate=1e-3,
-            target_rate=0.01,
+            tau=0.01,
         ),
         serving=ServingConfig(training_slots=16, evaluation_slots=100),
         replay=ReplayConfig(

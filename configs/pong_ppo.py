@@ -20,7 +20,7 @@ Lab record
     the next two: 504,000, 625,000; and 18 after 841,000 (724 s beside two other trainings, as long
     as it was run).
   - with `value_cost` 0.5: 715,000, 1,118,000 (337 and 509 s, with the machine to itself).
-  - and with minibatches of two whole rollouts, piece_rows 0: 926,000, 1,447,000 (394 and 616 s).
+  - and with minibatches of two whole rollouts, chunk_steps 0: 926,000, 1,447,000 (394 and 616 s).
   - and with the small network of IMPALA, batches of 16 in 8 parts and half the entropy_cost, commit
     922dc43, an hour: 1,155,000, 1,842,000; 18 after 2,386,000, 19.2 to 19.5 from 3,000 s on; 20.00
     over 100 fresh episodes.
@@ -29,7 +29,7 @@ Lab record
   explains its targets five times as early.
 """
 
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -58,9 +58,9 @@ def config() -> Config:
             unroll=128,
             epochs=3,
             minibatches=4,
-            piece_rows=1,
+            chunk_steps=1,
             gamma=0.99,
-            trace_lambda=0.95,
+            gae_lambda=0.95,
             clip=0.1,
             value_cost=2.0,
             entropy_cost=0.01,

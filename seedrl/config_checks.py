@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, Regime, ServingConfig
-from seedrl.contracts.calls import call
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, naming_own_code
 from seedrl.wire.address import address_fault, is_local
 from seedrl.wire.version import (
     LEAST_MESSAGE_BYTES,
@@ -175,7 +174,7 @@ def _check_environment(config: Config) -> None:
 
 
 def _check_agent(config: Config) -> WindowSpec:
-    agent = config.agent
+    agent: Any = config.agent
     if not dataclasses.is_dataclass(agent) or isinstance(agent, type):
         raise ConfigError(f"agent: expected an instance of a frozen dataclass, got {agent!r}")
     # Looked up without being computed: what it raises is said below.
@@ -186,7 +185,8 @@ def _check_agent(config: Config) -> WindowSpec:
             f"seedrl.agents.agent.AgentConfig), got a {type(agent).__name__} without"
         )
     what = f"agent.window ({type(agent).__name__})"
-    window = call(what, getattr, agent, "window", own=agent)
+    with naming_own_code(what):
+        window = getattr(agent, "window")  # noqa: B009
     if not isinstance(window, WindowSpec):
         raise ConfigError(f"{what}: expected a seedrl.agents.window.WindowSpec, got {window!r:.80}")
     for name, least in {"burn_in": 0, "unroll": 1, "bootstrap": 0, "stride": 1}.items():

@@ -14,8 +14,14 @@ from seedrl.config_tree import decode, encode
 from seedrl.config_types import check_types
 from seedrl.errors import ConfigError
 
-# Fields of earlier versions, and what they are called now.
-_RENAMED = {
+# Fields of earlier versions, and their names of today.
+RENAMED = {
+    "agent.earlier_rows": "agent.earlier_steps",
+    "agent.kl_stop": "agent.target_kl",
+    "agent.piece_rows": "agent.chunk_steps",
+    "agent.priority_mix": "agent.priority_eta",
+    "agent.target_rate": "agent.tau",
+    "agent.trace_lambda": "agent.gae_lambda (PPO), agent.vtrace_lambda (IMPALA)",
     "learning.replay_ratio": "replay.ratio",
     "learning.tolerance_updates": "replay.tolerance_updates",
     "learning.lock_step": 'learning.regime ("lock_step" for true, "asynchronous" for false)',
@@ -123,11 +129,15 @@ def check_names(text: str) -> None:
       ConfigError: in one line, what to change.
     """
     tree = json.loads(text)["config"]
-    learning = tree.get("learning", {}) if isinstance(tree, dict) else {}
+    sections = dict(tree) if isinstance(tree, dict) else {}
+    agent = sections.get("agent")
+    if not (isinstance(agent, dict) and str(agent.get("type")).startswith("seedrl.")):
+        sections.pop("agent", None)  # a user's own agent may have a field of any name
     renamed = [
         f"{old} is now {new}"
-        for old, new in _RENAMED.items()
-        if old.removeprefix("learning.") in learning
+        for old, new in RENAMED.items()
+        for section, _, name in [old.partition(".")]
+        if name in (sections.get(section) or {})
     ]
     if renamed:
         raise ConfigError(

@@ -32,7 +32,7 @@ def serialize(agent: Agent, params: Tree, spec: EnvSpec, *, epsilon: float = 0.0
       spec: of the environments.
       epsilon: the agent's exploration; 0 is greedy.
     """
-    behaviour = jax.tree.map(jnp.asarray, agent.behaviour(params))
+    actor_params = jax.tree.map(jnp.asarray, agent.actor_params(params))
     initial, structure = jax.tree.flatten(agent.initial_carry(1))
 
     def act(observation: Tree, reward: Array, carry: Sequence[Array]) -> tuple[Array, list[Array]]:
@@ -49,7 +49,7 @@ def serialize(agent: Agent, params: Tree, spec: EnvSpec, *, epsilon: float = 0.0
         key, next_key = jax.random.split(jax.random.wrap_key_data(key))
         exploration = jnp.full(1, epsilon, jnp.float32)
         before = jax.tree.unflatten(structure, leaves)
-        output = agent.act(behaviour, before, timestep, exploration, key)
+        output = agent.act(actor_params, before, timestep, exploration, key)
         after = [jnp.uint8(StepType.MID), jax.random.key_data(next_key)]
         return _own_action(spec, output.action[0]), [*after, *jax.tree.leaves(output.carry)]
 

@@ -20,7 +20,7 @@ except ImportError:
 
 from seedrl import checkpoints, export
 from seedrl.agents.agent import Agent
-from seedrl.agents.contract import build_agent
+from seedrl.agents.check import build_agent
 from seedrl.errors import ConfigError
 from seedrl.spec_json import saved_spec
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
@@ -94,7 +94,7 @@ class Policy:
         self._agent = agent
         self.params = params
         self._epsilon = epsilon
-        self._acting = jax.device_put(agent.behaviour(params))
+        self._acting = jax.device_put(agent.actor_params(params))
         self._key = jax.random.key(seed)
         self._lock = threading.Lock()
         self._num_episodes = 0

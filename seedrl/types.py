@@ -50,7 +50,7 @@ class StoredStep(NamedTuple):
       action: `[...] int32`, or `[..., *shape] float32` of a box: what the agent emitted to be
         executed (not the greedy action).
       version: `[...] int32`, the number of updates behind the parameters that acted.
-      extras: tree of `[..., ...]`: what the agent needs of its behaviour, e.g. Q-values.
+      extras: tree of `[..., ...]`: data of acting that the update needs, such as Q-values.
     """
 
     timestep: TimeStep

@@ -178,7 +178,7 @@ def _import() -> None:
     import envs_server.reconnecting_client  # noqa: F401
     import learner.reporting.progress
     import learner.session.run  # noqa: F401
-    import seedrl.agents.r2d2_functions  # noqa: F401
+    import seedrl.agents.r2d2  # noqa: F401
 
     assert not xla_bridge.backends_are_initialized()
     assert threading.active_count() == 1

@@ -68,7 +68,7 @@ def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
             lambda leaf: jnp.stack([leaf] * _EXAMPLE_ROWS), example_timestep(spec)
         )
         carry, exploration = agent.initial_carry(_EXAMPLE_ROWS), jnp.zeros(_EXAMPLE_ROWS)
-        output = agent.act(agent.behaviour(agent.init(key)), carry, timestep, exploration, key)
+        output = agent.act(agent.actor_params(agent.init(key)), carry, timestep, exploration, key)
         version = jnp.zeros(_EXAMPLE_ROWS, jnp.int32)
         step = StoredStep(timestep, output.action, version, output.extras)
         return step, agent.stored_carry(carry)

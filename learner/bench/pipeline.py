@@ -20,7 +20,7 @@ from learner.bench.processes import RawStepping
 from learner.bench.system import Interval, System
 from learner.bench.workloads import NullAgentConfig, Workload
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, LaunchConfig
 from seedrl.networks.config import ActorCriticConfig
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import tyro
 
+from seedrl.config_json import RENAMED
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import flag_of, unknown
 
@@ -103,6 +104,9 @@ def given(words: Sequence[str], known: Mapping[str, Flag]) -> list[str]:
         if word.startswith("--"):
             name = _positive(flag_of(word), known)
             if name not in known:
+                old = flag_of(word).removeprefix("--").replace("-", "_")
+                if new := RENAMED.get(old):
+                    raise ConfigError(f"unknown option {word}: {old} is now {new}")
                 raise ConfigError(unknown(word, known))
             names.append(name)
     return names

@@ -28,7 +28,7 @@ class MappedPrograms(NamedTuple):
         Consumes `state` and `replay`. State and numbers are replicated. Of several hosts each gives
         and gets its own shards, and all must call it.
       local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the first device.
-      publish: `params -> [behaviour]`, copies for acting of what it needs of the local parts of
+      publish: `params -> [actor_params]`, copies for acting of what it needs of the local parts of
         parameters, on each of its devices; see `Agent`. Copies, because acting reads them while the
         next learning step consumes the original: sharing the buffer raised errors on one device and
         crashed the process on four. Of local parts, because a replicated leaf brings its mesh into
@@ -95,7 +95,7 @@ def map_programs(
         pick=jax.jit(_pick),
         learn=learn,
         local_part=operator.methodcaller("addressable_data", 0),
-        publish=_publish(programs.behaviour, devices, acting),
+        publish=_publish(programs.actor_params, devices, acting),
         # Under another trace a pmap over several hosts takes this one's devices for all.
         trace=lower if is_shared else functools.partial(jax.eval_shape, learn),
         lower=lower,
@@ -129,12 +129,12 @@ def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
 
 
 def _publish(
-    behaviour: Callable[[Tree], Tree], devices: Listed[jax.Device], inference: Listed[jax.Device]
+    actor_params: Callable[[Tree], Tree], devices: Listed[jax.Device], inference: Listed[jax.Device]
 ) -> Callable[[Tree], Listed[Tree]]:
     """See `MappedPrograms.publish`; for one device that acts it is a program, and no more."""
 
     def copied(params: Tree) -> list[Tree]:
-        return [jax.tree.map(jnp.copy, behaviour(params))]
+        return [jax.tree.map(jnp.copy, actor_params(params))]
 
     first = devices[0]
     copy = jax.jit(copied)

@@ -27,6 +27,6 @@ def priorities_after(
     kept = jnp.full_like(weights, jnp.nan)
     (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
     if priorities.shape != weights.shape:
-        # Piece i of sequence b is at column i B + b: a sequence has the largest of its pieces.
+        # Chunk i of sequence b is at column i B + b: a sequence has the largest of its chunks.
         priorities = jnp.max(priorities.reshape(-1, *weights.shape), axis=0)
     return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))

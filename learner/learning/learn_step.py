@@ -7,11 +7,12 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from learner.learning.epochs import run_epochs
 from learner.learning.finite_guard import is_all_finite, priorities_after
 from learner.learning.over_devices import OverDevices, over_devices
-from learner.learning.passes import run_passes
 from learner.reporting.metric_table import RESERVED
-from seedrl.agents.agent import Agent, AgentState, Passes
+from seedrl.agents.agent import Agent, AgentState
+from seedrl.agents.check import check_learning
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Memory
 from seedrl.types import Array, Page, Tree
@@ -48,7 +49,7 @@ class LearnPrograms(NamedTuple):
     Attributes:
       init: `key -> LearnerState`.
       insert: `(replay, pages [I, ...], plan) -> replay`.
-      behaviour: see `Agent`.
+      actor_params: see `Agent`.
       learn: `(state, replay, draw, is_enabled) -> (state, replay, numbers)`, `draw` as `Index.draw`
         gives it. An update that is not finite is skipped: the key moves on, and the sequences of
         its batch are drawn last from then on. With `is_enabled` False nothing changes: that
@@ -58,7 +59,7 @@ class LearnPrograms(NamedTuple):
     init: Callable[[Array], LearnerState]
     insert: Callable[[Tree, Page, Tree], Tree]
     learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
-    behaviour: Callable[[Tree], Tree]
+    actor_params: Callable[[Tree], Tree]
 
 
 def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int) -> LearnPrograms:
@@ -66,7 +67,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 
     Raises ConfigError if the agent's minibatches cannot be of equal size.
     """
-    _require_equal_parts(agent.passes, batch_per_device)
+    _require_equal_parts(agent, batch_per_device)
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
     def learn(
@@ -76,12 +77,21 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
         sequence, weights, places = memory.sample(stored, draw, sample_key, largest)
+        check_learning(agent, state.agent, sequence)  # once, when this is traced
         # Only what an empty shard gives weighs nothing throughout.
         over = over_devices(jnp.any(weights > 0), AXIS)
         update = functools.partial(agent.update, mean=over.mean)
-        seen, seen_weights = agent.before_batch(state.agent, sequence, weights)
-        new, output = run_passes(update, agent.passes, state.agent, seen, seen_weights, update_key)
-        new, guarded = agent.after_batch(new, sequence, over.mean)
+        seen, seen_weights = agent.preprocess_batch(state.agent, sequence, weights)
+        new, output = run_epochs(
+            update,
+            state.agent,
+            seen,
+            seen_weights,
+            update_key,
+            epochs=agent.epochs,
+            minibatches=agent.minibatches,
+        )
+        new, guarded = agent.update_statistics(new, sequence, over.mean)
         is_finite = over.all_are(is_all_finite((output.guarded, guarded)))
         is_applied = is_finite & is_enabled
         new = new._replace(updates=state.updates + 1)
@@ -101,18 +111,16 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         return new_state, new_stored, numbers
 
     return LearnPrograms(
-        functools.partial(initial_state, agent), memory.insert, learn, agent.behaviour
+        functools.partial(initial_state, agent), memory.insert, learn, agent.actor_params
     )
 
 
-def _require_equal_parts(passes: Passes, batch_per_device: int) -> None:
-    num_columns = batch_per_device * passes.pieces
-    if num_columns % passes.minibatches:
-        cut = (
-            f", of sequences that are cut into {passes.pieces} pieces," if passes.pieces > 1 else ""
-        )
+def _require_equal_parts(agent: Agent, batch_per_device: int) -> None:
+    num_columns = batch_per_device * agent.chunks
+    if num_columns % agent.minibatches:
+        cut = f", of sequences that are cut into {agent.chunks} chunks," if agent.chunks > 1 else ""
         raise ConfigError(
-            f"learning.batch_sequences: expected a multiple of the agent's {passes.minibatches} "
+            f"learning.batch_sequences: expected a multiple of the agent's {agent.minibatches} "
             f"minibatches on each device{cut} got {num_columns}"
         )
 

@@ -20,8 +20,8 @@ from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
-from seedrl.agents.contract import build_agent
 from seedrl.checkpoints import Checkpoint, updates_of_params
+from seedrl.agents.check import build_agent
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
@@ -116,8 +116,8 @@ def _statistics(score: Score, step: int, leased_again: int) -> Evaluation:
 def _restore(agent: Agent, checkpoint: Checkpoint) -> FrozenParams:
     key = jax.random.PRNGKey(0)
     restored = checkpoints.restore(checkpoint, {"params": jax.eval_shape(agent.init, key)})
-    behaviour = jax.device_put(agent.behaviour(restored["params"]), jax.local_devices()[0])
-    return FrozenParams(behaviour, updates_of_params(checkpoint))
+    actor_params = jax.device_put(agent.actor_params(restored["params"]), jax.local_devices()[0])
+    return FrozenParams(actor_params, updates_of_params(checkpoint))
 
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:

@@ -25,7 +25,7 @@ from learner.session.rounds import Rounds
 from learner.threads.awake_clock import AwakeClock
 from learner.threads.requests import Requests
 from learner.threads.worker import Worker
-from seedrl.agents.agent import replace_behaviour
+from seedrl.agents.agent import replace_actor_params
 from seedrl.config import Config
 from seedrl.config_json import to_json
 from seedrl.errors import ConfigError, UserError
@@ -260,8 +260,8 @@ class Session:
 
     def _scored(self, score: Score, params: Tree) -> Tree:
         """The parameters that were scored, on the host; those that do not act are from `params`."""
-        behaviour = jax.tree.map(np.asarray, score.frozen.params)
-        return replace_behaviour(self._parts.agent.behaviour, params, behaviour)
+        actor_params = jax.tree.map(np.asarray, score.frozen.params)
+        return replace_actor_params(self._parts.agent.actor_params, params, actor_params)
 
 
 def _regime(config: Config, parts: Parts, hub: Hub, recorder: Recorder | None) -> Regime:

@@ -1,4 +1,4 @@
-"""The Agent: everything that the learner needs to know of an algorithm, as pure functions."""
+"""The Agent: everything that the learner needs of an algorithm, as pure functions."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -16,10 +16,10 @@ class ActOutput(NamedTuple):
     """Result of `Agent.act`.
 
     Attributes:
-      action: what to execute, by `spec.action`: `[B] int32`, or `[B, *shape] float32` of which -1
-        and 1 are the environment's bounds; what lies beyond is executed as the nearest of these.
-      carry: the next one.
-      extras: what to store beside it.
+      action: to be executed, by `spec.action`: `[B] int32`, or `[B, *shape] float32` of which -1
+        and 1 are the environment's bounds; a number beyond is executed as the nearest of these.
+      carry: the next recurrent state.
+      extras: stored with the time step, for the update: Q-values or log-probabilities, say.
     """
 
     action: Array
@@ -28,12 +28,12 @@ class ActOutput(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """What an agent learns and learns with, the same on every device.
+    """Learner state of an agent, replicated on every device.
 
     Attributes:
-      params: what the network computes with. Evaluation, policies and checkpoints know it by name.
-      target, optimizer: `()` for an agent without; checkpoints know them by name.
-      extras: whatever else an agent keeps from one update to the next.
+      params: parameters of the network. Evaluation, policies and checkpoints use this name.
+      target, optimizer: `()` for an agent without; checkpoints use these names.
+      extras: anything else that an agent keeps from one update to the next.
       updates: `[] int32`, the updates applied so far: the version of `params`. The learn step
         counts them; an agent only reads it.
     """
@@ -49,31 +49,17 @@ class UpdateOutput(NamedTuple):
     """Second result of `Agent.update`.
 
     Attributes:
-      metrics: scalars by name. Over devices, passes and minibatches those whose names end in `_max`
+      metrics: scalars by name. Over devices, epochs and minibatches those whose names end in `_max`
         are maxima, and all others means.
       guarded: scalars that must be finite for the update to be applied, on every device: the loss
         and the norm of the gradient, say.
-      priorities: `[B] float32`, new ones; `()` leaves those in the replay as they are. Where
-        sequences are cut, column i B + b is piece i of sequence b: the largest of them counts.
+      priorities: `[B] float32`, new ones; `()` leaves those in the replay as they are. If sequences
+        are cut, column i B + b is chunk i of sequence b: the largest of them counts.
     """
 
     metrics: Mapping[str, Array]
     guarded: Tree
     priorities: Array | tuple[()] = ()
-
-
-class Passes(NamedTuple):
-    """How often, and in how many parts, an update goes through its batch.
-
-    Attributes:
-      epochs: how often.
-      minibatches: into how many parts of equal size it is dealt, at random, again for each epoch.
-      pieces: how many each sequence of the batch is cut into before, by `Agent.before_batch`.
-    """
-
-    epochs: int = 1
-    minibatches: int = 1
-    pieces: int = 1
 
 
 class Update(Protocol):
@@ -91,8 +77,11 @@ class Update(Protocol):
         ...
 
 
+# The defaults of `Agent` are functions with names, so that a trace and a traceback show them.
+
+
 def no_initial_priorities(steps: StoredStep) -> Array:
-    """Those of an agent that is not for prioritized replay. Raises ConfigError."""
+    """For an agent that does not use prioritized replay. Raises ConfigError."""
     del steps
     raise ConfigError(
         "replay: this agent gives no initial priorities, without which prioritized replay cannot "
@@ -101,31 +90,33 @@ def no_initial_priorities(steps: StoredStep) -> Array:
 
 
 def whole_carry(carry: Tree) -> Tree:
-    """What is stored of the carry of an agent whose sequences begin with it."""
+    """The `stored_carry` of an agent whose sequences start from its recurrent state."""
     return carry
 
 
 def no_carry(carry: Tree) -> tuple[()]:
-    """What is stored of the carry of an agent whose updates do not look at it."""
+    """The `stored_carry` of an agent whose updates do not use the recurrent state of acting."""
     del carry
     return ()
 
 
 def all_params(params: Tree) -> Tree:
-    """The behaviour of an agent that acts with all of its parameters."""
+    """The `actor_params` of an agent that acts with all of its parameters."""
     return params
 
 
-def as_it_is(state: AgentState, sequence: Sequence, weights: Array) -> tuple[Sequence, Array]:
-    """The `before_batch` of an agent that goes through a batch as it was sampled."""
+def batch_as_sampled(
+    state: AgentState, sequence: Sequence, weights: Array
+) -> tuple[Sequence, Array]:
+    """The `preprocess_batch` of an agent that learns from a batch as it was sampled."""
     del state
     return sequence, weights
 
 
-def nothing_kept(
+def no_statistics(
     state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
 ) -> tuple[AgentState, Tree]:
-    """The `after_batch` of an agent that keeps nothing of what it has seen."""
+    """The `update_statistics` of an agent without running statistics."""
     del sequence, mean
     return state, ()
 
@@ -134,10 +125,11 @@ class Agent(NamedTuple):
     """An algorithm as a bundle of pure, jittable functions. Absent things are `()`.
 
     Attributes:
-      window: the sequences that `update` wants.
+      window: the sequences that `update` takes.
       init: `key -> params`.
-      initial_carry: `batch_size -> carry` with leaves `[B, ...]`, the carry at an episode's start.
-      act: `(behaviour, carry, timestep, exploration, key) -> ActOutput`; leaves `[B, ...]`,
+      initial_carry: `batch_size -> carry` with leaves `[B, ...]`: the recurrent state at an
+        episode's start.
+      act: `(actor_params, carry, timestep, exploration, key) -> ActOutput`; leaves `[B, ...]`,
         `exploration [B] float32`. Resets the carry itself where `timestep.step_type` is FIRST.
       exploration: `num_training_slots -> [N] float32`, the exploration of each training slot.
       evaluation_exploration: the exploration of every evaluation slot.
@@ -146,23 +138,25 @@ class Agent(NamedTuple):
         `[T, B]` with `T = window.length`, `weights [B] float32`. `mean` averages a tree over all
         devices: whatever changes the state must have gone through it, so that the state stays the
         same on every device. `seedrl.agents.gradient_update` gives the usual one.
-      passes: how an update goes through its batch: `update` is called once for each minibatch.
-      before_batch: `(state, sequence, weights) -> (sequence, weights)`: called once for each batch,
-        with all of it, before its passes, and gives what these go through, `[T', B']` and `[B']`,
-        with B' = B times `passes.pieces`: what is the same in all of them is computed here. By
-        default it is the batch itself.
-      after_batch: `(state, sequence, mean) -> (state, guarded)`: called once for each batch, with
-        all of it as it was sampled, after its passes: what is kept of what was seen, such as
-        running moments. `mean` and `guarded` are as for `update`, `()` for nothing to guard. By
-        default it keeps nothing.
-      initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from what
-        was stored at acting time. `steps.timestep.observation` is `()` here. Only asked for by
-        prioritized replay.
-      stored_carry: `carry -> tree`: what replay keeps of the carry before a page, and a sequence
-        begins with: the leaves that are selected, or `()`. Without any, sequences may start inside
-        pages, see `ReplayConfig.page_steps`.
-      behaviour: `params -> behaviour`: those that `act` needs, which alone cross to acting. It
-        selects leaves, and computes nothing.
+      epochs: how often an update goes through its batch.
+      minibatches: parts of equal size of a batch; the learner shuffles and splits it again for each
+        epoch, and calls `update` once for each part.
+      chunks: how many pieces `preprocess_batch` cuts each sequence into.
+      preprocess_batch: `(state, sequence, weights) -> (sequence, weights)`: called once for each
+        batch, with all of it, before the first epoch; returns the batch that the epochs go through,
+        `[T', B']` and `[B']` with B' = B times `chunks`. Compute here the parts that all epochs
+        share, such as advantages. By default the batch itself.
+      update_statistics: `(state, sequence, mean) -> (state, guarded)`: called once for each batch,
+        with all of it as it was sampled, after the last epoch, for running statistics of the
+        experience. `mean` and `guarded` are as for `update`, `()` for nothing to guard.
+      initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from the
+        data stored at acting time. `steps.timestep.observation` is `()` here. Only prioritized
+        replay calls it.
+      stored_carry: `carry -> tree`: the part of the carry that replay keeps for the start of each
+        sequence: selected leaves, or `()`. With `()`, sequences may start inside pages, see
+        `ReplayConfig.page_steps`.
+      actor_params: `params -> actor_params`: the leaves that `act` needs; only these are copied to
+        acting. It selects leaves and computes nothing.
     """
 
     window: WindowSpec
@@ -173,30 +167,32 @@ class Agent(NamedTuple):
     evaluation_exploration: float
     init_state: Callable[[Tree], AgentState]
     update: Update
-    passes: Passes = Passes()
-    before_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = as_it_is
-    after_batch: Callable[
+    epochs: int = 1
+    minibatches: int = 1
+    chunks: int = 1
+    preprocess_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = (
+        batch_as_sampled
+    )
+    update_statistics: Callable[
         [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
-    ] = nothing_kept
+    ] = no_statistics
     initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
     stored_carry: Callable[[Tree], Tree] = whole_carry
-    behaviour: Callable[[Tree], Tree] = all_params
+    actor_params: Callable[[Tree], Tree] = all_params
 
 
-def replace_behaviour(
-    agent_behaviour: Callable[[Tree], Tree], params: Tree, behaviour: Tree
-) -> Tree:
-    """`params` with the leaves that `agent_behaviour` selects taken from `behaviour`."""
+def replace_actor_params(select: Callable[[Tree], Tree], params: Tree, actor_params: Tree) -> Tree:
+    """`params` with the leaves that `select`, an `Agent.actor_params`, selects replaced."""
     leaves, structure = jax.tree.flatten(params)
-    selected = agent_behaviour(jax.tree.unflatten(structure, range(len(leaves))))
-    places, new = jax.tree.leaves(selected), jax.tree.leaves(behaviour)
-    for place, leaf in zip(places, new, strict=True):
-        leaves[place] = leaf
+    # Run on the positions of the leaves, `select` shows which ones it takes.
+    positions = jax.tree.leaves(select(jax.tree.unflatten(structure, range(len(leaves)))))
+    for position, leaf in zip(positions, jax.tree.leaves(actor_params), strict=True):
+        leaves[position] = leaf
     return jax.tree.unflatten(structure, leaves)
 
 
 class AgentConfig(Protocol):
-    """What a configuration's `agent` must offer: a frozen dataclass that builds an Agent."""
+    """The interface of a configuration's `agent`: a frozen dataclass that builds an Agent."""
 
     @property
     def window(self) -> WindowSpec:

@@ -1,6 +1,5 @@
-"""Updates by a gradient: what most agents give as `Agent.update`."""
+"""Updates by a gradient: loss, optimizer step, target network, learning rate."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -9,17 +8,17 @@ import jax.numpy as jnp
 import optax
 
 from seedrl.agents.agent import AgentState, UpdateOutput
-from seedrl.contracts.calls import call, named
-from seedrl.contracts.results import require_pair
-from seedrl.contracts.shapes import FLOATS, require_array
 from seedrl.types import Array, Sequence, Tree
 
 
 class LossOutput(NamedTuple):
-    """Second result of a loss: what `UpdateOutput` says of `priorities` and `metrics`."""
+    """Second result of a loss; see `UpdateOutput` for `priorities` and `metrics`."""
 
     priorities: Array
     metrics: Mapping[str, Array]
+
+
+# Target networks: older parameters, with which targets are computed.
 
 
 def no_target(params: Tree) -> Tree:
@@ -28,10 +27,10 @@ def no_target(params: Tree) -> Tree:
     return ()
 
 
-def no_metrics(optimizer: Tree) -> Mapping[str, Array]:
-    """Of an optimizer of which nothing is shown."""
-    del optimizer
-    return {}
+def keep_target(params: Tree, target: Tree, updates: Array) -> Tree:
+    """A target that never changes; also for an agent without one."""
+    del params, updates
+    return target
 
 
 def copied(params: Tree) -> Tree:
@@ -48,18 +47,18 @@ def periodic_copy(interval: int, params: Tree, target: Tree, updates: Array) -> 
     return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
 
 
-def polyak_average(rate: float, params: Tree, target: Tree) -> Tree:
-    """θ' + τ (θ - θ'): `target` after it has gone `rate` of the way to `params`.
+def polyak_average(tau: float, params: Tree, target: Tree) -> Tree:
+    """θ' + τ (θ - θ'): `target` after it has gone `tau` of the way to `params`.
 
     Source: Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", section 3.
     """
-    return optax.incremental_update(params, target, rate)
+    return optax.incremental_update(params, target, tau)
 
 
-def keep_target(params: Tree, target: Tree, updates: Array) -> Tree:
-    """A target that never changes; also that of an agent without one."""
-    del params, updates
-    return target
+def no_metrics(optimizer: Tree) -> Mapping[str, Array]:
+    """For an optimizer without metrics."""
+    del optimizer
+    return {}
 
 
 class GradientUpdate(NamedTuple):
@@ -97,9 +96,8 @@ class GradientUpdate(NamedTuple):
         key: Array,
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
-        """See `Agent.update`. Metrics: those of loss and optimizer, `loss` and `gradient_norm`."""
-        loss_and_output = functools.partial(_checked, self.loss)
-        (loss, output), gradients = jax.value_and_grad(loss_and_output, has_aux=True)(
+        """See `Agent.update`. Adds the metrics `loss` and `gradient_norm`."""
+        (loss, output), gradients = jax.value_and_grad(self.loss, has_aux=True)(
             state.params, state.target, sequence, weights, key
         )
         # The mean is taken after the gradient: inside the loss pmap would leave it per device.
@@ -107,10 +105,12 @@ class GradientUpdate(NamedTuple):
         gradient_norm = optax.tree.norm(gradients)
         deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, deltas)
+        # The learn step raises `updates` after this call; a target counts this update already.
         target = self.update_target(params, state.target, state.updates + 1)
         shown = self.optimizer_metrics(state.optimizer)
         metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
-        # Of a finite gradient too an optimizer can make what is not: see `optax.scale_by_stddev`.
+        # An optimizer can make a step that is not finite of a gradient that is: see
+        # `optax.scale_by_stddev`.
         guarded = (loss, gradient_norm, optax.tree.norm(deltas))
         return (
             state._replace(params=params, target=target, optimizer=optimizer),
@@ -118,10 +118,41 @@ class GradientUpdate(NamedTuple):
         )
 
 
-def _checked(loss: Callable[..., Any], *arguments: Any) -> tuple[Array, LossOutput]:
-    """What a loss gives. Raises ConfigError, when it is traced, for anything but what it must."""
-    what = f"agent.update.loss ({named(loss)})"
-    result = call(what, loss, *arguments)
-    require_pair(what, result, (object, LossOutput), "(loss, LossOutput(priorities, metrics))")
-    require_array(what, result[0], (), FLOATS, "take the mean over the batch, of floats")
-    return result
+# The learning rate: constant, or falling linearly to 0.
+
+
+def learning_rate_of(config: Any, *, steps_per_update: int = 1) -> optax.ScalarOrSchedule:
+    """The config's `learning_rate`, as a schedule if `learning_rate_decay_updates` is not 0.
+
+    `steps_per_update`: optimizer steps of one update, because an optimizer counts minibatches.
+    """
+    if not config.learning_rate_decay_updates:
+        rate: float = config.learning_rate
+        return rate
+    steps = config.learning_rate_decay_updates * steps_per_update
+    return optax.linear_schedule(config.learning_rate, 0.0, steps)
+
+
+def learning_rate_metrics(rate: optax.ScalarOrSchedule, optimizer: Tree) -> dict[str, Array]:
+    """The learning rate of the next step of an optimizer in this state, if it is a schedule.
+
+    Computed beside the optimizer, from its own counter: it changes nothing of it.
+    """
+    if not callable(rate):
+        return {}
+    (schedule,) = filter(_is_schedule, jax.tree.leaves(optimizer, is_leaf=_is_schedule))
+    return {"learning_rate": jnp.asarray(rate(schedule.count), jnp.float32)}
+
+
+def with_schedule_of(optimizer: Tree, advanced: Tree) -> Tree:
+    """`optimizer`, but as far down its schedule as `advanced`, another state of it."""
+    return jax.tree.map(
+        lambda own, other: other if _is_schedule(other) else own,
+        optimizer,
+        advanced,
+        is_leaf=_is_schedule,
+    )
+
+
+def _is_schedule(node: Any) -> bool:
+    return isinstance(node, optax.ScaleByScheduleState)

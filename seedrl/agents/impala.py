@@ -1,39 +1,63 @@
-"""The configuration of IMPALA: distributed actor-critic with V-trace (Espeholt et al. 2018).
+"""IMPALA: distributed actor-critic with V-trace (Espeholt et al. 2018).
 
-What it builds is in `impala_functions`: reading a configuration imports no jax.
+From top to bottom: the configuration, the agent that it builds, acting, the loss, its metrics. The
+correction for acting with older parameters is `seedrl.rl.vtrace`.
 """
 
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.check import build_network, num_actions_of, policy_and_value_of
+from seedrl.agents.gradient_update import (
+    GradientUpdate,
+    LossOutput,
+    learning_rate_metrics,
+    learning_rate_of,
+)
+from seedrl.agents.inputs import (
+    AgentCarry,
+    initial_carry,
+    inputs_of_sequence,
+    inputs_of_step,
+)
+from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
 from seedrl.config_types import check_ranges, check_types
 from seedrl.networks.config import ActorCriticConfig
-
-if TYPE_CHECKING:  # import jax and numpy
-    from seedrl.agents.agent import Agent
-    from seedrl.specs import EnvSpec
+from seedrl.networks.network import Network
+from seedrl.rl.distributions import Categorical
+from seedrl.rl.returns import scaled
+from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImpalaConfig:
-    """IMPALA. "Paper" is Espeholt et al. 2018, appendix D; where we differ, it is said.
+    """IMPALA. "Paper" is Espeholt et al. 2018, appendix D; deviations are named.
 
     It learns on policy, as nearly as acting and learning at once allow: its `replay` is a
     `seedrl.replay.queue.QueueConfig`, and V-trace corrects for the updates in between.
 
-    The loss is a mean over rows, as in SEED RL and Acme, where the paper and its code sum over time
-    and batch: so learning rate and gradient norm are of another size than theirs.
+    The loss is a mean over time steps, as in SEED RL and Acme, where the paper and its code sum
+    over time and batch: so learning rate and gradient norm are of another size than theirs.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`.
-      unroll: trained rows of a sequence. Paper: 20 for Atari, 100 for DMLab. One more row follows,
-        from which the value is bootstrapped, and with the row after it the next sequence begins:
-        no two sequences share a row, and one step of unroll + 1 is not trained.
+      unroll: trained time steps of a sequence. Paper: 20 for Atari, 100 for DMLab. One more
+        follows, from which the value is bootstrapped, and the next sequence starts after it: no
+        two sequences share a time step, and one of unroll + 1 is not trained.
       gamma: discount of one step. Paper: 0.99.
-      trace_lambda: lambda of V-trace. Paper: 1.
+      vtrace_lambda: lambda of V-trace. Paper: 1.
       rho_bar: caps the importance ratio in temporal differences. Paper: 1.
       c_bar: caps it in traces. Paper: 1.
       pg_rho_bar: caps it in the policy gradient. Paper: 1.
@@ -42,10 +66,10 @@ class ImpalaConfig:
       value_cost: weight of half the squared error of the value. Paper: 0.5.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
       normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
-        deviation 1 over all trained rows so far, clipped to plus or minus 10.
+        std 1 over all trained time steps so far, clipped to plus or minus 10.
       normalize_images: whether images are seen so, too, each pixel by itself, and not divided by
         255: what is small and rare in them, such as a ball, is seen from the first.
-      normalize_rewards: whether rewards are divided by the deviation of their discounted sums so
+      normalize_rewards: whether rewards are divided by the std of their discounted sums so
         far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
         brought to about 1, are learned sooner; scale `entropy_cost` with it.
@@ -63,7 +87,7 @@ class ImpalaConfig:
     network: Any = field(default_factory=ActorCriticConfig)
     unroll: int = 20
     gamma: float = 0.99
-    trace_lambda: float = 1.0
+    vtrace_lambda: float = 1.0
     rho_bar: float = 1.0
     c_bar: float = 1.0
     pg_rho_bar: float = 1.0
@@ -84,71 +108,150 @@ class ImpalaConfig:
 
     def __post_init__(self) -> None:
         check_types("agent.", self)  # before anything is compared
-        positive = (
-            "rho_bar",
-            "reward_scale",
-            "learning_rate",
-            "adam_epsilon",
-            "max_gradient_norm",
-        )
-        check_ranges("agent.", self, _RANGES, positive)
+        ranges = {
+            "unroll": (1, math.inf),
+            "gamma": (0, 1),
+            "vtrace_lambda": (0, 1),
+            "c_bar": (0, math.inf),
+            "pg_rho_bar": (0, math.inf),
+            "value_cost": (0, math.inf),
+            "entropy_cost": (0, math.inf),
+            "reward_clip": (0, math.inf),
+            "learning_rate_decay_updates": (0, math.inf),
+            "adam_b1": (0, 0.99999),
+            "adam_b2": (0, 0.99999),
+        }
+        positive = ("rho_bar", "reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
+        check_ranges("agent.", self, ranges, positive)
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `unroll + 1` rows, one after another."""
+        """Sequences of `unroll + 1` time steps, one after another."""
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
-    def build(self, spec: "EnvSpec") -> "Agent":
+    @property
+    def vtrace(self) -> VTraceSettings:
+        """The part of the configuration that V-trace depends on."""
+        return VTraceSettings(
+            gamma=self.gamma,
+            vtrace_lambda=self.vtrace_lambda,
+            rho_bar=self.rho_bar,
+            c_bar=self.c_bar,
+            pg_rho_bar=self.pg_rho_bar,
+            correction=self.correction,
+        )
+
+    def build(self, spec: EnvSpec) -> Agent:
         """The agent for environments of this spec.
 
         Raises ConfigError for actions that are not discrete, and for a network that does not fit.
         """
-        import numpy as np
-
-        from seedrl.agents import impala_functions as functions
-        from seedrl.agents.agent import Agent
-        from seedrl.agents.discrete_actions import num_actions_of
-        from seedrl.agents.gradient_update import GradientUpdate
-        from seedrl.agents.learning_rate import rate_metrics, rate_of
-        from seedrl.agents.network_inputs import initial_carry
-        from seedrl.agents.normalization.normalized import (
-            seen_by_agent,
-            settings_of,
-            with_normalization,
-        )
-        from seedrl.networks.contract import build_actor_critic
-
-        num_actions = num_actions_of(spec, "IMPALA")
-        settings = settings_of(self, spec)
-        network = build_actor_critic(self.network, seen_by_agent(settings), num_actions)
+        normalization = normalization_of(self, spec)
+        output = policy_and_value_of(num_actions_of(spec, "IMPALA"))
+        network = build_network(self.network, seen_by_agent(normalization), output)
         update = GradientUpdate(
-            loss=functools.partial(functions.loss, functions.objective_of(self), network),
-            optimizer=functions.optimizer_of(self),
-            optimizer_metrics=functools.partial(rate_metrics, rate_of(self)),
+            loss=functools.partial(_loss, self, network),
+            optimizer=optax.chain(
+                optax.clip_by_global_norm(self.max_gradient_norm),
+                optax.adam(
+                    learning_rate_of(self), b1=self.adam_b1, b2=self.adam_b2, eps=self.adam_epsilon
+                ),
+            ),
+            optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(self)),
         )
         agent = Agent(
             window=self.window,
             init=network.init,
             initial_carry=functools.partial(initial_carry, network),
-            act=functools.partial(functions.act, network),
+            act=functools.partial(_act, network),
             exploration=functools.partial(np.ones, dtype=np.float32),
             evaluation_exploration=0.0,
             init_state=update.init_state,
             update=update,
         )
-        return with_normalization(agent, settings)
+        return with_normalization(agent, normalization)
 
 
-_RANGES = {
-    "unroll": (1, math.inf),
-    "gamma": (0, 1),
-    "trace_lambda": (0, 1),
-    "c_bar": (0, math.inf),
-    "pg_rho_bar": (0, math.inf),
-    "value_cost": (0, math.inf),
-    "entropy_cost": (0, math.inf),
-    "reward_clip": (0, math.inf),
-    "learning_rate_decay_updates": (0, math.inf),
-    "adam_b1": (0, 0.99999),
-    "adam_b2": (0, 0.99999),
-}
+def _act(
+    network: Network,
+    params: Tree,
+    carry: AgentCarry,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    """Actions of the policy; log μ(a), `[B] float32`, is stored as extras.
+
+    `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
+    """
+    chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
+    output, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
+    policy = Categorical(output.logits[0])
+    action = policy.draw(exploration, key)
+    return ActOutput(
+        action=action,
+        carry=AgentCarry(network_carry, action),
+        extras=policy.log_probability(action),
+    )
+
+
+def _loss(
+    config: ImpalaConfig,
+    network: Network,
+    params: Tree,
+    target: Tree,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+) -> tuple[Array, LossOutput]:
+    """Policy gradient, value loss and entropy: means over `U * B` time steps; LAST counts as 0.
+
+      L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π)
+
+    `sequence` has leaves `[U + 1, B, ...]`, its extras are log μ(a); `weights` is `[B] float32`.
+
+    Source: Espeholt et al. 2018, section 4.2.
+    """
+    del target, key  # there is none; nothing is drawn
+    steps, num_steps = sequence.steps, config.unroll
+    chex.assert_shape([steps.action, steps.extras], (num_steps + 1, *weights.shape))
+    output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
+    policy = Categorical(output.logits[:num_steps])
+    log_policy = policy.log_probability(steps.action[:num_steps])
+    log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]
+    reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
+    rewarded = steps.timestep._replace(reward=reward)
+    corrected = vtrace(log_ratios, output.value, rewarded, config.vtrace)
+    trained = corrected.is_trained * weights[None]
+    errors = corrected.targets - output.value[:num_steps]
+    policy_loss = -jnp.mean(trained * log_policy * corrected.advantages)
+    value_loss = 0.5 * jnp.mean(trained * jnp.square(errors))
+    entropy = jnp.mean(trained * policy.entropy())
+    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+    metrics = {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "value_mean": jnp.mean(output.value),
+        **_ratio_metrics(config, log_ratios, corrected),
+    }
+    return total, LossOutput(priorities=(), metrics=metrics)
+
+
+def _ratio_metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict[str, Array]:
+    is_trained = corrected.is_trained
+    num_trained = jnp.maximum(jnp.sum(is_trained, dtype=jnp.float32), 1.0)
+    log_ratios = jnp.where(is_trained, log_ratios, 0.0)  # ratios of 1
+    ratios = jnp.exp(log_ratios)
+
+    def mean(values: Array) -> Array:
+        return jnp.sum(jnp.where(is_trained, values, 0.0)) / num_trained
+
+    return {
+        "advantage_size": mean(jnp.abs(corrected.advantages)),
+        "behaviour_kl": mean(ratios - 1.0 - log_ratios),
+        "ratio_max": jnp.max(ratios),
+        "ratio_clipped_fraction": mean(ratios > config.rho_bar),
+        "ratio_low_fraction": mean(ratios < 0.5),
+        "trained_fraction": jnp.mean(is_trained, dtype=jnp.float32),
+    }

@@ -2,13 +2,13 @@
 
 R2D2 = {
     "q_mean": (
-        "R2D2, Ape-X and SAC: mean Q-value, R2D2's in scaled space, Ape-X's of the trained rows"
+        "R2D2, Ape-X and SAC: mean Q-value, R2D2's in scaled space, Ape-X's of trained time steps"
     ),
     "q_max": "R2D2 and Ape-X: largest Q-value, R2D2's in scaled space",
-    "td_error_mean": "R2D2, Ape-X and SAC: mean |δ| of the trained rows",
+    "td_error_mean": "R2D2, Ape-X and SAC: mean |δ| of the trained time steps",
     "td_error_max": "R2D2, Ape-X and SAC: largest |δ|",
-    "target_mean": "R2D2, Ape-X and SAC: mean target of the trained rows",
-    "trained_fraction": "share of rows behind the burn-in that are trained; LAST rows are not",
+    "target_mean": "R2D2, Ape-X and SAC: mean target of the trained time steps",
+    "trained_fraction": "share of time steps after the burn-in that are trained; LAST is not",
 }
 # Of both actor-critics, unless said otherwise.
 IMPALA = {
@@ -19,10 +19,10 @@ IMPALA = {
     "advantage_size": "mean |advantage|; of IMPALA with its ratio, of PPO before it is normalised",
     "behaviour_kl": (
         "estimate of KL(μ, π), of the policy that acted and the present one: the mean of "
-        "ratio - 1 - log ratio over trained rows"
+        "ratio - 1 - log ratio over trained time steps"
     ),
     "ratio_max": "largest ratio π(a)/μ(a)",
-    "return_deviation": (
+    "return_std": (
         "with `normalize_rewards`: the standard deviation of the discounted sums of rewards, by "
         "which rewards were divided"
     ),
@@ -35,12 +35,12 @@ PPO = {
         "PPO: 1 - Var(target - V) / Var(target), by V when acting; 1 is a perfect critic, 0 or "
         "less one that is worse than a constant"
     ),
-    "stopped_fraction": "PPO with `kl_stop`: share of minibatches that were left out",
+    "stopped_fraction": "PPO with `target_kl`: share of minibatches that were left out",
 }
 SAC = {
-    "critic_loss": "SAC: half the squared errors of both critics, mean over rows",
+    "critic_loss": "SAC: half the squared errors of both critics, mean over time steps",
     "actor_loss": "SAC: mean of α log π(a) - min Q(a)",
-    "temperature_loss": "SAC: ln α times the entropy beyond its target, mean over rows",
+    "temperature_loss": "SAC: ln α times the entropy beyond its target, mean over time steps",
     "temperature": "SAC: α, the weight of the entropy",
 }
 

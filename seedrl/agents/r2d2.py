@@ -1,33 +1,62 @@
-"""The configuration of R2D2: recurrent, replayed, distributed Q-learning (Kapturowski et al. 2019).
+"""R2D2: recurrent, replayed, distributed Q-learning (Kapturowski et al. 2019).
 
-What it builds is in `r2d2_functions`: reading a configuration imports no jax.
+From top to bottom: the configuration, the agent that it builds, acting, the loss, priorities. The
+errors are `seedrl.rl.q_learning.n_step_td_errors`; the gradient of the burn-in stops in
+`seedrl.agents.inputs.unrolled_after_burn_in`.
 """
 
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from seedrl.agents.agent import ActOutput, Agent
+from seedrl.agents.check import build_network, num_actions_of, q_values_of
+from seedrl.agents.gradient_update import (
+    GradientUpdate,
+    LossOutput,
+    copied,
+    learning_rate_metrics,
+    learning_rate_of,
+    periodic_copy,
+)
+from seedrl.agents.inputs import (
+    AgentCarry,
+    initial_carry,
+    inputs_of_step,
+    unrolled_after_burn_in,
+)
 from seedrl.agents.window import WindowSpec
 from seedrl.config_types import check_ranges, check_types
 from seedrl.networks.config import QNetworkConfig
-
-if TYPE_CHECKING:  # import jax and numpy
-    from seedrl.agents.agent import Agent
-    from seedrl.specs import EnvSpec
+from seedrl.networks.network import Network
+from seedrl.rl.exploration import epsilon_greedy, epsilons
+from seedrl.rl.priorities import sequence_priority
+from seedrl.rl.q_learning import TDErrors, n_step_td_errors
+from seedrl.rl.returns import scaled
+from seedrl.rl.value_scaling import ValueScaling, identity, signed_hyperbolic
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
 class R2D2Config:
-    """R2D2. "Paper" is Kapturowski et al. 2019, table 2; where we differ, it is said.
+    """R2D2. "Paper" is Kapturowski et al. 2019, table 2; deviations are named.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of Q-values.
-      burn_in: rows that only warm the carry up, without gradient. Paper: 40 (also 0 and 20).
-      unroll: trained rows. Paper: sequences of m = 80, which we take as 80 trained rows after the
-        burn-in, as Acme and SEED RL's Atari recipe do.
+      burn_in: time steps that only bring the recurrent state up to date, without gradient. Paper:
+        40 (also 0 and 20).
+      unroll: trained time steps. Paper: sequences of m = 80, which we take as 80 trained steps
+        after the burn-in, as Acme and SEED RL's Atari recipe do.
       n_steps: n of the n-step return. Paper: 5.
-      stride: rows between the starts of neighbouring sequences. Paper: 40 (they overlap by half).
+      stride: time steps between the starts of neighbouring sequences. Paper: 40 (they overlap by
+        half).
       gamma: discount of one step. Paper: 0.997.
       reward_scale: rewards are multiplied by this when they are learned from: Q-values that differ
         by hundredths are learned sooner as Q-values that differ by ones. Paper: 1.
@@ -36,12 +65,12 @@ class R2D2Config:
         it, as the paper does.
       adam_epsilon: Paper: 1e-3.
       max_gradient_norm: gradients are scaled down to this global norm. 80 is SEED RL's Atari recipe
-        for 80 rows; its code's default is 40, and the paper names none. The loss sums over time, so
-        a norm grows with `unroll`: scale both together.
+        for 80 steps; its code's default is 40, and the paper names none. The loss sums over time,
+        so a norm grows with `unroll`: scale both together.
       target_update_interval: updates between two copies to the target network. Paper: 2500.
       value_scaling: whether Q-values are rescaled by h. Paper: yes.
       value_scaling_epsilon: epsilon of h. Paper: 1e-3.
-      priority_mix: eta: weight of the largest error, the rest is the mean's. Paper: 0.9.
+      priority_eta: weight of the largest error, the rest is the mean's. Paper: 0.9.
       exploration_base: epsilon of the most exploratory slot. Ape-X and the paper: 0.4.
       exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Ape-X and the paper: 7.
       evaluation_epsilon: epsilon of evaluation slots. SEED RL: 1e-3.
@@ -61,51 +90,53 @@ class R2D2Config:
     target_update_interval: int = 2500
     value_scaling: bool = True
     value_scaling_epsilon: float = 1e-3
-    priority_mix: float = 0.9
+    priority_eta: float = 0.9
     exploration_base: float = 0.4
     exploration_alpha: float = 7.0
     evaluation_epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
         check_types("agent.", self)  # before anything is compared
+        ranges = {
+            "burn_in": (0, math.inf),
+            "unroll": (1, math.inf),
+            "n_steps": (1, math.inf),
+            "stride": (1, math.inf),
+            "gamma": (0, 1),
+            "learning_rate_decay_updates": (0, math.inf),
+            "target_update_interval": (1, math.inf),
+            "value_scaling_epsilon": (0, math.inf),
+            "priority_eta": (0, 1),
+            "exploration_base": (0, 1),
+            "exploration_alpha": (0, math.inf),
+            "evaluation_epsilon": (0, 1),
+        }
         positive = ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
-        check_ranges("agent.", self, _RANGES, positive)
+        check_ranges("agent.", self, ranges, positive)
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `burn_in + unroll + n_steps` rows."""
+        """Sequences of `burn_in + unroll + n_steps` time steps."""
         return WindowSpec(self.burn_in, self.unroll, self.n_steps, self.stride)
 
-    def build(self, spec: "EnvSpec") -> "Agent":
+    @property
+    def scaling(self) -> ValueScaling:
+        """How Q-values are rescaled."""
+        return signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
+
+    def build(self, spec: EnvSpec) -> Agent:
         """The agent for environments of this spec.
 
         Raises ConfigError for actions that are not discrete, and for a network that does not fit.
         """
-        from seedrl.agents import r2d2_functions as functions
-        from seedrl.agents.agent import Agent
-        from seedrl.agents.discrete_actions import num_actions_of
-        from seedrl.agents.gradient_update import GradientUpdate, copied, periodic_copy
-        from seedrl.agents.learning_rate import rate_metrics, rate_of
-        from seedrl.agents.network_inputs import initial_carry
-        from seedrl.networks.contract import build_q_network
-        from seedrl.rl.exploration import epsilons
-        from seedrl.rl.value_scaling import identity, signed_hyperbolic
-
-        num_actions = num_actions_of(spec, "R2D2")
-        network = build_q_network(self.network, spec, num_actions)
-        epsilon = self.value_scaling_epsilon
-        scaling = signed_hyperbolic(epsilon) if self.value_scaling else identity()
-        objective = functions.Objective(
-            window=self.window,
-            gamma=self.gamma,
-            reward_scale=self.reward_scale,
-            scaling=scaling,
-            priority_mix=self.priority_mix,
-        )
+        network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "R2D2")))
         update = GradientUpdate(
-            loss=functools.partial(functions.loss, objective, network),
-            optimizer=functions.optimizer_of(self),
-            optimizer_metrics=functools.partial(rate_metrics, rate_of(self)),
+            loss=functools.partial(_loss, self, network),
+            optimizer=optax.chain(
+                optax.clip_by_global_norm(self.max_gradient_norm),
+                optax.adam(learning_rate_of(self), eps=self.adam_epsilon),
+            ),
+            optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(self)),
             init_target=copied,
             update_target=functools.partial(periodic_copy, self.target_update_interval),
         )
@@ -113,28 +144,103 @@ class R2D2Config:
             window=self.window,
             init=network.init,
             initial_carry=functools.partial(initial_carry, network),
-            act=functools.partial(functions.act, network),
+            act=functools.partial(act, network),
             exploration=functools.partial(
                 epsilons, base=self.exploration_base, alpha=self.exploration_alpha
             ),
             evaluation_exploration=self.evaluation_epsilon,
             init_state=update.init_state,
             update=update,
-            initial_priorities=functools.partial(functions.initial_priorities, objective),
+            initial_priorities=functools.partial(_initial_priorities, self),
         )
 
 
-_RANGES = {
-    "burn_in": (0, math.inf),
-    "unroll": (1, math.inf),
-    "n_steps": (1, math.inf),
-    "stride": (1, math.inf),
-    "gamma": (0, 1),
-    "learning_rate_decay_updates": (0, math.inf),
-    "target_update_interval": (1, math.inf),
-    "value_scaling_epsilon": (0, math.inf),
-    "priority_mix": (0, 1),
-    "exploration_base": (0, 1),
-    "exploration_alpha": (0, math.inf),
-    "evaluation_epsilon": (0, 1),
-}
+def act(
+    network: Network,
+    params: Tree,
+    carry: AgentCarry,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    """Epsilon-greedy actions; the Q-values `[B, A] float32` are stored as extras.
+
+    `timestep` has leaves `[B, ...]`, `exploration [B] float32` is epsilon.
+    """
+    chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
+    q_values, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
+    q_values = q_values[0]
+    action = epsilon_greedy(key, q_values, exploration)
+    return ActOutput(action=action, carry=AgentCarry(network_carry, action), extras=q_values)
+
+
+def _loss(
+    config: R2D2Config,
+    network: Network,
+    params: Tree,
+    target: Tree,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+) -> tuple[Array, LossOutput]:
+    """Weighted mean over B of half the summed squared n-step errors; priorities `[B] float32`.
+
+    `sequence` has leaves `[T, B, ...]` with `T = window.length`, `weights` is `[B] float32`. The
+    sum over time is the paper's; the norm of a gradient grows with `unroll`.
+    """
+    del key  # nothing is drawn
+    steps = sequence.steps
+    chex.assert_shape(steps.action, (config.window.length, None))
+    chex.assert_shape(weights, (steps.action.shape[1],))
+    # Both networks go through the burn-in from the stored state, each with its own parameters.
+    q_online = unrolled_after_burn_in(network, config.burn_in, params, sequence)
+    q_target = unrolled_after_burn_in(network, config.burn_in, target, sequence)
+    q_target = jax.lax.stop_gradient(q_target)
+    td = _td_errors(config, q_online, q_target, steps)
+    losses = 0.5 * jnp.sum(jnp.square(td.errors), axis=0)
+    mean = jnp.mean(weights * losses)
+    priorities = sequence_priority(td.errors, td.is_trained, eta=config.priority_eta)
+    output = LossOutput(jax.lax.stop_gradient(priorities), q_metrics(q_online, td))
+    return mean, output
+
+
+def _td_errors(config: R2D2Config, q_online: Array, q_target: Array, steps: StoredStep) -> TDErrors:
+    """δ of the trained time steps, `[unroll, B]`, from Q-values `[unroll + n, B, A]`."""
+    reward = scaled(steps.timestep.reward, config.reward_scale, limit=0)
+    timestep = steps.timestep._replace(reward=reward, observation=())
+    after_burn_in: StoredStep = jax.tree.map(
+        lambda leaf: leaf[config.burn_in :],
+        steps._replace(timestep=timestep, version=(), extras=()),
+    )
+    return n_step_td_errors(
+        q_online,
+        q_target,
+        steps=after_burn_in,
+        n_steps=config.n_steps,
+        gamma=config.gamma,
+        scaling=config.scaling,
+    )
+
+
+def q_metrics(q_online: Array, td: TDErrors) -> dict[str, Array]:
+    """Metrics of R2D2 and Ape-X for a batch; `q_online` is `[T, B, A]`."""
+    num_trained = jnp.maximum(jnp.sum(td.is_trained, dtype=jnp.float32), 1.0)
+    return {
+        "td_error_mean": jnp.sum(jnp.abs(td.errors)) / num_trained,
+        "td_error_max": jnp.max(jnp.abs(td.errors)),
+        "q_mean": jnp.mean(q_online),
+        "q_max": jnp.max(q_online),
+        "target_mean": jnp.sum(td.targets) / num_trained,
+        "trained_fraction": jnp.mean(td.is_trained, dtype=jnp.float32),
+    }
+
+
+def _initial_priorities(config: R2D2Config, steps: StoredStep) -> Array:
+    """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting.
+
+    The same function of the errors as in the loss, with the acting network as its own target.
+    """
+    chex.assert_shape(steps.action, (config.window.length, None))
+    q_acting = steps.extras[config.burn_in :]
+    td = _td_errors(config, q_acting, q_acting, steps)
+    return sequence_priority(td.errors, td.is_trained, eta=config.priority_eta)

@@ -79,13 +79,13 @@ class GaussianAndValueHead(nn.Module):
     """Like `PolicyAndValueHead`, for D' real numbers: `[..., D]` -> `GaussianAndValue`.
 
     The standard deviation is a parameter, the same for all observations (Huang et al. 2022, detail
-    2 of continuous actions), and begins as `first_std`; the means begin almost at 0.
+    2 of continuous actions), and begins as `init_std`; the means begin almost at 0.
     """
 
     num_numbers: int
     hidden_sizes: Sequence[int]
     dtype: str = "float32"
-    first_std: float = 0.5
+    init_std: float = 0.5
 
     @nn.compact
     def __call__(self, features: Array) -> GaussianAndValue:
@@ -94,7 +94,7 @@ class GaussianAndValueHead(nn.Module):
         mean = nn.Dense(self.num_numbers, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
             policy
         ).astype(jnp.float32)
-        first = nn.initializers.constant(math.log(self.first_std))
+        first = nn.initializers.constant(math.log(self.init_std))
         log_std = self.param("log_std", first, (self.num_numbers,), jnp.float32)
         return GaussianAndValue(
             mean,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from seedrl.networks.build import from_config, view
 from seedrl.networks.network import Network
 from seedrl.networks.torsos import MLP, ObservationTorso, uniform_dense
-from seedrl.rl.tanh_gaussian import TanhGaussian
+from seedrl.rl.distributions import TanhGaussian
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
 

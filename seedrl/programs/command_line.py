@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from seedrl.contracts.calls import own_place
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, own_place
 from seedrl.programs.version import describe
 
 Options = TypeVar("Options")

@@ -23,7 +23,7 @@ class Advantages(NamedTuple):
     is_trained: Array
 
 
-def gae(values: Array, timesteps: TimeStep, *, gamma: float, trace_lambda: float) -> Advantages:
+def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) -> Advantages:
     """GAE(λ) over rows of experience that may span episodes.
 
     Row t holds what arrived with observation t, so the consequence of action t is in row t + 1:
@@ -40,7 +40,7 @@ def gae(values: Array, timesteps: TimeStep, *, gamma: float, trace_lambda: float
       values: `[U + 1, B] float32`, V with the last row to bootstrap from.
       timesteps: `step_type`, `reward` and `discount`, `[U + 1, B]`; no observation is looked at.
       gamma: γ, 0 to 1.
-      trace_lambda: λ, 0 to 1.
+      gae_lambda: λ, 0 to 1.
 
     Source: Schulman et al. 2016, equation 16, https://arxiv.org/abs/1506.02438; time limits as in
     Pardo et al. 2018, https://arxiv.org/abs/1712.00378.
@@ -57,6 +57,6 @@ def gae(values: Array, timesteps: TimeStep, *, gamma: float, trace_lambda: float
         advantage = jnp.where(is_trained, delta + decay * later, 0.0)
         return advantage, advantage
 
-    rows = (deltas, discount * trace_lambda, is_trained)
+    rows = (deltas, discount * gae_lambda, is_trained)
     _, advantages = jax.lax.scan(back, jnp.zeros(batch_size), rows, reverse=True)
     return Advantages(advantages, advantages + values[:-1], is_trained)

@@ -12,7 +12,7 @@ def scaled(reward: Array, scale: float, limit: float) -> Array:
     return jnp.clip(product, -limit, limit) if limit else product
 
 
-def rows_to_bootstrap(step_type: Array, *, n_steps: int) -> Array:
+def steps_to_bootstrap(step_type: Array, *, n_steps: int) -> Array:
     """How many rows after row 0 its n-step return bootstraps: to the first LAST row, at most n.
 
     Args:

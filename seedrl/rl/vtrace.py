@@ -16,7 +16,7 @@ class VTraceSettings(NamedTuple):
 
     Attributes:
       gamma: discount of one step, 0 to 1.
-      trace_lambda: λ, 0 to 1 (remark 2); 1 in the paper's experiments.
+      vtrace_lambda: λ, 0 to 1 (remark 2); 1 in the paper's experiments.
       rho_bar: ρ̄, caps the ratio in temporal differences: which policy's value is learned.
       c_bar: c̄, caps the ratio in the traces: how far differences are carried back.
       pg_rho_bar: caps the ratio that weights the policy gradient.
@@ -25,7 +25,7 @@ class VTraceSettings(NamedTuple):
     """
 
     gamma: float
-    trace_lambda: float = 1.0
+    vtrace_lambda: float = 1.0
     rho_bar: float = 1.0
     c_bar: float = 1.0
     pg_rho_bar: float = 1.0
@@ -84,7 +84,7 @@ def vtrace(
     discount = settings.gamma * timesteps.discount[1:]
     deltas = weights.rho * (reward + discount * values[1:] - values[:-1])
 
-    decays = discount * settings.trace_lambda * weights.c
+    decays = discount * settings.vtrace_lambda * weights.c
 
     def back(later: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
         correction = row[0] + row[1] * later
@@ -92,7 +92,7 @@ def vtrace(
 
     _, corrections = jax.lax.scan(back, jnp.zeros(batch_size), (deltas, decays), reverse=True)
     ahead = jnp.concatenate([corrections[1:], jnp.zeros((1, batch_size))])  # v - V, one row later
-    returns = reward + discount * (values[1:] + settings.trace_lambda * ahead)
+    returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)
     advantages = weights.policy * (returns - values[:-1])
     return VTrace(values[:-1] + corrections, advantages, is_trained)
 

@@ -39,7 +39,8 @@ class BareActor:
             num_evaluation=serving.evaluation_slots,
         )
         self._actor = Actor(programs, self.shapes, programs.init(jax.random.PRNGKey(0)))
-        self._frozen = FrozenParams(agent.behaviour(jax.jit(agent.init)(jax.random.PRNGKey(1))), 0)
+        params = jax.jit(agent.init)(jax.random.PRNGKey(1))
+        self._frozen = FrozenParams(agent.actor_params(params), 0)
         self._steps = 0
 
     def act(self, batch: Batch) -> np.ndarray:

@@ -112,7 +112,9 @@ class Watched:
     def build(self, spec: EnvSpec) -> Agent:
         """The agent, watched."""
         agent: Agent = self.agent.build(spec)
-        return agent._replace(after_batch=functools.partial(_after_batch, agent.after_batch))
+        return agent._replace(
+            update_statistics=functools.partial(_after_batch, agent.update_statistics)
+        )
 
 
 # By the number of updates before it. Compiling may run an update, too: the first takes its place.
@@ -120,14 +122,14 @@ _given: dict[int, Given] = {}
 
 
 def _after_batch(
-    after_batch: Callable[..., tuple[AgentState, Tree]],
+    update_statistics: Callable[..., tuple[AgentState, Tree]],
     state: AgentState,
     sequence: Sequence,
     mean: Callable[[Tree], Tree],
 ) -> tuple[AgentState, Tree]:
     steps = sequence.steps
     jax.debug.callback(_note, state.updates, steps.version, steps.timestep.observation)
-    return after_batch(state, sequence, mean)
+    return update_statistics(state, sequence, mean)
 
 
 def _note(updates: Array, version: Array, observation: Array) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (

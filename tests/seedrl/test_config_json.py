@@ -155,13 +155,17 @@ def test_a_config_with_the_field_names_of_an_earlier_version_says_what_to_change
     learning = document["config"]["learning"]
     del learning["regime"]
     learning |= {"lock_step": False, "replay_ratio": 4.0}
+    agent = document["config"]["agent"]
+    agent["priority_mix"] = agent.pop("priority_eta")
     with pytest.raises(ConfigError) as refused:
         config_json.from_json(json.dumps(document))
-    assert str(refused.value) == (
-        "expected a config of this version, got fields with earlier names: learning.replay_ratio "
-        'is now replay.ratio, learning.lock_step is now learning.regime ("lock_step" for true, '
-        '"asynchronous" for false); rename them in config.json or, to train on, start a new workdir'
-    )
+    for old, new in (
+        ("agent.priority_mix", "agent.priority_eta"),
+        ("learning.replay_ratio", "replay.ratio"),
+        ("learning.lock_step", "learning.regime"),
+    ):
+        assert f"{old} is now {new}" in str(refused.value)
+    agent["priority_eta"] = agent.pop("priority_mix")
     learning["regime"] = "asynchronous"
     document["config"]["replay"]["ratio"] = learning.pop("replay_ratio")
     del learning["lock_step"]

@@ -16,8 +16,8 @@ import pytest
 
 from learner.cli.main import main
 from seedrl import checkpoints, policy
-from seedrl.agents.normalization.moments import Moments
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.normalization import RunningStatistics
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_json import to_json
 from seedrl.networks.config import ActorCriticConfig
@@ -56,7 +56,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     right = params.agent["params"]["PolicyAndValueHead_0"]["policy"]
     right["kernel"][:, 1] = CONTROLLER * np.sqrt(VARIANCE)
     right["bias"][1] = CONTROLLER @ MEAN
-    params = params._replace(observations=(Moments(np.float32(5), MEAN, VARIANCE),))
+    params = params._replace(observations=(RunningStatistics(np.float32(5), MEAN, VARIANCE),))
     meta = {"env_spec": encode_spec(SPEC), "config": to_json(CONFIG)}
     arrays = {"params": params, "updates": np.int32(3)}
     checkpoints.save(folder / "checkpoints", 3, arrays, meta, keep=2)

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
-from seedrl.agents.network_inputs import unrolled_after_burn_in
-from seedrl.agents.sac.config import SacConfig
+from seedrl.agents.inputs import unrolled_after_burn_in
+from seedrl.agents.sac import SacConfig
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EvaluationConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.specs import EnvSpec
-from tests.seedrl.agents.sac.linear_network import LinearConfig
+from tests.seedrl.agents.linear_network import LinearConfig
 from tests.system.harness import LearnerRun
 from tests.system.oracle import counting
 
@@ -79,7 +79,7 @@ def test_every_row_gives_the_policy_that_acted_from_the_carry_that_was_stored(
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network, sequence = NETWORK.build(spec), outcome.shards[0].sequences
-    actor, memory = outcome.agent.behaviour(outcome.state.params)
+    actor, memory = outcome.agent.actor_params(outcome.state.params)
 
     @jax.jit
     def middles() -> Any:

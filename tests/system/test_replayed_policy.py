@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.agents.network_inputs import inputs_of_sequence
-from seedrl.agents.normalization.moments import Moments
-from seedrl.agents.normalization.normalized import normalized, settings_of
-from seedrl.agents.ppo.config import PpoConfig
+from seedrl.agents.inputs import inputs_of_sequence
+from seedrl.agents.normalization import RunningStatistics, normalization_of, normalized
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -28,14 +27,16 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl.networks.config import ActorCriticConfig
-from seedrl.rl.categorical import log_probability
+from seedrl.rl.distributions import Categorical
 from seedrl.types import Sequence, StoredStep
 from tests.system.harness import LearnerRun
 from tests.system.unchanging import Unchanging
 
 LENGTHS, GAMMA = (2, 1, 9, 25), 0.9
 IMAGE = {"image": True, "image_side": 12}
-UNITS = Moments(np.float32(9), np.float32(0.4), np.float32(0.25))  # what is seen is twice as large
+UNITS = RunningStatistics(
+    np.float32(9), np.float32(0.4), np.float32(0.25)
+)  # what is seen is twice as large
 
 
 def _decided(params: Any) -> Any:
@@ -90,7 +91,7 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
     spec = run.hub.wait_for_spec(0.0)
     assert spec is not None
     network = CONFIG.agent.agent.network.build(spec)
-    settings, sequence = settings_of(CONFIG.agent.agent, spec), outcome.shards[0].sequences
+    settings, sequence = normalization_of(CONFIG.agent.agent, spec), outcome.shards[0].sequences
 
     @jax.jit
     def replay(params: Any, steps: StoredStep, carry: Any) -> Any:
@@ -98,7 +99,7 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
         seen = Sequence(steps._replace(timestep=timestep), carry.agent)
         output, _ = network.unroll(params.agent, seen.carry.network, inputs_of_sequence(seen))
         log_policy = jax.nn.log_softmax(output.logits)
-        return log_policy, log_probability(log_policy, steps.action), output.value
+        return log_policy, Categorical(log_policy).log_probability(steps.action), output.value
 
     found = replay(outcome.state.params, *sequence)
     return Replayed(sequence, *jax.tree.map(np.asarray, found))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from envs_server.envs.counting import image_of
-from seedrl.agents.network_inputs import AgentCarry
+from seedrl.agents.inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import (
     Config,

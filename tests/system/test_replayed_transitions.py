@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from envs_server.envs.counting import image_of
-from seedrl.agents.apex.config import ApexConfig
-from seedrl.agents.network_inputs import initial_carry, inputs_of_sequence
+from seedrl.agents.apex import ApexConfig
+from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.config import (
     Config,
     EnvironmentConfig,
@@ -41,7 +41,7 @@ APEX = ApexConfig(
     network=QNetworkConfig(
         torso="mlp", torso_sizes=(8,), core="none", head_sizes=(), frame_stack=3
     ),
-    earlier_rows=2,
+    earlier_steps=2,
     n_steps=3,
     gamma=0.9,
     exploration_base=0.9,
@@ -98,8 +98,8 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
 def test_every_row_of_a_transition_gives_the_q_values_that_were_acted_on(
     replayed: Replayed,
 ) -> None:
-    stored = replayed.sequence.steps.extras[APEX.earlier_rows :]
-    found = replayed.q_values[APEX.earlier_rows :]
+    stored = replayed.sequence.steps.extras[APEX.earlier_steps :]
+    found = replayed.q_values[APEX.earlier_steps :]
     np.testing.assert_allclose(found, stored, rtol=0, atol=1e-5)
     assert np.std(stored, axis=(0, 1)).min() > 1e-3
     # Without the rows before, which their frames are of, they would differ.
@@ -111,7 +111,7 @@ def test_the_mass_of_every_transition_is_that_of_its_own_error(replayed: Replaye
     step, q_values = replayed.sequence.steps.timestep, replayed.q_values.astype(np.float64)
     expected = np.zeros(len(replayed.mass))
     for number in range(len(expected)):
-        t = first = APEX.earlier_rows
+        t = first = APEX.earlier_steps
         if step.step_type[t, number] == LAST:
             expected[number] = MIN_MASS
             continue

@@ -132,7 +132,7 @@ def _fleet(folder: Path, fault: str, *options: str) -> Iterator[Fleet]:
 
 
 @pytest.mark.parametrize(
-    ("options", "name"), [(["--group-threads"], "rate_of"), ([], "in_one_thread_rate_of")]
+    ("options", "name"), [(["--group-threads"], "learning_rate_of"), ([], "in_one_thread_rate_of")]
 )
 def test_a_straggler_holds_back_its_own_group_most(
     tmp_path: Path, record_property: Record, options: list[str], name: str

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput, nothing_kept
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput, no_statistics
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, Tree
@@ -64,6 +64,6 @@ class Unchanging:
             init=lambda key: jax.tree.map(jnp.asarray, drawn),
             init_state=lambda params: AgentState(params, (), (), jnp.zeros((), jnp.int32)),
             update=update,
-            after_batch=nothing_kept,
+            update_statistics=no_statistics,
             initial_priorities=self.initial_priorities or agent.initial_priorities,
         )

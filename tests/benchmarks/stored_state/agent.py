@@ -9,8 +9,8 @@ from typing import Any, Literal
 import jax
 
 from seedrl.agents.agent import Agent
-from seedrl.agents.discrete_actions import num_actions_of
-from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.check import num_actions_of
+from seedrl.agents.inputs import inputs_of_sequence
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config
 from seedrl.networks.contract import build_q_network

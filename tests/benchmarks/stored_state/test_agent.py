@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from seedrl.agents.network_inputs import AgentCarry
+from seedrl.agents.inputs import AgentCarry
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.benchmarks.stored_state.agent import exact, late, zero

@@ -19,7 +19,7 @@ from learner.learning.learn_step import (
 )
 from learner.learning.loop import fetched
 from learner.learning.over_devices import over_devices
-from seedrl.agents.agent import Agent, AgentState, Passes
+from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
@@ -374,10 +374,10 @@ def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> Non
         rewards = arguments[1].steps.timestep.reward
         return state._replace(params=state.params + 1), output._replace(guarded=rewards[0].sum())
 
-    def after_batch(state: Any, sequence: Sequence, mean: Any) -> Any:
+    def update_statistics(state: Any, sequence: Sequence, mean: Any) -> Any:
         return state, sequence.steps.timestep.reward[1].sum()
 
-    setting = _setting(TOY._replace(update=forgetful, after_batch=after_batch), 2)
+    setting = _setting(TOY._replace(update=forgetful, update_statistics=update_statistics), 2)
     for row, skipped in ((0, 1.0), (1, 1.0), (2, 0.0)):  # the update's, after it, nobody's
         sequence = _sequence(TOY)
         sequence.steps.timestep.reward[row, 0] = np.inf  # of the first device only
@@ -388,8 +388,7 @@ def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> Non
 
 
 def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_update() -> None:
-    passes = Passes(epochs=2, minibatches=2)
-    setting = _setting(TOY._replace(passes=passes), 2)
+    setting = _setting(TOY._replace(epochs=2, minibatches=2), 2)
     after, memory, metrics = _learn(setting, setting.state, setting.memory(_sequence(TOY)))
     assert metrics["skipped_updates"] == 0.0
     assert after.updates == 1
@@ -398,17 +397,17 @@ def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_up
     np.testing.assert_allclose(memory.priorities[:, ::-1].reshape(B), rewards, rtol=1e-6)
 
 
-@pytest.mark.parametrize("passes", [Passes(pieces=2), Passes(minibatches=2, pieces=2)])
-def test_a_sequence_has_the_largest_priority_of_its_pieces(passes: Passes) -> None:
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_sequence_has_the_largest_priority_of_its_chunks(minibatches: int) -> None:
     def doubled(state: AgentState, sequence: Sequence, weights: Array) -> tuple[Sequence, Array]:
         timestep = sequence.steps.timestep
         second = timestep._replace(reward=timestep.reward + jnp.arange(B)[None])
-        pieces = [sequence.steps, sequence.steps._replace(timestep=second)]
-        steps = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *pieces)
+        chunks = [sequence.steps, sequence.steps._replace(timestep=second)]
+        steps = jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *chunks)
         carry = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 2), sequence.carry)
         return Sequence(steps, carry), jnp.tile(weights, 2)
 
-    setting = _setting(TOY._replace(passes=passes, before_batch=doubled), 1)
+    setting = _setting(TOY._replace(chunks=2, minibatches=minibatches, preprocess_batch=doubled), 1)
     _, memory, _ = _learn(setting, setting.state, setting.memory(_sequence(TOY)))
     rewards = _sequence(TOY).steps.timestep.reward
     largest = (rewards + np.arange(B)[None]).sum(axis=0)
@@ -429,10 +428,10 @@ def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
 
 def test_minibatches_must_be_of_equal_size() -> None:
     with pytest.raises(ConfigError, match="a multiple of the agent's 3 minibatches on each device"):
-        _setting(TOY._replace(passes=Passes(minibatches=3)), 2)
-    cut = "3 minibatches on each device, of sequences that are cut into 2 pieces, got 8$"
+        _setting(TOY._replace(minibatches=3), 2)
+    cut = "3 minibatches on each device, of sequences that are cut into 2 chunks, got 8$"
     with pytest.raises(ConfigError, match=cut):
-        _setting(TOY._replace(passes=Passes(minibatches=3, pieces=2)), 2)
+        _setting(TOY._replace(minibatches=3, chunks=2), 2)
 
 
 def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:

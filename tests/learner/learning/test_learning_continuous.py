@@ -9,13 +9,13 @@ import numpy as np
 from learner.acting.act_step import example_page
 from learner.learning.learn_step import AXIS, LearnerState, build_learn_programs
 from learner.learning.loop import fetched
-from seedrl.agents.sac.config import SacConfig
+from seedrl.agents.sac import SacConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.rl.priorities import MIN_MASS
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Page, StepType, StoredStep, TimeStep
-from tests.seedrl.agents.sac.linear_network import LinearConfig
+from tests.seedrl.agents.linear_network import LinearConfig
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((2,), "float32"), BoxSpec((1,), (-1.0,), (1.0,)))
@@ -101,7 +101,7 @@ def test_each_part_learns_from_transitions_and_targets_follow() -> None:
         assert not all(is_same(getattr(state.params, part), getattr(new.params, part)))
     jax.tree.map(
         lambda after, before, target: np.testing.assert_allclose(
-            target, before + CONFIG.target_rate * (after - before), rtol=1e-5, atol=1e-7
+            target, before + CONFIG.tau * (after - before), rtol=1e-5, atol=1e-7
         ),
         new.params.critics,
         state.params.critics,

@@ -19,8 +19,7 @@ from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_e
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.ppo.config import PpoConfig
-from seedrl.agents.ppo.functions import Acted
+from seedrl.agents.ppo import Acted, PpoConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.queue import QueueConfig

@@ -12,12 +12,12 @@ import numpy as np
 from learner.acting.act_step import example_page
 from learner.learning.learn_step import AXIS, LearnerState, build_learn_programs
 from learner.learning.loop import fetched
-from seedrl.agents.apex.config import ApexConfig
+from seedrl.agents.apex import ApexConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.rl.priorities import MIN_MASS
 from seedrl.types import Page, StepType, StoredStep, TimeStep
-from tests.seedrl.agents.apex.table_network import ACTIONS, SPEC, STATES, TableConfig
+from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 CONFIG = ApexConfig(network=TableConfig(), n_steps=1, gamma=0.5, optimizer="adam")

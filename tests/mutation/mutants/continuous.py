@@ -2,11 +2,11 @@
 
 from tests.mutation.mutant import Mutant
 
-_POLICY = "seedrl/rl/tanh_gaussian.py"
+_POLICY = "seedrl/rl/distributions.py"
 _TARGETS = "seedrl/rl/soft_q.py"
-_SAC = "seedrl/agents/sac/functions.py"
-_TRANSITIONS = "seedrl/agents/sac/transitions.py"
-_CONFIG = "seedrl/agents/sac/config.py"
+_SAC = "seedrl/agents/sac.py"
+_TRANSITIONS = "seedrl/agents/sac.py"
+_CONFIG = "seedrl/agents/sac.py"
 
 MUTANTS = (
     Mutant(
@@ -28,16 +28,16 @@ MUTANTS = (
     Mutant(
         "target_entropy_sign",
         _CONFIG,
-        "target_entropy=-math.prod(shape) if",
-        "target_entropy=math.prod(shape) if",
+        "entropy = -math.prod(shape) if",
+        "entropy = math.prod(shape) if",
         "The temperature rises until the policy is more random than it can be.",
         "H̄ = -dim (Haarnoja et al. 2018b, appendix D)",
     ),
     Mutant(
         "temperature_gradient_sign",
         _SAC,
-        "entropy - objective.target_entropy",
-        "objective.target_entropy - entropy",
+        "entropy - target_entropy",
+        "target_entropy - entropy",
         "The temperature rises where the entropy is above its target.",
         "J(α) (Haarnoja et al. 2018b, equation 18)",
     ),
@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "critics_trained_by_the_actor",
         _SAC,
-        "network.q_values(constant.critics, rows.memory",
-        "network.q_values(params.critics, rows.memory",
+        "network.q_values(constant.critics, trained.memory",
+        "network.q_values(params.critics, trained.memory",
         "The critics learn to be high where the actor goes.",
         "the actor's loss has a gradient for the actor alone",
     ),
@@ -108,8 +108,8 @@ MUTANTS = (
     Mutant(
         "memory_trained_by_the_actor",
         _SAC,
-        "seen = jax.lax.stop_gradient(rows)",
-        "seen = rows",
+        "seen = jax.lax.stop_gradient(trained)",
+        "seen = trained",
         "The memory follows the loss of the actor, too.",
         "the memory has a gradient of the critics' loss alone",
     ),
@@ -132,16 +132,16 @@ MUTANTS = (
     Mutant(
         "memory_without_a_moving_target",
         _SAC,
-        "return average(params.critics, target)",
-        "return average(params.critics, target)._replace(memory=target.memory)",
+        "return polyak_average(tau, params.critics, target)",
+        "return polyak_average(tau, params.critics, target)._replace(memory=target.memory)",
         "The memory of the target critics stays what it was at the start.",
         "the memory has a target, as the critics have",
     ),
     Mutant(
         "sac_trains_burn_in_rows",
         _SAC,
-        "lambda leaf: leaf[objective.burn_in :], sequence.steps",
-        "lambda leaf: leaf[: leaf.shape[0] - objective.burn_in], sequence.steps",
+        "lambda leaf: leaf[config.burn_in :], sequence.steps",
+        "lambda leaf: leaf[: leaf.shape[0] - config.burn_in], sequence.steps",
         "Memories of the trained rows stand beside observations and actions of earlier ones.",
         "burn-in only warms the carry up (DESIGN 8)",
     ),
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "recurrent_sac_stores_no_carry",
         _CONFIG,
-        "whole_carry if functions.has_memory(network) else no_carry",
+        "whole_carry if has_memory else no_carry",
         "no_carry",
         "Sequences of a recurrent SAC do not begin with the carry of acting.",
         "exact stored state at the window's first step (DESIGN 8)",

@@ -4,8 +4,8 @@ from tests.mutation.mutant import Mutant
 
 _RETURNS = "seedrl/rl/returns.py"
 _Q_LEARNING = "seedrl/rl/q_learning.py"
-_R2D2 = "seedrl/agents/r2d2_functions.py"
-_INPUTS = "seedrl/agents/network_inputs.py"
+_R2D2 = "seedrl/agents/r2d2.py"
+_INPUTS = "seedrl/agents/inputs.py"
 _TARGET_NETWORK = "seedrl/agents/gradient_update.py"
 _VALUE_SCALING = "seedrl/rl/value_scaling.py"
 _EXPLORATION = "seedrl/rl/exploration.py"
@@ -123,8 +123,8 @@ MUTANTS = (
     Mutant(
         "target_parameters_not_used",
         _R2D2,
-        "q_target = unrolled_after_burn_in(network, burn_in, target, sequence)",
-        "q_target = unrolled_after_burn_in(network, burn_in, params, sequence)",
+        "q_target = unrolled_after_burn_in(network, config.burn_in, target, sequence)",
+        "q_target = unrolled_after_burn_in(network, config.burn_in, params, sequence)",
         "Bootstrap values come from the online parameters.",
         "target network (DESIGN 8)",
     ),
@@ -148,12 +148,12 @@ MUTANTS = (
         "gradient_through_burn_in",
         _INPUTS,
         """        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, before)
-    rows = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
-    output, _ = network.unroll(params, jax.lax.stop_gradient(carry), rows)
+    after = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
+    output, _ = network.unroll(params, jax.lax.stop_gradient(carry), after)
 """,
         """        _, carry = network.unroll(params, carry, before)
-    rows = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
-    output, _ = network.unroll(params, carry, rows)
+    after = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
+    output, _ = network.unroll(params, carry, after)
 """,
         "The gradient flows through the burn-in.",
         "gradient stopped through burn-in (DESIGN 8)",
@@ -161,9 +161,11 @@ MUTANTS = (
     Mutant(
         "burn_in_trained",
         _R2D2,
-        "    burn_in = objective.window.burn_in\n",
-        """    objective = objective._replace(window=objective.window._replace(burn_in=0))
-    burn_in = 0
+        """    steps = sequence.steps
+    chex.assert_shape(steps.action, (config.window.length, None))
+""",
+        """    steps = sequence.steps
+    config = type(config)(**{**vars(config), "burn_in": 0})
 """,
         "Burn-in rows are part of the loss.",
         "burn-in only warms the carry up (DESIGN 8)",
@@ -187,8 +189,12 @@ MUTANTS = (
     Mutant(
         "acting_resets_at_last",
         _INPUTS,
-        "        is_first=timestep.step_type == StepType.FIRST,\n    )\n    one_row",
-        "        is_first=timestep.step_type == StepType.LAST,\n    )\n    one_row",
+        """        is_first=timestep.step_type == StepType.FIRST,
+    )
+    one_step""",
+        """        is_first=timestep.step_type == StepType.LAST,
+    )
+    one_step""",
         "Acting resets the carry on the last step of an episode.",
         "reset on FIRST (DESIGN 4, 9.3)",
     ),
@@ -225,11 +231,12 @@ MUTANTS = (
     Mutant(
         "initial_priority_of_executed_action",
         _R2D2,
-        "    td = _td_errors(objective, q_acting, q_acting, steps)\n",
-        """    executed = jnp.take_along_axis(
-        q_acting, steps.action[objective.window.burn_in :, :, None], axis=-1
-    )
-    td = _td_errors(objective, q_acting, jnp.broadcast_to(executed, q_acting.shape), steps)
+        """    td = _td_errors(config, q_acting, q_acting, steps)
+""",
+        """    executed = steps.action[config.burn_in :, :, None]
+    executed = jnp.take_along_axis(q_acting, executed, axis=-1)
+    executed = jnp.broadcast_to(executed, q_acting.shape)
+    td = _td_errors(config, q_acting, executed, steps)
 """,
         "Initial priorities bootstrap from the executed action.",
         "initial priorities with the true argmax (DESIGN 8)",
@@ -237,8 +244,8 @@ MUTANTS = (
     Mutant(
         "priority_mix_swapped",
         "seedrl/rl/priorities.py",
-        "mix * jnp.max(sizes, axis=0) + (1 - mix) * mean",
-        "mix * mean + (1 - mix) * jnp.max(sizes, axis=0)",
+        "eta * jnp.max(sizes, axis=0) + (1 - eta) * mean",
+        "eta * mean + (1 - eta) * jnp.max(sizes, axis=0)",
         "The mean has the weight of the maximum.",
         "priority 0.9 max + 0.1 mean (DESIGN 8)",
     ),

@@ -5,7 +5,7 @@ from tests.mutation.mutant import Mutant
 _LEARN_STEP = "learner/learning/learn_step.py"
 _OVER_DEVICES = "learner/learning/over_devices.py"
 _FINITE_GUARD = "learner/learning/finite_guard.py"
-_PASSES = "learner/learning/passes.py"
+_PASSES = "learner/learning/epochs.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
 _MAPPING = "learner/learning/device_mapping.py"
@@ -120,23 +120,25 @@ MUTANTS = (
     Mutant(
         "every_minibatch_is_the_first",
         _PASSES,
-        "        rows, key = drawn\n",
-        "        rows, key = dealt[0, : weights.shape[0] // minibatches], drawn[1]\n",
+        """        columns, key = drawn
+""",
+        """        columns, key = shuffled[0, : weights.shape[0] // minibatches], drawn[1]
+""",
         "All passes train the same part of a batch.",
         "each epoch goes through the whole batch (HOUSE, seams)",
     ),
     Mutant(
         "epochs_reuse_a_key",
         _PASSES,
-        "jax.random.split(deal_key, epochs)",
-        "jnp.stack([deal_key] * epochs)",
+        "jax.random.split(shuffle_key, epochs)",
+        "jnp.stack([shuffle_key] * epochs)",
         "Every epoch deals the same minibatches.",
         "minibatches are dealt again for each epoch",
     ),
     Mutant(
         "priorities_in_the_order_dealt",
         _PASSES,
-        ".at[dealt[-1]].set(",
+        ".at[shuffled[-1]].set(",
         ".at[:].set(",
         "Priorities of minibatches are given to other sequences of the batch.",
         "stale priorities cannot exist (DESIGN 3.5)",

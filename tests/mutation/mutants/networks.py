@@ -75,20 +75,4 @@ MUTANTS = (
         "The previous frames come back in reverse order.",
         "replaying reproduces acting (DESIGN 9.3)",
     ),
-    Mutant(
-        "q_values_of_any_shape",
-        "seedrl/networks/contract.py",
-        'require_array(f"{what}: Q-values", q_values, shape, ["float32"], advice)',
-        'require_array(f"{what}: Q-values", q_values, q_values.shape, ["float32"], advice)',
-        "A network with one column for several actions trains without a word.",
-        "what does not fit is refused (docs/own_network.md)",
-    ),
-    Mutant(
-        "carry_of_any_dtype",
-        "seedrl/networks/contract.py",
-        'require_same(f"{what}: carry", carry, next_carry, advice)',
-        'require_same(f"{what}: carry", next_carry, next_carry, advice)',
-        "A carry is stored in another dtype than it was computed with.",
-        "what does not fit is refused (docs/own_network.md)",
-    ),
 )

@@ -2,8 +2,8 @@
 
 from tests.mutation.mutant import Mutant
 
-_MOMENTS = "seedrl/agents/normalization/moments.py"
-_NORMALIZED = "seedrl/agents/normalization/normalized.py"
+_MOMENTS = "seedrl/agents/normalization.py"
+_NORMALIZED = "seedrl/agents/normalization.py"
 
 MUTANTS = (
     Mutant(
@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "acting_sees_raw_observations",
         _NORMALIZED,
-        "seen = normalized(settings, behaviour, timestep)",
+        "seen = normalized(settings, actor_params, timestep)",
         "seen = timestep",
         "Only learning normalizes.",
         "with unchanged parameters every ratio is 1",
@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "sums_begin_with_each_sequence",
         _NORMALIZED,
-        "jax.lax.scan(step, sequence.carry.discounted_sum, rows)",
-        "jax.lax.scan(step, jnp.zeros_like(sequence.carry.discounted_sum), rows)",
+        "jax.lax.scan(step, sequence.carry.discounted_sum, timesteps)",
+        "jax.lax.scan(step, jnp.zeros_like(sequence.carry.discounted_sum), timesteps)",
         "The rewards before a sequence are forgotten.",
         "R_t = r_t + γ R_{t-1} over a whole episode",
     ),
@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         "rewards_lose_their_mean",
         _NORMALIZED,
-        "reward = timestep.reward / deviation(params.returns)",
-        "reward = (timestep.reward - params.returns.mean) / deviation(params.returns)",
+        "reward = timestep.reward / std_of(params.returns)",
+        "reward = (timestep.reward - params.returns.mean) / std_of(params.returns)",
         "Rewards are shifted, which makes long episodes better or worse than they are.",
         "rewards are divided by a deviation, and nothing else",
     ),

@@ -3,11 +3,11 @@
 from tests.mutation.mutant import Mutant
 
 _VTRACE = "seedrl/rl/vtrace.py"
-_IMPALA = "seedrl/agents/impala_functions.py"
+_IMPALA = "seedrl/agents/impala.py"
 _GAE = "seedrl/rl/gae.py"
 _SURROGATE = "seedrl/rl/surrogate.py"
-_PPO = "seedrl/agents/ppo/functions.py"
-_PIECES = "seedrl/agents/pieces.py"
+_PPO = "seedrl/agents/ppo.py"
+_PIECES = "seedrl/agents/inputs.py"
 _MEMORY = "seedrl/replay/queue_memory.py"
 _INDEX = "seedrl/replay/queue_index.py"
 _LIMITER = "seedrl/replay/queue_limiter.py"
@@ -24,8 +24,8 @@ MUTANTS = (
     Mutant(
         "vtrace_trace_of_the_next_row",
         _VTRACE,
-        "decays = discount * settings.trace_lambda * weights.c",
-        "decays = discount * settings.trace_lambda * jnp.roll(weights.c, -1, axis=0)",
+        "decays = discount * settings.vtrace_lambda * weights.c",
+        "decays = discount * settings.vtrace_lambda * jnp.roll(weights.c, -1, axis=0)",
         "Traces are cut by the ratio of the next row.",
         "c_s to c_{t-1} weight δ_t (Espeholt et al. 2018, equation 1)",
     ),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "vtrace_lambda_left_out_of_the_advantage",
         _VTRACE,
-        "returns = reward + discount * (values[1:] + settings.trace_lambda * ahead)",
+        "returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)",
         "returns = reward + discount * (values[1:] + ahead)",
         "The advantage takes v of the next row whatever λ is: SEED RL's way.",
         "on policy the advantage is GAE(λ)",
@@ -64,32 +64,42 @@ MUTANTS = (
     Mutant(
         "behaviour_is_the_greedy_action",
         _IMPALA,
-        "extras=categorical.log_probability(logits, action),",
-        "extras=categorical.log_probability(logits, jnp.argmax(logits, -1).astype(jnp.int32)),",
+        """extras=policy.log_probability(action),
+    )
+
+
+def _loss(
+    config: ImpalaConfig""",
+        """extras=policy.log_probability(jnp.argmax(policy.logits, -1).astype(jnp.int32)),
+    )
+
+
+def _loss(
+    config: ImpalaConfig""",
         "The log-probability of the likeliest action is stored, not of the executed one.",
         "with unchanged parameters every ratio is 1",
     ),
     Mutant(
         "ratio_upside_down",
         _IMPALA,
-        "log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_rows]",
-        "log_ratios = steps.extras[:num_rows] - jax.lax.stop_gradient(log_policy)",
+        "log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]",
+        "log_ratios = steps.extras[:num_steps] - jax.lax.stop_gradient(log_policy)",
         "The ratio is μ / π.",
         "the ratio is π / μ (Espeholt et al. 2018, section 4.1)",
     ),
     Mutant(
         "entropy_is_minimised",
         _IMPALA,
-        "- objective.entropy_cost * parts.entropy",
-        "+ objective.entropy_cost * parts.entropy",
+        "- config.entropy_cost * entropy",
+        "+ config.entropy_cost * entropy",
         "The loss punishes entropy.",
         "the entropy of the policy is maximised (Espeholt et al. 2018, section 4.2)",
     ),
     Mutant(
         "ignored_actions_trained",
         _IMPALA,
-        "entropy=jnp.mean(trained * categorical.entropy(logits)),",
-        "entropy=jnp.mean(weights[None] * categorical.entropy(logits)),",
+        "entropy = jnp.mean(trained * policy.entropy())",
+        "entropy = jnp.mean(weights[None] * policy.entropy())",
         "The entropy of rows counts whose action is ignored.",
         "an action taken on LAST is ignored (DESIGN 4)",
     ),
@@ -152,15 +162,15 @@ MUTANTS = (
     Mutant(
         "targets_of_the_new_critic",
         _PPO,
-        "said.value, acted.value, estimated.targets,",
-        "said.value, acted.value, estimated.advantages + jax.lax.stop_gradient(said.value),",
+        "output.value, acted.value, estimated.targets,",
+        "output.value, acted.value, estimated.advantages + jax.lax.stop_gradient(output.value),",
         "Each minibatch has targets of its own, by the newest critic.",
         "all epochs share the same advantages and targets",
     ),
     Mutant(
         "pieces_begin_as_their_sequence",
         _PIECES,
-        "return network.unroll(params, carry, piece)[1], carry",
+        "return network.unroll(params, carry, chunk)[1], carry",
         "return carry, carry",
         "Every piece has the carry that its sequence began with.",
         "with unchanged parameters every ratio is 1",
@@ -168,35 +178,32 @@ MUTANTS = (
     Mutant(
         "pieces_weigh_as_others",
         _PPO,
-        "jnp.tile(weights, num_rows // piece_rows)",
-        "jnp.repeat(weights, num_rows // piece_rows)",
+        "jnp.tile(weights, num_steps // chunk_steps)",
+        "jnp.repeat(weights, num_steps // chunk_steps)",
         "A piece has the weight of another sequence.",
         "what an empty shard gives weighs nothing",
     ),
     Mutant(
         "pieces_bootstrap_at_their_ends",
         _PPO,
-        "estimated = _advantages(objective, steps.extras.value, steps.timestep)",
-        "estimated = _advantages(\n"
-        "        objective._replace(trace_lambda=0.0), steps.extras.value, steps.timestep\n"
-        "    )",
+        "gae_lambda=config.gae_lambda,",
+        "gae_lambda=0.0,",
         "An advantage ends with the row it begins with.",
         "advantages are those of whole sequences, GAE(λ)",
     ),
     Mutant(
         "ppo_stores_the_greedy_action",
         _PPO,
-        "extras=Acted(policy.log_probability(said, action), said.value),",
-        "extras=Acted(policy.log_probability(said, policy.drawn(said, 0 * exploration, key)), "
-        "said.value),",
+        "extras=Acted(policy.log_probability(action), output.value),",
+        "extras=Acted(policy.log_probability(policy.draw(0 * exploration, key)), output.value),",
         "The log-probability of the likeliest action is stored, not of the executed one.",
         "with unchanged parameters every ratio is 1",
     ),
     Mutant(
         "gaussian_without_its_deviation",
-        "seedrl/rl/gaussian.py",
-        "0.5 * jnp.square(distance) + log_std + 0.5",
-        "0.5 * jnp.square(distance) + 0.5",
+        "seedrl/rl/distributions.py",
+        "square + self.log_std + 0.5",
+        "square + 0.5",
         "The density of an action is that of a deviation of 1.",
         "ln N(a; μ, σ²) has -ln σ",
     ),

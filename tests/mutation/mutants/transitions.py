@@ -3,7 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 _RETURNS = "seedrl/rl/returns.py"
-_APEX = "seedrl/agents/apex/functions.py"
+_APEX = "seedrl/agents/apex.py"
 _REPLAY = "seedrl/replay/replay.py"
 _WINDOW = "seedrl/agents/window.py"
 
@@ -35,8 +35,10 @@ MUTANTS = (
     Mutant(
         "frames_before_the_transition_left_out",
         _APEX,
-        "    if earlier_rows:\n",
-        "    if earlier_rows > 10_000:\n",
+        """    if earlier_steps:
+""",
+        """    if earlier_steps > 10_000:
+""",
         "Learning sees the newest frame alone, and zeros for those before it.",
         "learning sees what acting saw",
     ),

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
-from seedrl.agents.network_inputs import inputs_of_sequence
+from seedrl.agents.inputs import inputs_of_sequence
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
@@ -33,7 +33,7 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
     agent = agent._replace(
         act=jax.jit(agent.act),
         initial_carry=jax.jit(agent.initial_carry, static_argnums=0),
-        before_batch=jax.jit(agent.before_batch),
+        preprocess_batch=jax.jit(agent.preprocess_batch),
         update=update._replace(loss=loss_and_gradient),
     )
     return agent, random_parameters(agent.init)
@@ -41,7 +41,7 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
 
 def updated(agent: Agent, state: AgentState, sequence: Sequence) -> tuple[AgentState, UpdateOutput]:
     """One pass over all of a batch `[T, B]`, on one device."""
-    batch = agent.before_batch(state, sequence, np.ones(B, np.float32))
+    batch = agent.preprocess_batch(state, sequence, np.ones(B, np.float32))
     return agent.update(state, *batch, jax.random.key(3), mean=lambda tree: tree)
 
 

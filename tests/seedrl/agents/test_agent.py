@@ -6,7 +6,7 @@ import pytest
 from seedrl.agents.agent import (
     all_params,
     no_initial_priorities,
-    replace_behaviour,
+    replace_actor_params,
 )
 from seedrl.errors import ConfigError
 from seedrl.types import StoredStep
@@ -15,12 +15,12 @@ from seedrl.types import StoredStep
 def test_a_behaviour_goes_back_to_where_it_was_selected() -> None:
     params = {"actor": (np.zeros(2), np.ones(3)), "critic": np.full(4, 2.0)}
     new = (np.full(2, 7.0), np.full(3, 8.0))
-    replaced = replace_behaviour(lambda params: params["actor"], params, new)
+    replaced = replace_actor_params(lambda params: params["actor"], params, new)
     expected = {"actor": new, "critic": params["critic"]}
     assert jax.tree.all(jax.tree.map(np.array_equal, replaced, expected))
-    assert replace_behaviour(all_params, params, expected)["actor"][0] is new[0]
+    assert replace_actor_params(all_params, params, expected)["actor"][0] is new[0]
     with pytest.raises(ValueError, match="zip"):
-        replace_behaviour(lambda params: params["critic"], params, new)
+        replace_actor_params(lambda params: params["critic"], params, new)
 
 
 def test_prioritized_replay_refuses_an_agent_without_initial_priorities() -> None:

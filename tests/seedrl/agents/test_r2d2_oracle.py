@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.agents.network_inputs import AgentCarry
+from seedrl.agents.inputs import AgentCarry
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -25,6 +25,13 @@ from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 B, UNITS, INPUTS, ACTIONS = 2, 2, 2, 3
 KEY = jax.random.key(0)
+SHAPES = {
+    "W": (INPUTS, UNITS),
+    "U": (UNITS, UNITS),
+    "A": (ACTIONS, UNITS),
+    "R": (UNITS,),
+    "V": (UNITS, ACTIONS),
+}
 
 
 def unroll(xp: Any, params: Tree, state: Any, inputs: NetworkInput) -> tuple[Any, Any]:
@@ -51,7 +58,7 @@ class SmallNetwork:
 
     def build(self, spec: EnvSpec) -> Network:
         return Network(
-            init=lambda key: {},
+            init=lambda key: {name: jnp.zeros(shape) for name, shape in SHAPES.items()},
             initial_carry=lambda size: jnp.zeros((size, UNITS)),
             unroll=_scanned,
         )
@@ -83,7 +90,7 @@ CONFIGS = {
         stride=1,
         gamma=0.8,
         value_scaling=False,
-        priority_mix=0.25,
+        priority_eta=0.25,
     ),
 }
 
@@ -127,12 +134,10 @@ def cases(draw: st.DrawFn, config: R2D2Config) -> Case:
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     def params() -> Tree:
-        shapes = {"W": (INPUTS, UNITS), "U": (UNITS, UNITS), "A": (ACTIONS, UNITS)}
-        shapes |= {"R": (UNITS,), "V": (UNITS, ACTIONS)}
         scales = {"R": 0.02, "V": 3.0}
         return {
             name: (random.normal(size=shape) * scales.get(name, 1.0)).astype(np.float32)
-            for name, shape in shapes.items()
+            for name, shape in SHAPES.items()
         }
 
     timestep = TimeStep(
@@ -213,7 +218,7 @@ def priorities_of(config: R2D2Config, errors: np.ndarray) -> np.ndarray:
         sizes = [abs(error) for error in errors[:, b] if not np.isnan(error)]
         if sizes:
             mean = sum(sizes) / len(sizes)
-            found[b] = config.priority_mix * max(sizes) + (1 - config.priority_mix) * mean
+            found[b] = config.priority_eta * max(sizes) + (1 - config.priority_eta) * mean
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from seedrl.errors import ConfigError
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork
-from seedrl.rl.tanh_gaussian import TanhGaussian
+from seedrl.rl.distributions import TanhGaussian
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 
 BOX = BoxSpec((3,), (-1.0,) * 3, (1.0,) * 3)

@@ -20,10 +20,10 @@ ROWS, B = 12, 5
 _jitted_gae = jax.jit(gae)
 
 
-def estimated(values: Any, timesteps: TimeStep, gamma: float, trace_lambda: float) -> Advantages:
+def estimated(values: Any, timesteps: TimeStep, gamma: float, gae_lambda: float) -> Advantages:
     """Whatever the numbers are: they need no program of their own."""
     values = np.asarray(values, np.float32)
-    return _jitted_gae(values, timesteps, gamma=gamma, trace_lambda=trace_lambda)
+    return _jitted_gae(values, timesteps, gamma=gamma, gae_lambda=gae_lambda)
 
 
 def example(last_discount: float) -> tuple[np.ndarray, TimeStep]:
@@ -88,7 +88,7 @@ def test_advantages_are_the_sums_of_the_paper(gamma: float, trace: float) -> Non
 
 def test_on_policy_it_is_what_vtrace_says() -> None:
     values, timesteps = random_rows(100)
-    settings = VTraceSettings(gamma=0.9, trace_lambda=0.8)
+    settings = VTraceSettings(gamma=0.9, vtrace_lambda=0.8)
     other = jax.jit(functools.partial(vtrace, settings=settings))(
         np.zeros((ROWS, B), np.float32), values, timesteps
     )
@@ -102,7 +102,7 @@ def test_nothing_of_an_episode_reaches_the_one_before() -> None:
     values, timesteps = example(1.0)
     other = values + np.array([[0], [0], [0], [1e6], [-1e6]], np.float32)
     # To the bit, which two programs may round otherwise if they are given γ: here it is in them.
-    compiled = jax.jit(functools.partial(gae, gamma=0.9, trace_lambda=0.8))
+    compiled = jax.jit(functools.partial(gae, gamma=0.9, gae_lambda=0.8))
     found, changed = (compiled(v, timesteps) for v in (values, other))
     np.testing.assert_array_equal(changed.advantages[:3], found.advantages[:3])
     alone = jax.tree.map(lambda leaf: leaf[3:], timesteps)
@@ -114,7 +114,7 @@ def test_no_gradient_flows() -> None:
     values, timesteps = random_rows(101)
 
     def total(values: Any) -> Any:
-        found = gae(values, timesteps, gamma=0.9, trace_lambda=0.8)
+        found = gae(values, timesteps, gamma=0.9, gae_lambda=0.8)
         return jnp.sum(found.targets) + jnp.sum(found.advantages)
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(values), np.zeros_like(values))

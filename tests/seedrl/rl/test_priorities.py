@@ -29,11 +29,11 @@ def test_a_worked_example() -> None:
     np.testing.assert_allclose(priority, [0.9 * 4 + 0.1 * 2], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("mix", "expected"), [(0.0, 2.0), (0.5, 3.0), (1.0, 4.0)])
-def test_the_mix_goes_from_mean_to_maximum(mix: float, expected: float) -> None:
+@pytest.mark.parametrize(("eta", "expected"), [(0.0, 2.0), (0.5, 3.0), (1.0, 4.0)])
+def test_eta_goes_from_mean_to_maximum(eta: float, expected: float) -> None:
     errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
     np.testing.assert_allclose(
-        _priority(errors, np.ones((3, 1), bool), mix=mix), [expected], rtol=1e-6
+        _priority(errors, np.ones((3, 1), bool), eta=eta), [expected], rtol=1e-6
     )
 
 
@@ -52,16 +52,16 @@ def test_a_sequence_without_a_trained_row_has_priority_zero() -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     rows=st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=6, max_size=6),
-    mix=st.floats(0, 1),
+    eta=st.floats(0, 1),
 )
 def test_any_priority_is_the_mixture_of_maximum_and_mean(
-    rows: list[tuple[float, bool]], mix: float
+    rows: list[tuple[float, bool]], eta: float
 ) -> None:
     errors = np.array([[error] for error, _ in rows], np.float32)
     is_trained = np.array([[flag] for _, flag in rows])
     sizes = [abs(error) for error, flag in rows if flag]
-    expected = mix * max(sizes) + (1 - mix) * math.fsum(sizes) / len(sizes) if sizes else 0.0
-    found = _priority(errors, is_trained, mix=mix)
+    expected = eta * max(sizes) + (1 - eta) * math.fsum(sizes) / len(sizes) if sizes else 0.0
+    found = _priority(errors, is_trained, eta=eta)
     # What is smaller than any normal float32 may count as 0.
     np.testing.assert_allclose(found, [expected], rtol=1e-6, atol=2e-38)
 

@@ -66,7 +66,7 @@ TERMINATED, TRUNCATED = example(0), example(1)
     [
         (TERMINATED, {}, [1.575, 0.25, 0, -0.15], [1.575, 0.25, 0, -0.15]),
         # λ mixes v and V in the advantage, too: not 1.575, which takes v whatever λ is.
-        (TERMINATED, {"trace_lambda": 0.5}, [1.4625, 0.25, 0, -0.15], [1.4625, 0.25, 0, -0.15]),
+        (TERMINATED, {"vtrace_lambda": 0.5}, [1.4625, 0.25, 0, -0.15], [1.4625, 0.25, 0, -0.15]),
         (TERMINATED, {"rho_bar": 2.0}, [2.25, 0.25, 0, -0.3], [1.575, 0.25, 0, -0.15]),
         # c̄ 1.5 in row 0: 1.35 + .9 * 1.5 * .25.
         (TERMINATED, {"c_bar": 1.5}, [1.6875, 0.25, 0, -0.15], [1.575, 0.25, 0, -0.15]),
@@ -119,12 +119,12 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
                 ahead = settings.gamma * float(discount[t + 1, b])
                 error = reward[t + 1, b] + ahead * values[t + 1, b] - values[t, b]
                 v[start] += weight * min(settings.rho_bar, value_ratios[t, b]) * error
-                weight *= ahead * settings.trace_lambda * min(settings.c_bar, value_ratios[t, b])
+                weight *= ahead * settings.vtrace_lambda * min(settings.c_bar, value_ratios[t, b])
         for t in range(num_rows):
             if step_type[t, b] == LAST:
                 continue
             mixed = (
-                settings.trace_lambda * v[t + 1] + (1 - settings.trace_lambda) * values[t + 1, b]
+                settings.vtrace_lambda * v[t + 1] + (1 - settings.vtrace_lambda) * values[t + 1, b]
             )
             q = reward[t + 1, b] + settings.gamma * float(discount[t + 1, b]) * mixed
             advantages[t, b] = min(settings.pg_rho_bar, policy_ratios[t, b]) * (q - values[t, b])
@@ -135,9 +135,9 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize(
     "settings",
     [
-        VTraceSettings(gamma=0.97, trace_lambda=0.8, rho_bar=1.3, c_bar=0.9, pg_rho_bar=1.1),
+        VTraceSettings(gamma=0.97, vtrace_lambda=0.8, rho_bar=1.3, c_bar=0.9, pg_rho_bar=1.1),
         VTraceSettings(gamma=1.0, correction="one_step"),
-        VTraceSettings(gamma=0.9, trace_lambda=0.0, correction="none"),
+        VTraceSettings(gamma=0.9, vtrace_lambda=0.0, correction="none"),
     ],
 )
 def test_targets_and_advantages_are_the_sums_of_the_paper(settings: VTraceSettings) -> None:
@@ -163,7 +163,7 @@ def test_on_policy_targets_are_n_step_returns_and_advantages_gae() -> None:
         expected_gae.append(gae)
     found = corrected(rows)
     np.testing.assert_allclose(found.targets, expected_returns[::-1], rtol=1e-5, atol=1e-5)
-    found = corrected(rows, trace_lambda=0.8)
+    found = corrected(rows, vtrace_lambda=0.8)
     np.testing.assert_allclose(found.advantages, expected_gae[::-1], rtol=1e-5, atol=1e-5)
 
 

@@ -1,0 +1,300 @@
+"""Ape-X DQN: Q-learning from n-step transitions of prioritized replay (Horgan et al. 2018).
+
+From top to bottom: the configuration, the agent that it builds, its optimizer, the loss,
+priorities. It acts as R2D2 does, and stores the same: the Q-values of every time step.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from seedrl.agents.agent import Agent, no_carry
+from seedrl.agents.check import build_network, num_actions_of, q_values_of
+from seedrl.agents.gradient_update import (
+    GradientUpdate,
+    LossOutput,
+    copied,
+    learning_rate_metrics,
+    learning_rate_of,
+    periodic_copy,
+)
+from seedrl.agents.inputs import initial_carry, inputs_of_sequence
+from seedrl.agents.r2d2 import act, q_metrics
+from seedrl.agents.window import WindowSpec
+from seedrl.config_types import check_ranges, check_types
+from seedrl.errors import ConfigError
+from seedrl.networks.build import NetworkCarry
+from seedrl.networks.config import QNetworkConfig
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.rl.exploration import epsilons
+from seedrl.rl.q_learning import TDErrors, n_step_td_errors
+from seedrl.rl.returns import scaled, steps_to_bootstrap
+from seedrl.rl.value_scaling import ValueScaling, identity, signed_hyperbolic
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Sequence, StoredStep, Tree
+
+# Of a transition without an error: 0 would mean that nothing can ever be learned from it.
+_SMALLEST_PRIORITY = 1e-6
+
+
+def feed_forward() -> QNetworkConfig:
+    """The network of the paper: R2D2's without a core."""
+    return QNetworkConfig(core="none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApexConfig:
+    """Ape-X DQN. "Paper" is Horgan et al. 2018, appendix C; deviations are named.
+
+    Double Q-learning from single n-step transitions, without memory: the observation, or stacked
+    frames, must hold all that matters. In the paper replay holds 2 million steps, learns
+    from 50,000 on, and has `replay.priority_exponent` 0.6 and `replay.importance_exponent` 0.4.
+
+    Attributes:
+      network: a frozen dataclass whose `build(spec)` gives a `Network` of Q-values without a
+        recurrent core. Paper: dueling.
+      earlier_steps: time steps before the trained one that its network sees: k - 1 if it stacks k
+        frames. A network of your own that looks at the previous action needs one at least.
+      n_steps: n of the n-step return. Paper: 3.
+      gamma: discount of one step. Paper: 0.99.
+      reward_scale: rewards are multiplied by this when they are learned from.
+      reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
+      optimizer: "rmsprop", centred, or "adam". Paper: "rmsprop".
+      learning_rate: Paper: 0.00025 / 4.
+      learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
+        it, as the paper does.
+      rmsprop_decay: of the mean squared gradient. Paper: 0.95.
+      optimizer_epsilon: of either optimizer. Paper: 1.5e-7.
+      max_gradient_norm: gradients are scaled down to this global norm. Paper: 40.
+      target_update_interval: updates between two copies to the target network. Paper: 2500.
+      value_scaling: whether Q-values are rescaled by h, as R2D2's are. Paper: no.
+      value_scaling_epsilon: epsilon of h.
+      exploration_base: epsilon of the most exploratory slot. Paper: 0.4.
+      exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Paper: 7.
+      evaluation_epsilon: epsilon of evaluation slots. As R2D2's.
+    """
+
+    network: Any = field(default_factory=feed_forward)
+    earlier_steps: int = 0
+    n_steps: int = 3
+    gamma: float = 0.99
+    reward_scale: float = 1.0
+    reward_clip: float = 0.0
+    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
+    learning_rate: float = 6.25e-5
+    learning_rate_decay_updates: int = 0
+    rmsprop_decay: float = 0.95
+    optimizer_epsilon: float = 1.5e-7
+    max_gradient_norm: float = 40.0
+    target_update_interval: int = 2500
+    value_scaling: bool = False
+    value_scaling_epsilon: float = 1e-3
+    exploration_base: float = 0.4
+    exploration_alpha: float = 7.0
+    evaluation_epsilon: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_types("agent.", self)  # before anything is compared
+        ranges = {
+            "earlier_steps": (0, math.inf),
+            "n_steps": (1, math.inf),
+            "gamma": (0, 1),
+            "reward_clip": (0, math.inf),
+            "learning_rate_decay_updates": (0, math.inf),
+            "rmsprop_decay": (0, 0.99999),
+            "target_update_interval": (1, math.inf),
+            "value_scaling_epsilon": (0, math.inf),
+            "exploration_base": (0, 1),
+            "exploration_alpha": (0, math.inf),
+            "evaluation_epsilon": (0, 1),
+        }
+        positive = ("reward_scale", "learning_rate", "optimizer_epsilon", "max_gradient_norm")
+        check_ranges("agent.", self, ranges, positive)
+
+    @property
+    def window(self) -> WindowSpec:
+        """A transition, which starts at every time step, behind the steps of stacked frames."""
+        return WindowSpec(self.earlier_steps, unroll=1, bootstrap=self.n_steps, stride=1)
+
+    @property
+    def scaling(self) -> ValueScaling:
+        """How Q-values are rescaled."""
+        return signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
+
+    def build(self, spec: EnvSpec) -> Agent:
+        """The agent for environments of this spec.
+
+        Raises ConfigError for actions that are not discrete, and for a network that does not fit.
+        """
+        network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "Ape-X")))
+        _require_no_memory(network, self.earlier_steps)
+        update = GradientUpdate(
+            loss=functools.partial(_loss, self, network),
+            optimizer=_optimizer(self),
+            optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(self)),
+            init_target=copied,
+            update_target=functools.partial(periodic_copy, self.target_update_interval),
+        )
+        return Agent(
+            window=self.window,
+            init=network.init,
+            initial_carry=functools.partial(initial_carry, network),
+            act=functools.partial(act, network),
+            exploration=functools.partial(
+                epsilons, base=self.exploration_base, alpha=self.exploration_alpha
+            ),
+            evaluation_exploration=self.evaluation_epsilon,
+            init_state=update.init_state,
+            update=update,
+            initial_priorities=functools.partial(_initial_priorities, self),
+            stored_carry=no_carry,
+        )
+
+
+def _optimizer(config: ApexConfig) -> optax.GradientTransformation:
+    """Centred RMSProp or Adam on clipped gradients."""
+    rate = learning_rate_of(config)
+    if config.optimizer == "adam":
+        optimizer = optax.adam(rate, eps=config.optimizer_epsilon)
+    else:
+        optimizer = optax.chain(
+            _scale_by_std(config.rmsprop_decay, config.optimizer_epsilon),
+            optax.scale_by_learning_rate(rate),
+        )
+    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
+
+
+def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
+    """`optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well.
+
+    Their variance v is the difference of two numbers that are nearly equal. Rounding may make it
+    negative, and optax's result NaN: a gradient of 3 does after some updates.
+    """
+    moments = optax.scale_by_stddev(decay, epsilon)
+
+    def update(
+        gradients: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        _, state = moments.update(gradients, state, params)
+
+        def scaled_by(gradient: Array, mean: Array, mean_square: Array) -> Array:
+            variance = jnp.maximum(mean_square - jnp.square(mean), 0.0)
+            return gradient * jax.lax.rsqrt(variance + epsilon)
+
+        return jax.tree.map(scaled_by, gradients, state.mu, state.nu), state
+
+    return optax.GradientTransformation(moments.init, update)
+
+
+def _require_no_memory(network: Network, earlier_steps: int) -> None:
+    """Raises ConfigError if Q-values depend on more than `earlier_steps` earlier time steps."""
+    carry = jax.eval_shape(lambda: network.initial_carry(1))
+    frames = carry.frames if isinstance(carry, NetworkCarry) else ()
+    if len(jax.tree.leaves(carry)) > len(frames):
+        raise ConfigError(
+            "agent.network: Ape-X learns from single transitions, the network carries more from "
+            'step to step than frames; set agent.network.core to "none", or choose R2D2'
+        )
+    needed = max((leaf.shape[1] for leaf in frames), default=0)
+    if needed > earlier_steps:
+        raise ConfigError(
+            f"agent.earlier_steps: expected at least {needed}, for the network stacks "
+            f"{needed + 1} frames, got {earlier_steps}"
+        )
+
+
+def _loss(
+    config: ApexConfig,
+    network: Network,
+    params: Tree,
+    target: Tree,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+) -> tuple[Array, LossOutput]:
+    """Weighted mean over B of half the squared n-step errors; priorities `[B] float32`.
+
+    `sequence` has leaves `[T, B, ...]` with `T = window.length`; its carry is not used. `weights`
+    is `[B] float32`. The network is evaluated on the trained time step, and on the one that its
+    return bootstraps from: of n + 1 time steps only two cost a forward pass.
+    """
+    del key  # nothing is drawn
+    steps, window = sequence.steps, config.window
+    chex.assert_shape(steps.action, (window.length, None))
+    chex.assert_shape(weights, (steps.action.shape[1],))
+    # Without a core, and with the earlier steps to fill its frames, any carry will do.
+    carry = initial_carry(network, weights.shape[0])
+    inputs = inputs_of_sequence(sequence._replace(carry=carry))
+    start = jnp.full(weights.shape, window.burn_in, jnp.int32)
+    after = steps.timestep.step_type[window.burn_in :]
+    end = start + steps_to_bootstrap(after, n_steps=window.bootstrap)
+
+    def q_values(params: Tree, step: Array) -> Array:
+        return _q_values_at(network, params, inputs, step, earlier_steps=window.burn_in)
+
+    q_start = q_values(params, start)
+    q_end = q_values(jax.lax.stop_gradient(params), end)
+    # Of all steps after the first, the return uses only the one that it bootstraps from.
+    td = _td_errors(
+        config,
+        jnp.stack([q_start] + [q_end] * window.bootstrap),
+        jnp.stack([q_values(target, end)] * (1 + window.bootstrap)),
+        steps,
+    )
+    mean = jnp.mean(weights * 0.5 * jnp.square(td.errors[0]))
+    output = LossOutput(jax.lax.stop_gradient(_priorities(td)), q_metrics(q_start[None], td))
+    return mean, output
+
+
+def _q_values_at(
+    network: Network, params: Tree, inputs: NetworkInput, step: Array, *, earlier_steps: int
+) -> Array:
+    """Q-values `[B, A]` of time step `step [B] int32` of each sequence, with its stacked frames."""
+    index = step[None] + jnp.arange(-earlier_steps, 1)[:, None]
+    columns = jnp.arange(step.shape[0])[None]
+    seen: NetworkInput = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index, columns], inputs)
+    carry = network.initial_carry(step.shape[0])
+    if earlier_steps:
+        # Their Q-values are dropped, so that the compiled program does not compute them.
+        _, carry = network.unroll(params, carry, jax.tree.map(lambda leaf: leaf[:-1], seen))
+    q_values, _ = network.unroll(params, carry, jax.tree.map(lambda leaf: leaf[-1:], seen))
+    return q_values[0]
+
+
+def _td_errors(config: ApexConfig, q_online: Array, q_target: Array, steps: StoredStep) -> TDErrors:
+    """δ of the trained time step, `[1, B]`, from Q-values `[1 + n, B, A]` of it and later ones."""
+    reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
+    timestep = steps.timestep._replace(reward=reward, observation=())
+    transition: StoredStep = jax.tree.map(
+        lambda leaf: leaf[config.earlier_steps :],
+        steps._replace(timestep=timestep, version=(), extras=()),
+    )
+    return n_step_td_errors(
+        q_online,
+        q_target,
+        steps=transition,
+        n_steps=config.n_steps,
+        gamma=config.gamma,
+        scaling=config.scaling,
+    )
+
+
+def _priorities(td: TDErrors) -> Array:
+    sizes = jnp.maximum(jnp.abs(td.errors[0]), _SMALLEST_PRIORITY)
+    return jnp.where(td.is_trained[0], sizes, 0.0)
+
+
+def _initial_priorities(config: ApexConfig, steps: StoredStep) -> Array:
+    """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting.
+
+    Both the action and its value are the acting network's, which has no target.
+    """
+    chex.assert_shape(steps.action, (config.window.length, None))
+    q_acting = steps.extras[config.earlier_steps :]
+    return _priorities(_td_errors(config, q_acting, q_acting, steps))

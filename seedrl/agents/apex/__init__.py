@@ -1,1 +1,0 @@
-"""Ape-X DQN: feed-forward Q-learning from n-step transitions of prioritized replay."""

@@ -1,0 +1,124 @@
+"""Inputs of a network: of one time step when acting, of a sequence when learning."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from seedrl.networks.network import Network, NetworkInput
+from seedrl.specs import ArraySpec
+from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
+
+
+class AgentCarry(NamedTuple):
+    """The state of an agent with a network from before a time step.
+
+    Attributes:
+      network: the network's recurrent state.
+      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST. Of a
+        box `[B, *shape] float32`.
+    """
+
+    network: Tree
+    previous_action: Array
+
+
+_DISCRETE = ArraySpec((), "int32")
+
+
+def initial_carry(network: Network, batch_size: int, action: ArraySpec = _DISCRETE) -> AgentCarry:
+    """The carry at an episode's start, leaves `[B, ...]`; `action` is how one is stored."""
+    previous_action = jnp.zeros((batch_size, *action.shape), action.dtype)
+    return AgentCarry(network.initial_carry(batch_size), previous_action)
+
+
+def inputs_of_step(carry: AgentCarry, timestep: TimeStep) -> NetworkInput:
+    """An unroll of length 1, leaves `[1, B, ...]`, of a time step with leaves `[B, ...]`."""
+    inputs = NetworkInput(
+        observation=timestep.observation,
+        previous_action=carry.previous_action,
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+    )
+    one_step: NetworkInput = jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), inputs)
+    return one_step
+
+
+def inputs_of_sequence(sequence: Sequence) -> NetworkInput:
+    """All time steps of a sequence `[T, B]` whose carry is an `AgentCarry`."""
+    timestep, action = sequence.steps.timestep, sequence.steps.action
+    return NetworkInput(
+        observation=timestep.observation,
+        # The carry was taken before the first step, so its action precedes those of the sequence.
+        previous_action=jnp.concatenate([sequence.carry.previous_action[None], action[:-1]]),
+        reward=timestep.reward,
+        is_first=timestep.step_type == StepType.FIRST,
+    )
+
+
+def unrolled_after_burn_in(
+    network: Network, burn_in: int, params: Tree, sequence: Sequence
+) -> Tree:
+    """The network's output for a sequence `[T, B]` from time step `burn_in` on: `[T - burn_in, B]`.
+
+    The stored recurrent state was made by older parameters. The burn-in brings it up to date: the
+    first `burn_in` time steps are unrolled only for the state that they end with, and their output
+    is dropped (Kapturowski et al. 2019, section 3).
+
+    This is where the gradient of the burn-in stops: at the parameters that unroll it, and again at
+    the recurrent state that it hands over.
+    """
+    inputs = inputs_of_sequence(sequence)
+    carry = sequence.carry.network
+    if burn_in:
+        before = jax.tree.map(lambda leaf: leaf[:burn_in], inputs)
+        _, carry = network.unroll(jax.lax.stop_gradient(params), carry, before)
+    after = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
+    output, _ = network.unroll(params, jax.lax.stop_gradient(carry), after)
+    return output
+
+
+def cut_into_chunks(
+    network: Network, params: Tree, chunk_steps: int, sequence: Sequence
+) -> Sequence:
+    """`[T, B]` -> `[P, T / P * B]`: every P = `chunk_steps` time steps become a sequence.
+
+    Minibatches of chunks hold time steps of many sequences. Each chunk starts from the recurrent
+    state that `network` has there: at the start of the sequence the one of acting, and `params`
+    unroll it to the later chunks. Stacked frames are therefore exact; the state of a recurrent
+    core depends on parameters, and is as if burnt in from the start of the sequence. No gradient
+    flows from a chunk to the one before it.
+
+    Chunk i of sequence b is at column i B + b.
+
+    Args:
+      network: of an agent whose carry is an `AgentCarry`.
+      params: of the network.
+      chunk_steps: P, of which T must be a multiple.
+      sequence: `[T, B]`.
+    """
+    num_steps = sequence.steps.timestep.reward.shape[0]
+    num_chunks, rest = divmod(num_steps, chunk_steps)
+    assert not rest, (num_steps, chunk_steps)
+    if num_chunks == 1:
+        return sequence
+    steps, inputs = jax.tree.map(
+        lambda leaf: leaf.reshape(num_chunks, chunk_steps, *leaf.shape[1:]),
+        (sequence.steps, inputs_of_sequence(sequence)),
+    )
+
+    def carry_after(carry: Tree, chunk: Tree) -> tuple[Tree, Tree]:
+        return network.unroll(params, carry, chunk)[1], carry
+
+    _, carries = jax.lax.scan(carry_after, sequence.carry.network, inputs)
+    carry = AgentCarry(carries, inputs.previous_action[:, 0])
+    return Sequence(
+        steps=jax.tree.map(_as_columns, steps),
+        carry=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), carry),
+    )
+
+
+def _as_columns(leaf: Array) -> Array:
+    """`[N, P, B, ...]` -> `[P, N B, ...]`."""
+    leaf = jnp.moveaxis(leaf, 1, 0)
+    return leaf.reshape(leaf.shape[0], -1, *leaf.shape[3:])

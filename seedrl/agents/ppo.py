@@ -1,0 +1,372 @@
+"""PPO: proximal policy optimization (Schulman et al. 2017).
+
+From top to bottom: the configuration, the agent that it builds, acting, advantages before the first
+epoch, the loss of a minibatch, the stop at a target KL. Advantages are `seedrl.rl.gae`, the clipped
+objectives `seedrl.rl.surrogate`.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.check import build_network, gaussian_and_value_of, policy_and_value_of
+from seedrl.agents.gradient_update import (
+    GradientUpdate,
+    LossOutput,
+    learning_rate_metrics,
+    learning_rate_of,
+    with_schedule_of,
+)
+from seedrl.agents.inputs import (
+    AgentCarry,
+    cut_into_chunks,
+    initial_carry,
+    inputs_of_sequence,
+    inputs_of_step,
+)
+from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.window import WindowSpec
+from seedrl.config_types import check_ranges, check_types
+from seedrl.networks.config import ActorCriticConfig
+from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
+from seedrl.rl import surrogate
+from seedrl.rl.distributions import Categorical, Gaussian
+from seedrl.rl.gae import Advantages, gae
+from seedrl.rl.returns import scaled
+from seedrl.specs import DiscreteSpec, EnvSpec
+from seedrl.types import Array, Sequence, TimeStep, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoConfig:
+    """PPO. "Paper" is Schulman et al. 2017, its table 5 for Atari; deviations are named.
+
+    Its `replay` is a `seedrl.replay.queue.QueueConfig`. In rounds, `learning.regime` synchronous,
+    it is the paper's; asynchronously it is APPO: acting goes on while a batch is learned from, and
+    ratios are to the policy that acted.
+
+    An update goes through its batch `epochs` times, in `minibatches` parts of whole sequences or of
+    chunks of them, and a recurrent policy from the carry that acting had before each sequence.
+
+    Attributes:
+      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
+        for a box of actions, of a `GaussianAndValue`.
+      unroll: trained time steps of a sequence. Paper: 128. One more follows, from which the value
+        is bootstrapped, and the next sequence starts after it: no two sequences share a time step,
+        and one of unroll + 1 is not trained.
+      epochs: how often a batch is gone through. Paper: 3.
+      minibatches: parts of equal size of a batch, shuffled for each epoch; its sequences, or
+        chunks, on each device must be a multiple. Paper: 4.
+      chunk_steps: time steps of a sequence that stay together when minibatches are shuffled;
+        `unroll` must be a multiple. 0 keeps whole sequences; 1 shuffles single steps, as the
+        paper's code does for policies without memory: minibatches of a few sequences hold little
+        that differs. A recurrent core starts a later chunk from the state that the parameters
+        before the update give it, and no gradient goes beyond a chunk.
+      gamma: discount of one step. Paper: 0.99.
+      gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
+      clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
+      value_clip: how far from its old value a value may go and still gain; 0 sets no limit. Paper:
+        none.
+      normalize_advantages: whether those of a minibatch are given mean 0 and std 1, over the
+        time steps that are trained. Not in the paper, but in its code.
+      target_kl: leaves out what remains of a batch once a minibatch's estimate of the divergence of
+        the policy that acted and the present one is above this; 0 never does.
+      value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
+      entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
+      normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
+        std 1 over all trained time steps so far, clipped to plus or minus 10.
+      normalize_images: whether images are seen so, too, each pixel by itself, and not divided by
+        255: what is small and rare in them, such as a ball, is seen from the first.
+      normalize_rewards: whether rewards are divided by the std of their discounted sums so
+        far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
+      reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
+        brought to about 1, are learned sooner.
+      reward_clip: and then clipped to plus or minus this; 0 clips none.
+      learning_rate: of Adam. Paper: 2.5e-4.
+      learning_rate_decay_updates: updates, of a whole batch each, over which the learning rate
+        falls linearly to 0; 0 keeps it. Paper: the length of the run.
+      adam_epsilon: the paper's code: 1e-5.
+      max_gradient_norm: gradients are scaled down to this global norm. The paper's code: 0.5.
+    """
+
+    network: Any = field(default_factory=ActorCriticConfig)
+    unroll: int = 127
+    epochs: int = 4
+    minibatches: int = 4
+    chunk_steps: int = 0
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    value_clip: float = 0.0
+    normalize_advantages: bool = True
+    target_kl: float = 0.0
+    value_cost: float = 1.0
+    entropy_cost: float = 0.01
+    normalize_observations: bool = False
+    normalize_images: bool = False
+    normalize_rewards: bool = False
+    reward_scale: float = 1.0
+    reward_clip: float = 0.0
+    learning_rate: float = 2.5e-4
+    learning_rate_decay_updates: int = 0
+    adam_epsilon: float = 1e-5
+    max_gradient_norm: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_types("agent.", self)  # before anything is compared
+        ranges = {
+            "unroll": (1, math.inf),
+            "epochs": (1, math.inf),
+            "minibatches": (1, math.inf),
+            "chunk_steps": (0, math.inf),
+            "gamma": (0, 1),
+            "gae_lambda": (0, 1),
+            "value_clip": (0, math.inf),
+            "target_kl": (0, math.inf),
+            "value_cost": (0, math.inf),
+            "entropy_cost": (0, math.inf),
+            "reward_clip": (0, math.inf),
+            "learning_rate_decay_updates": (0, math.inf),
+        }
+        positive = ("clip", "reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
+        check_ranges("agent.", self, ranges, positive)
+        if self.unroll % (self.chunk_steps or 1):
+            raise ValueError(
+                f"agent.chunk_steps: expected a divisor of agent.unroll, {self.unroll}, got "
+                f"{self.chunk_steps}; change either (an unroll of 128 has many)"
+            )
+
+    @property
+    def window(self) -> WindowSpec:
+        """Sequences of `unroll + 1` time steps, one after another."""
+        return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
+
+    def build(self, spec: EnvSpec) -> Agent:
+        """The agent for environments of this spec. Raises ConfigError if a network does not fit."""
+        normalization = normalization_of(self, spec)
+        output: PolicyAndValue | GaussianAndValue
+        if isinstance(spec.action, DiscreteSpec):
+            output = policy_and_value_of(spec.action.num_actions)
+        else:
+            output = gaussian_and_value_of(math.prod(spec.action.shape))
+        network = build_network(self.network, seen_by_agent(normalization), output)
+        # An optimizer takes a step for each minibatch; the schedule is given in whole updates.
+        rate = learning_rate_of(self, steps_per_update=self.epochs * self.minibatches)
+        update = GradientUpdate(
+            loss=functools.partial(_loss, self, network),
+            optimizer=optax.chain(
+                optax.clip_by_global_norm(self.max_gradient_norm),
+                optax.adam(rate, eps=self.adam_epsilon),
+            ),
+            optimizer_metrics=functools.partial(learning_rate_metrics, rate),
+        )
+        agent = Agent(
+            window=self.window,
+            init=network.init,
+            initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
+            act=functools.partial(_act, network, spec.action.array.shape),
+            exploration=functools.partial(np.ones, dtype=np.float32),
+            evaluation_exploration=0.0,
+            init_state=update.init_state,
+            update=update,
+            epochs=self.epochs,
+            minibatches=self.minibatches,
+            chunks=self.unroll // (self.chunk_steps or self.unroll),
+            preprocess_batch=functools.partial(_preprocess_batch, self, network),
+        )
+        agent = _stopped_at_target_kl(agent, self.target_kl) if self.target_kl else agent
+        return with_normalization(agent, normalization)
+
+
+class Acted(NamedTuple):
+    """Stored with each time step when acting.
+
+    On LAST steps and on the one that bootstraps too: so the advantages of a sequence follow from
+    stored numbers only, and are the same in every epoch.
+
+    Attributes:
+      log_probability: `[B] float32`, log μ(a).
+      value: `[B] float32`, V.
+    """
+
+    log_probability: Array
+    value: Array
+
+
+class Estimated(NamedTuple):
+    """Extras of each time step `[U, B]` after `_preprocess_batch`: the same in all epochs.
+
+    Attributes:
+      acted: as stored.
+      estimated: the advantage of its action, and the target of its value.
+    """
+
+    acted: Acted
+    estimated: Advantages
+
+
+def _policy(output: PolicyAndValue | GaussianAndValue) -> Categorical | Gaussian:
+    """The distribution over actions that a network's output stands for."""
+    if isinstance(output, PolicyAndValue):
+        return Categorical(output.logits)
+    return Gaussian(output.mean, output.log_std)
+
+
+def _act(
+    network: Network,
+    action_shape: tuple[int, ...],
+    params: Tree,
+    carry: AgentCarry,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    """Actions of the policy, and `Acted` as extras.
+
+    `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
+    """
+    chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
+    output, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
+    output = jax.tree.map(lambda leaf: leaf[0], output)
+    policy = _policy(output)
+    # Of a box as they were drawn, beyond [-1, 1] too: the log-probability is that of the draw.
+    action = policy.draw(exploration, key).reshape(-1, *action_shape)
+    return ActOutput(
+        action=action,
+        carry=AgentCarry(network_carry, action),
+        extras=Acted(policy.log_probability(action), output.value),
+    )
+
+
+def _preprocess_batch(
+    config: PpoConfig, network: Network, state: AgentState, sequence: Sequence, weights: Array
+) -> tuple[Sequence, Array]:
+    """`[U + 1, B]` with `Acted` -> chunks `[P, U / P * B]`, whose extras are `Estimated`.
+
+    Advantages are those of whole sequences, however short the chunks are.
+    """
+    steps, num_steps = sequence.steps, config.unroll
+    chex.assert_shape(steps.extras, (num_steps + 1, *weights.shape))
+    reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
+    estimated = gae(
+        steps.extras.value,
+        steps.timestep._replace(reward=reward),
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+    )
+    trained = jax.tree.map(lambda leaf: leaf[:num_steps], steps)
+    trained = trained._replace(extras=Estimated(trained.extras, estimated))
+    chunk_steps = config.chunk_steps or num_steps
+    # The parameters before the update bring the recurrent state to later chunks.
+    chunks = cut_into_chunks(network, state.params, chunk_steps, sequence._replace(steps=trained))
+    return chunks, jnp.tile(weights, num_steps // chunk_steps)
+
+
+def _loss(
+    config: PpoConfig,
+    network: Network,
+    params: Tree,
+    target: Tree,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+) -> tuple[Array, LossOutput]:
+    """Clipped surrogate, value loss and entropy: means over the time steps that are not LAST.
+
+      L = -min(r A, clip(r, 1 ± ε) A) + value_cost ½ (V - target)² - entropy_cost H(π),  r = π / μ
+
+    `sequence` has leaves `[P, B, ...]`, its extras are `Estimated`; `weights` is `[B] float32`. On
+    several devices each normalises and averages over its own part of a minibatch.
+
+    Source: Schulman et al. 2017, equations 7 and 9.
+    """
+    del target, key  # there is none; nothing is drawn
+    acted, estimated = sequence.steps.extras
+    output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
+    policy = _policy(output)
+    log_policy = policy.log_probability(sequence.steps.action)
+    counts = estimated.is_trained
+    # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.
+    log_ratios = jnp.where(counts, log_policy - acted.log_probability, 0.0)
+    advantages = estimated.advantages
+    if config.normalize_advantages:
+        advantages = surrogate.normalized(advantages, counts)
+    gained = surrogate.clipped_surrogate(log_ratios, advantages, config.clip)
+    squares = surrogate.clipped_square(
+        output.value, acted.value, estimated.targets, config.value_clip
+    )
+    policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
+    value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
+    entropy = surrogate.mean_of(weights[None] * policy.entropy(), counts)
+    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+    metrics = {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        **_metrics(config, log_ratios, estimated, acted.value),
+    }
+    return total, LossOutput(priorities=(), metrics=metrics)
+
+
+def _metrics(
+    config: PpoConfig, log_ratios: Array, estimated: Advantages, old_values: Array
+) -> dict[str, Array]:
+    counts = estimated.is_trained
+
+    def mean(values: Array) -> Array:
+        return surrogate.mean_of(values, counts)
+
+    def variance(values: Array) -> Array:
+        return mean(jnp.square(values - mean(values)))
+
+    ratios = jnp.exp(log_ratios)
+    unexplained = variance(estimated.targets - old_values)
+    return {
+        "value_mean": mean(old_values),
+        "explained_variance": 1.0 - unexplained / jnp.maximum(variance(estimated.targets), 1e-8),
+        "advantage_size": mean(jnp.abs(estimated.advantages)),
+        "behaviour_kl": mean(surrogate.divergence(log_ratios)),
+        "ratio_max": jnp.max(ratios),
+        "clip_fraction": mean(jnp.abs(ratios - 1.0) > config.clip),
+        "trained_fraction": jnp.mean(counts, dtype=jnp.float32),
+    }
+
+
+def _stopped_at_target_kl(agent: Agent, target_kl: float) -> Agent:
+    """`agent`, whose updates stop once a minibatch's estimate of KL(μ, π) is above `target_kl`.
+
+    That minibatch and those that follow it in the same batch change nothing, but the learning rate
+    falls as if they had: its schedule counts updates, each of a whole batch. `AgentState.extras`,
+    `[] int32`, is the version whose batch was stopped; -1 before the first.
+    """
+
+    def init_state(params: Tree) -> AgentState:
+        return agent.init_state(params)._replace(extras=jnp.full((), -1, jnp.int32))
+
+    def update(
+        state: AgentState,
+        sequence: Sequence,
+        weights: Array,
+        key: Array,
+        mean: Callable[[Tree], Tree],
+    ) -> tuple[AgentState, UpdateOutput]:
+        updated, output = agent.update(state, sequence, weights, key, mean)
+        is_far = mean(output.metrics["behaviour_kl"]) > target_kl
+        # All epochs of a batch have the same version.
+        has_stopped = is_far | (state.extras == state.updates)
+        optimizer = with_schedule_of(state.optimizer, updated.optimizer)
+        stopped = state._replace(extras=state.updates, optimizer=optimizer)
+        new = jax.tree.map(lambda old, new: jnp.where(has_stopped, old, new), stopped, updated)
+        metrics = {**output.metrics, "stopped_fraction": has_stopped.astype(jnp.float32)}
+        return new, output._replace(metrics=metrics)
+
+    return agent._replace(init_state=init_state, update=update)

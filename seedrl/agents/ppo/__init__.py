@@ -1,1 +1,0 @@
-"""PPO: its configuration, and its functions, which alone import jax."""

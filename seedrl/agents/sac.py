@@ -1,0 +1,384 @@
+"""SAC: soft actor-critic with automatic temperature (Haarnoja et al. 2018b).
+
+From top to bottom: the configuration, the agent that it builds, its parameters, acting, the loss of
+its three parts, the transitions of a sequence, priorities. Targets are `seedrl.rl.soft_q`.
+"""
+
+import functools
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from seedrl.agents.agent import ActOutput, Agent, no_carry, whole_carry
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied, polyak_average
+from seedrl.agents.inputs import (
+    AgentCarry,
+    initial_carry,
+    inputs_of_step,
+    unrolled_after_burn_in,
+)
+from seedrl.agents.window import WindowSpec
+from seedrl.config_types import check_ranges, check_types
+from seedrl.errors import ConfigError
+from seedrl.networks.config import BoxNetworkConfig
+from seedrl.networks.sac import BoxNetwork, CriticParams
+from seedrl.rl.distributions import TanhSample
+from seedrl.rl.priorities import sequence_priority
+from seedrl.rl.soft_q import soft_targets
+from seedrl.specs import BoxSpec, EnvSpec
+from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class SacConfig:
+    """SAC, for actions of a box. "Paper" is Haarnoja et al. 2018b, appendix D.
+
+    Without a recurrent core (`network.core`) it learns from single transitions, and the observation
+    must hold all that matters. With one it learns from sequences, which start from the recurrent
+    state of acting; a gradient goes back as far as `unroll` time steps. Replay is uniform in
+    the paper: set `replay.priority_exponent` and `replay.importance_exponent` to 0; with others it
+    is prioritized by the critics' errors.
+
+    Attributes:
+      network: the actor, the critics and their memory.
+      burn_in: time steps before the trained ones. The memory is unrolled through them from the
+        stored state, to forget the older parameters that made it. Leave it at 0 without a recurrent
+        core.
+      unroll: transitions of a sequence, one after another; sequences share none. More than 1 makes
+        storing cheaper, and the transitions of a batch less varied.
+      gamma: discount of one step. Paper: 0.99.
+      actor_learning_rate: of Adam, for the actor. Paper: 3e-4.
+      critic_learning_rate: of Adam, for both critics. Paper: 3e-4.
+      temperature_learning_rate: of Adam, for the logarithm of the temperature; 0 keeps it as it
+        is. Paper: 3e-4.
+      initial_temperature: first value of alpha, the weight of the entropy. The authors' code: 1.
+      target_entropy: entropy of the policy that the temperature aims at, in nats, for actions in
+        [-1, 1]; None is minus the number of numbers of an action. Paper: the same.
+      tau: part of the way that target critics go to the critics at each update. Paper: 0.005.
+    """
+
+    network: BoxNetworkConfig = field(default_factory=BoxNetworkConfig)
+    burn_in: int = 0
+    unroll: int = 1
+    gamma: float = 0.99
+    actor_learning_rate: float = 3e-4
+    critic_learning_rate: float = 3e-4
+    temperature_learning_rate: float = 3e-4
+    initial_temperature: float = 1.0
+    target_entropy: float | None = None
+    tau: float = 0.005
+
+    def __post_init__(self) -> None:
+        check_types("agent.", self)  # before anything is compared
+        ranges = {
+            "burn_in": (0, math.inf),
+            "unroll": (1, math.inf),
+            "gamma": (0, 1),
+            "temperature_learning_rate": (0, math.inf),
+            "tau": (0, 1),
+        }
+        positive = ("actor_learning_rate", "critic_learning_rate", "initial_temperature", "tau")
+        check_ranges("agent.", self, ranges, positive)
+
+    @property
+    def window(self) -> WindowSpec:
+        """Sequences of `unroll` transitions: one more time step than that, after the burn-in."""
+        return WindowSpec(self.burn_in, self.unroll, bootstrap=1, stride=self.unroll)
+
+    def build(self, spec: EnvSpec) -> Agent:
+        """The agent for environments of this spec.
+
+        Raises ConfigError for actions that are not a box, and for a network that does not fit.
+        """
+        if not isinstance(spec.action, BoxSpec):
+            raise ConfigError(
+                "agent: SAC chooses real actions of a box, the environment has "
+                f"{spec.action.num_actions} discrete ones; choose an agent for discrete actions"
+            )
+        shape = spec.action.shape
+        network = self.network.build(spec)
+        # The usual guess: one nat less than uniform for each number of an action.
+        entropy = -math.prod(shape) if self.target_entropy is None else self.target_entropy
+        rates = SacParams(
+            self.actor_learning_rate, self.critic_learning_rate, self.temperature_learning_rate
+        )
+        update = GradientUpdate(
+            loss=functools.partial(_loss, self, entropy, network),
+            # Adam for each part of the parameters, at a learning rate of its own.
+            optimizer=optax.partition(
+                {name: optax.adam(rate) for name, rate in rates._asdict().items()},
+                SacParams(*SacParams._fields),
+            ),
+            init_target=_init_target,
+            update_target=functools.partial(_update_target, self.tau),
+        )
+        has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: network.memory.initial_carry(1))))
+        return Agent(
+            window=self.window,
+            init=functools.partial(_init, network, self.initial_temperature),
+            initial_carry=functools.partial(
+                initial_carry, network.memory, action=spec.action.array
+            ),
+            act=functools.partial(_act, network, shape),
+            exploration=functools.partial(np.ones, dtype=np.float32),
+            evaluation_exploration=0.0,
+            init_state=update.init_state,
+            update=update,
+            initial_priorities=functools.partial(_initial_priorities, self.burn_in),
+            stored_carry=whole_carry if has_memory else no_carry,
+            actor_params=_actor_params,
+        )
+
+
+class SacParams(NamedTuple):
+    """Parameters of SAC.
+
+    Attributes:
+      actor: of the policy.
+      critics: `CriticParams`, of both critics and their memory; only these have a target.
+      log_temperature: ln α, `[] float32`.
+    """
+
+    actor: Tree
+    critics: Tree
+    log_temperature: Array
+
+
+class ActorParams(NamedTuple):
+    """Parameters that SAC acts with.
+
+    Attributes:
+      actor: see `SacParams`.
+      memory: the critics' memory, whose output the actor sees too.
+    """
+
+    actor: Tree
+    memory: Tree
+
+
+class Transitions(NamedTuple):
+    """The N = U * B trained time steps of sequences, each with the one after it.
+
+    Attributes:
+      observation, next_observation: trees of `[N, ...]`.
+      memory, next_memory: output of the critics' memory on both time steps, trees of `[N, ...]`.
+      next_target_memory: output of the target critics' memory on the later one.
+      action: `[N, D] float32`.
+      reward: `[N] float32`, of that action.
+      discount: `[N] float32`, 0 if the episode terminated with it.
+      is_trained: `[N] bool`; False on LAST steps, whose action was ignored.
+    """
+
+    observation: Tree
+    memory: Tree
+    action: Array
+    reward: Array
+    discount: Array
+    next_observation: Tree
+    next_memory: Tree
+    next_target_memory: Tree
+    is_trained: Array
+
+
+def _init(network: BoxNetwork, initial_temperature: float, key: Array) -> SacParams:
+    """Fresh parameters. Consumes the key."""
+    actor_key, critic_key = jax.random.split(key)
+    return SacParams(
+        network.init_actor(actor_key),
+        network.init_critics(critic_key),
+        jnp.float32(math.log(initial_temperature)),
+    )
+
+
+def _actor_params(params: SacParams) -> ActorParams:
+    return ActorParams(params.actor, params.critics.memory)
+
+
+def _init_target(params: SacParams) -> CriticParams:
+    target: CriticParams = copied(params.critics)
+    return target
+
+
+def _update_target(tau: float, params: SacParams, target: Tree, updates: Array) -> Tree:
+    del updates  # at each of them
+    return polyak_average(tau, params.critics, target)
+
+
+def _act(
+    network: BoxNetwork,
+    shape: tuple[int, ...],
+    actor_params: ActorParams,
+    carry: AgentCarry,
+    timestep: TimeStep,
+    exploration: Array,
+    key: Array,
+) -> ActOutput:
+    """Actions `[B, *shape] float32` in [-1, 1]: tanh(μ + exploration σ ε).
+
+    `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
+    """
+    chex.assert_rank([timestep.step_type, exploration], 1)
+    inputs = inputs_of_step(carry, timestep)
+    memory, next_carry = network.memory.unroll(actor_params.memory, carry.network, inputs)
+    memory = jax.tree.map(lambda leaf: leaf[0], memory)
+    policy = network.policy(actor_params.actor, memory, timestep.observation)
+    noise = exploration[:, None] * jax.random.normal(key, policy.mean.shape)
+    action = jnp.tanh(policy.mean + jnp.exp(policy.log_std) * noise).reshape(-1, *shape)
+    return ActOutput(action, AgentCarry(next_carry, action), extras=())
+
+
+def _loss(
+    config: SacConfig,
+    target_entropy: float,
+    network: BoxNetwork,
+    params: SacParams,
+    target: CriticParams,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+) -> tuple[Array, LossOutput]:
+    """The losses of critics, actor and temperature, summed; each has a gradient only for its part.
+
+      J_Q = Σ_i ½ (Q_i(s, a) - y)²,  J_π = α ln π(a'|s) - min_i Q_i(s, a'),  J_α = ln α (H - H̄)
+
+    Means over `U * B` time steps; LAST counts as 0. `sequence` has leaves `[T, B, ...]` with
+    `T = burn_in + U + 1`, `weights` is `[B] float32`. The gradient of J_α is with respect to ln α,
+    as in the code of SAC's authors, where the paper has α.
+
+    Only J_Q has a gradient for the memory: to the actor it is a constant, like an observation.
+
+    Source: Haarnoja et al. 2018b, equations 5, 7 and 18, https://arxiv.org/abs/1812.05905.
+    """
+    chex.assert_rank(weights, 1)
+    target_key, actor_key = jax.random.split(key)
+    trained = _transitions(config, network, params, target, sequence)
+    counted = jnp.tile(weights, trained.reward.shape[0] // weights.shape[0]) * trained.is_trained
+
+    targets = _targets(config, network, params, target, trained, target_key)
+    q_values = network.q_values(params.critics, trained.memory, trained.observation, trained.action)
+    errors = jnp.where(trained.is_trained[None], targets[None] - q_values, 0.0)
+    critic_loss = 0.5 * jnp.mean(counted * jnp.sum(jnp.square(errors), axis=0))
+
+    seen = jax.lax.stop_gradient(trained)
+    drawn = network.policy(params.actor, seen.memory, seen.observation).sample(actor_key)
+    actor_loss = jnp.mean(counted * _actor_losses(network, params, seen, drawn))
+
+    entropy = -jax.lax.stop_gradient(drawn.log_probability)
+    excess = jnp.mean(counted * (entropy - target_entropy))
+    temperature_loss = params.log_temperature * excess
+
+    num_trained = jnp.maximum(jnp.sum(trained.is_trained, dtype=jnp.float32), 1.0)
+
+    def mean(values: Array) -> Array:
+        return jnp.sum(jnp.where(trained.is_trained, values, 0.0)) / num_trained
+
+    metrics = {
+        "critic_loss": critic_loss,
+        "actor_loss": actor_loss,
+        "temperature_loss": temperature_loss,
+        "temperature": jnp.exp(params.log_temperature),
+        "entropy": mean(entropy),
+        "q_mean": mean(jnp.mean(q_values, axis=0)),
+        "target_mean": mean(targets),
+        "td_error_mean": mean(jnp.mean(jnp.abs(errors), axis=0)),
+        "td_error_max": jnp.max(jnp.abs(errors)),
+        "trained_fraction": jnp.mean(trained.is_trained, dtype=jnp.float32),
+    }
+    by_sequence = (-1, weights.shape[0])  # in order of time
+    priorities = sequence_priority(
+        jnp.mean(jnp.abs(errors), axis=0).reshape(by_sequence),
+        trained.is_trained.reshape(by_sequence),
+    )
+    total = critic_loss + actor_loss + temperature_loss
+    return total, LossOutput(jax.lax.stop_gradient(priorities), metrics)
+
+
+def _transitions(
+    config: SacConfig,
+    network: BoxNetwork,
+    params: SacParams,
+    target: CriticParams,
+    sequence: Sequence,
+) -> Transitions:
+    """The trained transitions of sequences, with the output of both memories."""
+    # Without a memory no carry is stored, and the previous action is not used.
+    carry = sequence.carry or AgentCarry((), jnp.zeros_like(sequence.steps.action[0]))
+    sequence = sequence._replace(carry=carry)
+    memory, target_memory = (
+        unrolled_after_burn_in(network.memory, config.burn_in, critics.memory, sequence)
+        for critics in (params.critics, target)
+    )
+    steps = jax.tree.map(lambda leaf: leaf[config.burn_in :], sequence.steps)
+    timestep = steps.timestep
+    chex.assert_rank([timestep.step_type, timestep.reward, timestep.discount], 2)
+
+    def flat(leaf: Array) -> Array:
+        return leaf.reshape(-1, *leaf.shape[2:])
+
+    def before(tree: Tree) -> Tree:
+        return jax.tree.map(lambda leaf: flat(leaf[:-1]), tree)
+
+    def after(tree: Tree) -> Tree:
+        return jax.tree.map(lambda leaf: flat(leaf[1:]), tree)
+
+    action = before(steps.action)
+    return Transitions(
+        observation=before(timestep.observation),
+        memory=before(memory),
+        action=action.reshape(action.shape[0], -1),
+        # A time step holds the consequence of the action before it.
+        reward=after(timestep.reward),
+        discount=after(timestep.discount),
+        next_observation=after(timestep.observation),
+        next_memory=after(memory),
+        next_target_memory=after(target_memory),
+        is_trained=before(timestep.step_type) != StepType.LAST,
+    )
+
+
+def _targets(
+    config: SacConfig,
+    network: BoxNetwork,
+    params: SacParams,
+    target: CriticParams,
+    trained: Transitions,
+    key: Array,
+) -> Array:
+    # After a LAST step another episode follows; its target is masked by the caller.
+    policy = network.policy(params.actor, trained.next_memory, trained.next_observation)
+    drawn = policy.sample(key)
+    return soft_targets(
+        trained.reward,
+        trained.discount,
+        network.q_values(
+            target, trained.next_target_memory, trained.next_observation, drawn.action
+        ),
+        drawn.log_probability,
+        gamma=config.gamma,
+        temperature=jnp.exp(params.log_temperature),
+    )
+
+
+def _actor_losses(
+    network: BoxNetwork, params: SacParams, trained: Transitions, drawn: TanhSample
+) -> Array:
+    # Critics and temperature are constants here: a gradient reaches the actor through `drawn`.
+    constant = jax.lax.stop_gradient(params)
+    q_values = network.q_values(constant.critics, trained.memory, trained.observation, drawn.action)
+    temperature = jnp.exp(constant.log_temperature)
+    return temperature * drawn.log_probability - jnp.min(q_values, axis=0)
+
+
+def _initial_priorities(burn_in: int, steps: StoredStep) -> Array:
+    """`[B] float32`, of sequences `[T, B]`: -1 for none, or 0 if nothing can be learned.
+
+    No critic acts, so replay gives such a sequence the mean of its own priorities.
+    """
+    is_trained = steps.timestep.step_type[burn_in:-1] != StepType.LAST
+    return jnp.where(jnp.any(is_trained, axis=0), -1.0, 0.0)

@@ -1,1 +1,0 @@
-"""SAC: soft actor-critic, for actions of a box."""

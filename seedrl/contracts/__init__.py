@@ -1,1 +1,0 @@
-"""What users bring, checked by shapes when it is called or traced: one line for each mistake."""

@@ -1,0 +1,108 @@
+"""Epochs over one batch: which sequence is trained when, and the metrics of all minibatches."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learner.learning.epochs import run_epochs
+from seedrl.agents.agent import AgentState, UpdateOutput
+from seedrl.types import Array, Sequence, StoredStep
+
+B, T = 8, 3
+KEY = jax.random.PRNGKey(0)
+WEIGHTS = jnp.linspace(0.1, 0.8, B)
+
+
+def _sequence() -> Sequence:
+    """Sequence b says its number in every row and in its carry."""
+    number = jnp.arange(B)
+    steps = StoredStep((), jnp.broadcast_to(number, (T, B)), (), ())
+    return Sequence(steps, carry={"number": number})
+
+
+def _update(
+    state: AgentState, sequence: Sequence, weights: Array, key: Array
+) -> tuple[AgentState, UpdateOutput]:
+    """Counts, per sequence, how often it was trained and with what weight; `extras` is the pass."""
+    number = sequence.steps.action[-1]
+    counted = {
+        "times": state.params["times"].at[number].add(1),
+        "weight": state.params["weight"].at[number].add(weights),
+        "carry": state.params["carry"].at[sequence.carry["number"]].add(1),
+        "draws": state.params["draws"].at[state.extras].set(jax.random.uniform(key)),
+    }
+    metrics = {"pass": state.extras, "pass_max": state.extras, "size": jnp.int32(number.size)}
+    output = UpdateOutput(metrics, (state.extras,), number + 100.0 * state.extras)
+    return state._replace(params=counted, extras=state.extras + 1), output
+
+
+def _state(num_passes: int) -> AgentState:
+    params = {
+        "times": jnp.zeros(B, jnp.int32),
+        "weight": jnp.zeros(B),
+        "carry": jnp.zeros(B, jnp.int32),
+        "draws": jnp.zeros(num_passes),
+    }
+    return AgentState(params, (), (), jnp.int32(0), extras=jnp.int32(0))
+
+
+def _run(update: Any, state: AgentState, epochs: int, minibatches: int) -> Any:
+    arguments = state, _sequence(), WEIGHTS, KEY
+    return run_epochs(update, *arguments, epochs=epochs, minibatches=minibatches)
+
+
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 4), (3, 1), (3, 4)])
+def test_each_epoch_trains_each_sequence_once(epochs: int, minibatches: int) -> None:
+    num_passes = epochs * minibatches
+    state, output = jax.jit(lambda: _run(_update, _state(num_passes), epochs, minibatches))()
+    assert state.extras == num_passes
+    np.testing.assert_array_equal(state.params["times"], np.full(B, epochs))
+    np.testing.assert_array_equal(state.params["carry"], np.full(B, epochs))
+    np.testing.assert_allclose(state.params["weight"], epochs * WEIGHTS, rtol=1e-6)
+    assert len(set(state.params["draws"].tolist())) == num_passes  # a key of its own each
+    assert output.metrics["size"] == B // minibatches
+    assert output.metrics["pass"] == np.mean(np.arange(num_passes))
+    assert output.metrics["pass_max"] == num_passes - 1
+    np.testing.assert_array_equal(output.guarded[0], np.arange(num_passes))
+    # Each sequence has the priority that the last epoch gave it.
+    assert output.priorities.dtype == jnp.float32
+    np.testing.assert_array_equal(output.priorities % 100, np.arange(B))
+    assert output.priorities.min() >= 100 * (num_passes - minibatches)
+
+
+def test_each_epoch_is_dealt_anew() -> None:
+    """As far as one can see: by what the first minibatch of each epoch is."""
+
+    def update(state: AgentState, sequence: Sequence, weights: Array, key: Array) -> Any:
+        del weights, key
+        dealt = state.params.at[state.extras].set(sequence.steps.action[-1])
+        metrics: dict[str, Array] = {}
+        return state._replace(params=dealt, extras=state.extras + 1), UpdateOutput(metrics, ())
+
+    state = AgentState(jnp.zeros((8, B // 2), jnp.int32), (), (), jnp.int32(0), jnp.int32(0))
+    state, _ = jax.jit(lambda: _run(update, state, 4, 2))()
+    assert len({tuple(epoch) for epoch in state.params.reshape(4, B).tolist()}) == 4
+
+
+def test_one_pass_is_one_call_of_everything_as_it_is() -> None:
+    given: list[Any] = []
+
+    def update(*arguments: Any) -> Any:
+        given.extend(arguments)
+        return "state", "output"
+
+    arguments = _state(1), _sequence(), WEIGHTS, KEY
+    assert run_epochs(update, *arguments, epochs=1, minibatches=1) == ("state", "output")
+    assert all(got is expected for got, expected in zip(given, arguments, strict=True))
+
+
+def test_an_agent_without_priorities_has_none_after_several_passes() -> None:
+    def update(*arguments: Any) -> Any:
+        state, output = _update(*arguments)
+        return state, output._replace(priorities=())
+
+    _, output = _run(update, _state(4), 2, 2)
+    assert output.priorities == ()

@@ -1,0 +1,337 @@
+"""Ape-X: the worked examples, an oracle in float64, where values converge, and stacked frames."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seedrl.agents.agent import AgentState
+from seedrl.agents.apex import ApexConfig
+from seedrl.networks.config import QNetworkConfig
+from seedrl.rl.priorities import importance_weights, stored_mass
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from tests.seedrl.agents import actor_critics
+from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
+from tests.seedrl.random_parameters import random_parameters
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+KEY = jax.random.key(0)
+B = 3
+CONFIGS = {
+    "three steps": ApexConfig(network=TableConfig(), gamma=0.9),
+    "behind two rows": ApexConfig(
+        network=TableConfig(),
+        earlier_steps=2,
+        n_steps=2,
+        gamma=0.8,
+        reward_scale=0.5,
+        reward_clip=1,
+    ),
+    "one step, rescaled": ApexConfig(network=TableConfig(), n_steps=1, value_scaling=True),
+}
+
+
+class Case(NamedTuple):
+    """What a loss is given."""
+
+    params: np.ndarray
+    target: np.ndarray
+    sequence: Sequence
+    weights: np.ndarray
+
+
+@functools.cache
+def jitted(name: str) -> tuple[Any, Any]:
+    """The loss with its gradient, and initial priorities."""
+    agent = CONFIGS[name].build(SPEC)
+    update: Any = agent.update
+    loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))
+    return loss, jax.jit(agent.initial_priorities)
+
+
+def sequence_of(
+    rows: list[tuple[StepType, float, float, int, int]], q_values: np.ndarray
+) -> Sequence:
+    """One sequence of rows: step type, reward, discount, state and action.
+
+    `q_values [STATES, A]` are those of acting.
+    """
+    types, reward, discount, state, action = (
+        np.array(column) for column in zip(*rows, strict=True)
+    )
+    timestep = TimeStep(
+        types.astype(np.uint8), np.float32(reward), np.float32(discount), np.int32(state)
+    )
+    steps = StoredStep(timestep, np.int32(action), np.zeros(len(rows), np.int32), q_values[state])
+    return Sequence(jax.tree.map(lambda leaf: leaf[:, None], steps), ())
+
+
+# Rewards 1, 0, 2; row 3: online Q = 1, 3 and target Q = 5, 2. Then r 1 and 5, terminated: what lies
+# behind must not matter. Then a LAST row itself.
+EXAMPLES = [
+    [(MID, 7, 1, 0, 1), (MID, 1, 1, 1, 0), (MID, 0, 1, 1, 0), (MID, 2, 1, 3, 0)],
+    [(FIRST, 0, 1, 2, 0), (MID, 1, 1, 1, 1), (LAST, 5, 0, 3, 1), (FIRST, 1e9, 1, 4, 2)],
+    [(LAST, 7, 0, 0, 1), (FIRST, 1e9, 1, 1, 0), (MID, 1e9, 1, 1, 0), (MID, 1e9, 1, 3, 0)],
+]
+ONLINE = np.float32([[0, 3, 0], [9, 9, 9], [5, 0, 0], [1, 3, 0], [9, 9, 9]])
+TARGET = np.float32([[8, 8, 8], [8, 8, 8], [8, 8, 8], [5, 2, 0], [8, 8, 8]])
+
+
+def test_the_worked_examples() -> None:
+    """Returns 4.078 and 5.5 against 3 and 5; then the masses, the shares and the weights."""
+    sequence = jax.tree.map(
+        lambda *columns: np.concatenate(columns, axis=1),
+        *(sequence_of(rows, ONLINE) for rows in EXAMPLES),
+    )
+    loss, initial_priorities = jitted("three steps")
+    (value, output), gradient = loss(ONLINE, TARGET, sequence, np.ones(B, np.float32), KEY)
+    np.testing.assert_allclose(output.priorities, [1.078, 0.5, 0], rtol=1e-6)
+    assert float(value) == pytest.approx(0.5 * (1.078**2 + 0.5**2) / 3, rel=1e-6)
+    expected = np.zeros((STATES, ACTIONS))
+    expected[0, 1], expected[2, 0] = -1.078 / 3, -0.5 / 3
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
+    assert float(output.metrics["trained_fraction"]) == pytest.approx(2 / 3)
+
+    @jax.jit
+    def drawn(priorities: jax.Array) -> tuple[jax.Array, ...]:
+        mass = stored_mass(priorities, 0.6)
+        share = mass / jnp.sum(mass)
+        return mass, share, importance_weights(share, 0.4)
+
+    mass, share, weights = drawn(np.asarray(output.priorities)[:2])
+    np.testing.assert_allclose(mass, [1.04610, 0.65975], rtol=1e-5)
+    np.testing.assert_allclose(share, [0.61324, 0.38676], rtol=1e-4)
+    np.testing.assert_allclose(weights, [0.83162, 1], rtol=1e-5)
+
+    # Acting has no target: 1 + .81 * 2 + .729 * 3 = 4.807, against 3.
+    priorities = initial_priorities(without_observations(sequence.steps))
+    np.testing.assert_allclose(priorities, [1.807, 0.5, 0], rtol=1e-6)
+
+
+def without_observations(steps: StoredStep) -> StoredStep:
+    return steps._replace(timestep=steps.timestep._replace(observation=()))
+
+
+@st.composite
+def cases(draw: st.DrawFn, config: ApexConfig) -> Case:
+    """Any order of step types, terminated or truncated; rewards of any size up to a hundred."""
+    size = (config.window.length, B)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    cells = st.lists(
+        st.sampled_from([FIRST, MID, MID, LAST]), min_size=size[0] * B, max_size=size[0] * B
+    )
+    types = np.array(draw(cells), np.uint8).reshape(size)
+    reward = random.normal(size=size) * 10 ** random.uniform(-2, 2, size)
+    timestep = TimeStep(
+        types,
+        np.where(types == FIRST, 0, reward).astype(np.float32),
+        np.where(types == LAST, random.integers(0, 2, size), 1).astype(np.float32),
+        random.integers(0, STATES, size).astype(np.int32),
+    )
+    action = random.integers(0, ACTIONS, size).astype(np.int32)
+    extras = random.normal(size=(*size, ACTIONS)).astype(np.float32)
+    sequence = Sequence(StoredStep(timestep, action, np.zeros_like(action), extras), ())
+    tables = (4 * random.normal(size=(STATES, ACTIONS)).astype(np.float32) for _ in range(2))
+    return Case(*tables, sequence, random.uniform(0.1, 1, B).astype(np.float32))
+
+
+def h(config: ApexConfig, x: float) -> float:
+    if not config.value_scaling:
+        return x
+    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + config.value_scaling_epsilon * x
+
+
+def h_inverse(config: ApexConfig, y: float) -> float:
+    if not config.value_scaling:
+        return y
+    epsilon = config.value_scaling_epsilon
+    root = np.sqrt(1 + 4 * epsilon * (abs(y) + 1 + epsilon))
+    return np.sign(y) * (((root - 1) / (2 * epsilon)) ** 2 - 1)
+
+
+def errors_of(
+    config: ApexConfig, q_online: np.ndarray, q_target: np.ndarray, steps: StoredStep
+) -> np.ndarray:
+    """Target minus prediction of each sequence, from Q-values `[T, B, A]` of all rows; 0 on LAST.
+
+    Forwards, and with the power of gamma written out: nothing of how it is computed is used.
+    """
+    step, errors = steps.timestep, np.zeros(B)
+    for b in range(B):
+        t = config.earlier_steps
+        if step.step_type[t, b] == LAST:
+            continue
+        total, survives = 0.0, 1.0
+        for k in range(1, config.n_steps + 1):
+            reward = config.reward_scale * float(step.reward[t + k, b])
+            if config.reward_clip:
+                reward = min(max(reward, -config.reward_clip), config.reward_clip)
+            total += config.gamma ** (k - 1) * survives * reward
+            survives *= float(step.discount[t + k, b])
+            if step.step_type[t + k, b] == LAST:
+                break
+        best = int(np.argmax(q_online[t + k, b]))
+        value = h_inverse(config, float(q_target[t + k, b, best]))
+        target = h(config, total + config.gamma**k * survives * value)
+        errors[b] = target - float(q_online[t, b, steps.action[t, b]])
+    return errors
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_loss_gradient_and_priorities_are_those_of_the_paper(
+    name: str, data: st.DataObject
+) -> None:
+    config = CONFIGS[name]
+    case = data.draw(cases(config))
+    loss, initial_priorities = jitted(name)
+    (value, output), gradient = loss(*case, KEY)
+
+    steps = case.sequence.steps
+    state, trained = steps.timestep.observation, config.earlier_steps
+    online, target = (table.astype(np.float64)[state] for table in case[:2])
+    errors = errors_of(config, online, target, steps)
+    np.testing.assert_allclose(value, np.mean(case.weights * errors**2 / 2), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output.priorities, np.abs(errors), rtol=1e-4, atol=1e-4)
+    expected = np.zeros((STATES, ACTIONS))
+    np.add.at(expected, (state[trained], steps.action[trained]), -case.weights * errors / B)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-4)
+
+    acting = np.asarray(steps.extras, np.float64)
+    np.testing.assert_allclose(
+        initial_priorities(without_observations(steps)),
+        np.abs(errors_of(config, acting, acting, steps)),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_a_transition_without_error_may_be_drawn_again_and_one_from_last_not() -> None:
+    rows = [(MID, 0, 1, 0, 0), (LAST, 0, 0, 1, 0), (FIRST, 0, 1, 2, 0), (MID, 0, 1, 2, 0)]
+    column = without_observations(sequence_of(rows, np.zeros((STATES, ACTIONS), np.float32)).steps)
+    steps = jax.tree.map(lambda leaf: np.repeat(leaf, B, axis=1), column)
+    steps.timestep.step_type[0, 1:] = LAST
+    assert jitted("three steps")[1](steps).tolist() == [pytest.approx(1e-6), 0, 0]
+
+
+def test_truncated_and_terminated_twins_converge_to_their_values() -> None:
+    """One observation, reward 1, an end after each step: 1 if terminated, 1 / (1 - γ) if truncated.
+
+    What follows the end has rewards of 100, which three-step returns would take if they could.
+    """
+    config = ApexConfig(
+        network=TableConfig(),
+        gamma=0.5,
+        optimizer="adam",
+        learning_rate=0.05,
+        target_update_interval=5,
+    )
+    agent = config.build(SPEC)
+    size = 2 * ACTIONS
+    types = np.array([[MID] * size, [LAST] * size, [FIRST] * size, [MID] * size], np.uint8)
+    reward = np.float32([[0] * size, [1] * size, [0] * size, [100] * size])
+    action = np.int32([range(size)] * 4) % ACTIONS
+
+    def learned(discount: jax.Array) -> jax.Array:
+        timestep = TimeStep(types, reward, jnp.ones((4, size)).at[1].set(discount), action * 0)
+        sequence = Sequence(StoredStep(timestep, action, action, ()), ())
+
+        def step(state: AgentState, _: None) -> tuple[AgentState, None]:
+            state, _ = agent.update(state, sequence, jnp.ones(size), KEY, lambda tree: tree)
+            return state._replace(updates=state.updates + 1), None
+
+        state, _ = jax.lax.scan(step, agent.init_state(agent.init(KEY)), length=800)
+        return state.params[0]
+
+    values = jax.jit(jax.vmap(learned))(np.float32([0, 1]))
+    np.testing.assert_allclose(values, [[1] * ACTIONS, [2] * ACTIONS], rtol=0.01)
+
+
+STACKED = ApexConfig(
+    network=QNetworkConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=(), frame_stack=3),
+    earlier_steps=2,
+    n_steps=2,
+    gamma=0.9,
+)
+
+
+def test_frames_of_the_rows_before_give_the_acting_q_values() -> None:
+    """Of the trained row and of the one that is bootstrapped from, at every start, across resets.
+
+    With both networks equal, initial priorities, from the stored Q-values, and those of the loss,
+    from the replayed ones, are the same function of the same numbers.
+    """
+    agent = STACKED.build(actor_critics.SPEC)
+    initial_carry = jax.jit(agent.initial_carry, static_argnums=0)
+    update: Any = agent.update
+    loss, initial_priorities = jax.jit(update.loss), jax.jit(agent.initial_priorities)
+    params = random_parameters(agent.init)
+    acting = agent._replace(act=jax.jit(agent.act), initial_carry=initial_carry)
+    steps, _ = actor_critics.acted(acting, params)
+    sizes, weights = [], np.ones(actor_critics.B, np.float32)
+    for start in range(actor_critics.ROWS - STACKED.window.length + 1):
+        rows = slice(start, start + STACKED.window.length)
+        window = jax.tree.map(lambda leaf, rows=rows: leaf[rows], steps)
+        sequence = Sequence(window, ())
+        _, output = loss(params, params, sequence, weights, KEY)
+        expected = initial_priorities(without_observations(window))
+        np.testing.assert_allclose(output.priorities, expected, atol=1e-5)
+        sizes.append(output.priorities)
+    assert np.std(sizes) > 0.1
+    assert (np.array(sizes) == 0).any()  # some start on LAST
+
+
+def optimizer_of(config: ApexConfig) -> optax.GradientTransformation:
+    update: Any = config.build(SPEC).update
+    return update.optimizer
+
+
+def test_the_optimizer_is_centred_rmsprop_on_clipped_gradients() -> None:
+    settings: Any = {"max_gradient_norm": 1.0, "learning_rate": 0.5, "optimizer_epsilon": 0.01}
+    optimizer = optimizer_of(ApexConfig(network=TableConfig(), **settings))
+    gradient = {"w": jnp.array([30.0, 40.0])}
+    step = jax.jit(optimizer.update)
+    state, mean, square = jax.jit(optimizer.init)(gradient), 0.0, 0.0
+    clipped = np.array([0.6, 0.8])
+    for _ in range(3):
+        update, state = step(gradient, state, gradient)
+        mean = 0.95 * mean + 0.05 * clipped
+        square = 0.95 * square + 0.05 * clipped**2
+        expected = -0.5 * clipped / np.sqrt(square - mean**2 + 0.01)
+        np.testing.assert_allclose(update["w"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [0.3, 3.0, 30.0])
+def test_centred_rmsprop_stays_finite_where_a_gradient_never_changes(size: float) -> None:
+    """Its variance is a difference of two numbers that are nearly equal then."""
+    optimizer = optimizer_of(ApexConfig(network=TableConfig(), max_gradient_norm=100.0))
+    gradient = jnp.float32(size)
+
+    def step(state: Any, _: None) -> Any:
+        delta, state = optimizer.update(gradient, state)
+        return state, delta
+
+    _, deltas = jax.jit(lambda: jax.lax.scan(step, optimizer.init(gradient), length=2000))()
+    assert np.isfinite(deltas).all()
+
+
+def test_centred_rmsprop_is_that_of_optax_where_gradients_change() -> None:
+    config = ApexConfig(network=TableConfig(), max_gradient_norm=100.0)
+    theirs = optax.rmsprop(
+        config.learning_rate, config.rmsprop_decay, config.optimizer_epsilon, centered=True
+    )
+    found: list[list[Any]] = []
+    for optimizer in (optimizer_of(config), theirs):
+        state, taken = optimizer.init(jnp.zeros(3)), []
+        for gradient in np.float32(np.random.default_rng(0).normal(size=(20, 3))):
+            delta, state = optimizer.update(jnp.asarray(gradient), state)
+            taken.append(delta)
+        found.append(taken)
+    np.testing.assert_allclose(*found, rtol=1e-6)

@@ -1,0 +1,236 @@
+"""Mistakes in an agent or network of one's own: one line that names the field, when it is built."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.check import build_agent, check_agent
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+
+SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+BOX = EnvSpec(ArraySpec((4,), "float32"), BoxSpec((2,), (-1.0, -1.0), (1.0, 1.0)))
+WINDOW = WindowSpec(0, 5, 1, 5)
+
+
+def _loss(params: Any, target: Any, sequence: Any, weights: Any, key: Any) -> Any:
+    q_values = sequence.steps.timestep.observation @ params["w"]
+    errors = jnp.square(q_values).mean((0, 2))
+    return jnp.mean(weights * errors), LossOutput(errors, {"q": q_values.mean()})
+
+
+_UPDATE = GradientUpdate(_loss, optax.sgd(0.1))
+AGENT = Agent(
+    window=WINDOW,
+    init=lambda key: {"w": jnp.ones((4, 2))},
+    initial_carry=lambda size: jnp.zeros((size, 5)),
+    act=lambda params, carry, step, exploration, key: ActOutput(
+        jnp.argmax(step.observation @ params["w"], -1).astype(jnp.int32), carry, exploration
+    ),
+    exploration=np.ones,
+    evaluation_exploration=0.0,
+    init_state=_UPDATE.init_state,
+    update=_UPDATE,
+    initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
+)
+
+
+def _acting(**changes: Any) -> Callable[..., Any]:
+    return lambda *arguments: AGENT.act(*arguments)._replace(**changes)
+
+
+def _updating(**changes: Any) -> Callable[..., Any]:
+    def update(*arguments: Any, mean: Any) -> Any:
+        state, output = _UPDATE(*arguments, mean=mean)
+        return state, output._replace(**changes)
+
+    return update
+
+
+def _losing(change: Callable[[Any, Any, Any], Any]) -> GradientUpdate:
+    def own_loss(*arguments: Any) -> Any:
+        loss, output = _loss(*arguments)
+        return change(loss, output, arguments[3])
+
+    return _UPDATE._replace(loss=own_loss)
+
+
+def _widened(*arguments: Any, mean: Any) -> Any:
+    state, output = _UPDATE(*arguments, mean=mean)
+    return state._replace(params={"w": jnp.ones((4, 3))}), output
+
+
+def test_an_agent_that_keeps_its_contract_passes_with_64_bits_too() -> None:
+    check_agent(AGENT, SPEC)
+    check_agent(AGENT._replace(minibatches=4, epochs=2), SPEC)
+    with jax.enable_x64(True):
+        build_agent(R2D2Config(), SPEC)
+
+
+# Of the field of `Agent` a value that does not fit, and the field that the line names.
+MISTAKES: list[tuple[str, Any, str]] = [
+    ("epochs", 0, "agent.epochs"),
+    ("chunks", 0, "agent.chunks"),
+    ("initial_carry", lambda size: jnp.zeros(()), "agent.initial_carry"),
+    ("act", _acting(action=jnp.zeros((3, 2))), "agent.act.action"),
+    ("act", _acting(action=jnp.zeros(3)), "agent.act.action"),
+    ("act", _acting(carry=jnp.zeros((3, 5), jnp.bfloat16)), "agent.act.carry"),
+    ("act", _acting(extras=jnp.ones(())), "agent.act.extras"),
+    ("act", lambda *arguments: tuple(AGENT.act(*arguments)), "agent.act"),
+    ("exploration", lambda number: 0.1, "agent.exploration"),
+    ("evaluation_exploration", np.ones(2), "agent.evaluation_exploration"),
+    ("init_state", lambda params: params, "agent.init_state"),
+    ("init_state", lambda params: AgentState(params, (), (), 0.0), "agent.init_state.updates"),
+    ("update", _updating(guarded=()), "agent.update.guarded"),
+    ("update", _updating(metrics={"loss": jnp.ones(3)}), "agent.update.metrics"),
+    ("update", _updating(metrics={3: 1.0}), "agent.update.metrics"),
+    ("update", _updating(metrics=[1]), "agent.update.metrics"),
+    ("update", _updating(priorities=jnp.ones(2)), "agent.update.priorities"),
+    ("update", _widened, r"agent.update.state.params\['w'\]"),
+    ("update", lambda *arguments, mean: _UPDATE(*arguments, mean=mean)[::-1], "agent.update"),
+    ("initial_priorities", lambda steps: jnp.ones(steps.action.shape), "agent.initial_priorities"),
+    ("preprocess_batch", lambda state, sequence, weights: sequence, "agent.preprocess_batch"),
+    (
+        "preprocess_batch",
+        lambda state, sequence, weights: (sequence, jnp.ones(6)),
+        "agent.preprocess_batch.weights",
+    ),
+    ("update_statistics", lambda state, sequence, mean: state, "agent.update_statistics"),
+    (
+        "update_statistics",
+        lambda state, sequence, mean: (state._replace(extras=jnp.ones(2)), ()),
+        "agent.update_statistics.state.extras",
+    ),
+    ("stored_carry", lambda carry: carry[0], "agent.stored_carry"),
+    ("actor_params", lambda params: params["actor"], "agent.actor_params"),
+    # Of a loss.
+    ("update", _losing(lambda loss, output, w: (loss * w, output)), "agent.update.loss"),
+    ("update", _losing(lambda loss, output, w: (loss.astype(int), output)), "agent.update.loss"),
+    ("update", _losing(lambda loss, output, w: loss), "agent.update.loss"),
+    ("update", _losing(lambda loss, output, w: (output, loss)), "agent.update.loss"),
+    ("update", _losing(lambda loss, output, w: (loss, {"loss": loss})), "agent.update.loss"),
+    (
+        "update",
+        _losing(lambda loss, output, w: (loss, output._replace(metrics={"w": w}))),
+        "agent.update.metrics",
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "own", "named"), MISTAKES)
+def test_a_mistake_is_one_line_that_names_the_field(field: str, own: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{named}: ") as caught:
+        check_agent(AGENT._replace(**{field: own}), SPEC)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_ones_own_function_has_its_place_in_the_file() -> None:
+    mistake = _losing(lambda loss, output, weights: (weights.no_such, output))
+    with pytest.raises(ConfigError, match=rf"^agent.update.*: AttributeError: .*{__file__}:\d+\)"):
+        check_agent(AGENT._replace(update=mistake), SPEC)
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A config of one's own, which builds anything."""
+
+    built: Any
+    window: WindowSpec = WINDOW
+
+    def build(self, spec: EnvSpec) -> Any:
+        if isinstance(self.built, Exception):
+            raise self.built
+        return self.built
+
+
+@pytest.mark.parametrize(
+    ("built", "named"),
+    [
+        (UpdateOutput({}, ()), "agent.build"),
+        (AGENT._replace(window=WINDOW._replace(stride=2)), "agent.window"),
+        (ValueError("expected an image"), rf"agent.build: ValueError: .*\({__file__}:\d+\)"),
+        (ConfigError("expected an image"), "expected an image"),
+    ],
+)
+def test_a_config_that_builds_no_agent_is_one_line(built: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{named}"):
+        build_agent(Mine(built), SPEC)
+
+
+def _network(**changes: Any) -> Network:
+    def unroll(params: Any, carry: Any, inputs: Any) -> Any:
+        return inputs.observation @ params, carry
+
+    carry = jnp.zeros((3, 1))
+    network = Network(lambda key: jnp.ones((4, 2)), lambda size: carry[:size], unroll)
+    return network._replace(**changes)
+
+
+def _unrolling(output: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda params, carry, inputs: (output(inputs.observation @ params), carry)
+
+
+@pytest.mark.parametrize(
+    ("built", "named"),
+    [
+        (None, "agent.network.build"),
+        (ValueError("no"), "agent.network.build"),
+        (_network(initial_carry=lambda size: jnp.zeros(2)), "agent.network.initial_carry"),
+        (_network(unroll=_unrolling(lambda q: q[..., :1])), "agent.network.unroll"),
+        (_network(unroll=_unrolling(lambda q: q[0])), "agent.network.unroll"),
+        (_network(unroll=_unrolling(lambda q: q.astype(jnp.bfloat16))), "agent.network.unroll"),
+        (_network(unroll=lambda params, carry, inputs: (carry, carry)), "agent.network.unroll"),
+        (
+            _network(unroll=lambda params, carry, inputs: (inputs.observation @ params, ())),
+            "agent.network.unroll: carry",
+        ),
+        (_network(unroll=lambda params, carry, inputs: 3 * carry), "agent.network.unroll"),
+        (_network(unroll=lambda params, carry, inputs: carry.no_such), "agent.network.unroll"),
+    ],
+)
+def test_a_mistake_in_a_network_is_one_line_that_names_the_field(built: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{named}"):
+        R2D2Config(network=Mine(built)).build(SPEC)
+
+
+def test_a_class_in_place_of_a_networks_config_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"^agent.network: "):
+        R2D2Config(network=Mine).build(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("config", "spec", "output"),
+    [
+        (ImpalaConfig, SPEC, lambda q: q),
+        (ImpalaConfig, SPEC, lambda q: PolicyAndValue(q, q)),
+        (PpoConfig, SPEC, lambda q: PolicyAndValue(q[..., :1], q[..., 0])),
+        (PpoConfig, BOX, lambda q: PolicyAndValue(q, q[..., 0])),
+        (PpoConfig, BOX, lambda q: GaussianAndValue(q, q[..., :1], q[..., 0])),
+    ],
+)
+def test_an_actor_critic_needs_a_policy_and_a_value(
+    config: Any, spec: EnvSpec, output: Any
+) -> None:
+    network = Mine(_network(unroll=_unrolling(output)))
+    with pytest.raises(ConfigError, match=r"^agent.network.unroll"):
+        config(network=network).build(spec)
+
+
+def test_what_jax_refuses_of_a_network_of_ones_own_is_its_mistake() -> None:
+    whole = _network(init=lambda key: jnp.ones((4, 2), jnp.int32))  # has no gradient
+    config = R2D2Config(network=Mine(whole), burn_in=0, unroll=5, n_steps=1, stride=5)
+    with pytest.raises(TypeError, match="int32"):
+        check_agent(config.build(SPEC), SPEC)

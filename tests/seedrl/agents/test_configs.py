@@ -1,0 +1,113 @@
+"""The configurations of the bundled agents: the papers' settings, and what is refused by name."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seedrl.agents.apex import ApexConfig
+from seedrl.agents.check import build_agent
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.sac import SacConfig
+from seedrl.errors import ConfigError
+from seedrl.networks.config import QNetworkConfig
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+
+IMAGES = EnvSpec(ArraySpec((40, 40), "uint8"), DiscreteSpec(3))
+VECTOR = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(3))
+BOX = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))
+
+
+def test_r2d2_defaults_are_those_of_the_paper() -> None:
+    config = R2D2Config()
+    assert config.window == (40, 80, 5, 40)
+    assert (config.gamma, config.learning_rate, config.adam_epsilon) == (0.997, 1e-4, 1e-3)
+    assert (config.target_update_interval, config.priority_eta) == (2500, 0.9)
+    assert (config.reward_scale, config.value_scaling) == (1, True)
+
+
+def test_apex_defaults_are_those_of_the_paper() -> None:
+    config = ApexConfig()
+    assert config.window == (0, 1, 3, 1)
+    assert (config.gamma, config.learning_rate, config.rmsprop_decay) == (0.99, 0.00025 / 4, 0.95)
+    assert (config.optimizer, config.optimizer_epsilon) == ("rmsprop", 1.5e-7)
+    assert (config.max_gradient_norm, config.target_update_interval) == (40, 2500)
+    assert (config.network.core, config.network.dueling, config.value_scaling) == (
+        "none",
+        True,
+        False,
+    )
+
+
+def test_sac_defaults_are_those_of_the_paper() -> None:
+    config = SacConfig()
+    assert config.window == (0, 1, 1, 1)
+    assert (config.gamma, config.tau, config.network.core) == (0.99, 0.005, "none")
+    assert (config.actor_learning_rate, config.critic_learning_rate) == (3e-4, 3e-4)
+    assert (config.network.actor_sizes, config.network.critic_sizes) == ((256, 256), (256, 256))
+
+
+def test_on_policy_sequences_share_no_time_step() -> None:
+    assert ImpalaConfig(unroll=20).window == (0, 20, 1, 21)
+    assert PpoConfig(unroll=31).window == (0, 31, 1, 32)
+    assert SacConfig(burn_in=4, unroll=16).window == (4, 16, 1, 16)
+
+
+def test_each_slot_explores_by_its_own_epsilon() -> None:
+    agent = ApexConfig().build(VECTOR)
+    expected = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.0041, 0.00164, 0.00066]
+    np.testing.assert_allclose(agent.exploration(8), expected, atol=6e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "named"),
+    [
+        (R2D2Config, {"burn_in": -1}, "agent.burn_in"),
+        (R2D2Config, {"unroll": 0}, "agent.unroll"),
+        (R2D2Config, {"gamma": 1.5}, "agent.gamma"),
+        (R2D2Config, {"gamma": float("nan")}, "agent.gamma"),
+        (R2D2Config, {"learning_rate": 0.0}, "agent.learning_rate"),
+        (R2D2Config, {"learning_rate": "1e-3"}, "agent.learning_rate"),
+        (ApexConfig, {"n_steps": 0}, "agent.n_steps"),
+        (ApexConfig, {"earlier_steps": -1}, "agent.earlier_steps"),
+        (ApexConfig, {"exploration_base": 1.5}, "agent.exploration_base"),
+        (ApexConfig, {"optimizer": "sgd"}, "agent.optimizer"),
+        (ImpalaConfig, {"rho_bar": 0.0}, "agent.rho_bar"),
+        (ImpalaConfig, {"adam_b1": 1.0}, "agent.adam_b1"),
+        (ImpalaConfig, {"correction": "both"}, "agent.correction"),
+        (ImpalaConfig, {"vtrace_lambda": 1.5}, "agent.vtrace_lambda"),
+        (PpoConfig, {"gae_lambda": 1.5}, "agent.gae_lambda"),
+        (PpoConfig, {"clip": 0.0}, "agent.clip"),
+        (PpoConfig, {"epochs": 0}, "agent.epochs"),
+        (PpoConfig, {"unroll": 6, "chunk_steps": 4}, "agent.chunk_steps"),
+        (SacConfig, {"tau": 0.0}, "agent.tau"),
+        (SacConfig, {"actor_learning_rate": 0.0}, "agent.actor_learning_rate"),
+        (SacConfig, {"initial_temperature": 0.0}, "agent.initial_temperature"),
+        (SacConfig, {"target_entropy": "-dim"}, "agent.target_entropy"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_by_name(
+    kind: Any, fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{named}: "):
+        kind(**fields)
+
+
+@pytest.mark.parametrize(
+    ("config", "spec", "named"),
+    [
+        (R2D2Config(), BOX, "R2D2"),
+        (ApexConfig(), BOX, "Ape-X"),
+        (ImpalaConfig(), BOX, "IMPALA"),
+        (SacConfig(), IMAGES, "SAC"),
+        (ApexConfig(network=QNetworkConfig()), IMAGES, "agent.network"),  # a recurrent core
+        (ApexConfig(earlier_steps=2), IMAGES, "agent.earlier_steps"),  # of 4 stacked frames
+    ],
+)
+def test_an_environment_that_does_not_fit_is_refused(
+    config: Any, spec: EnvSpec, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        build_agent(config, spec)

@@ -1,0 +1,495 @@
+"""An agent sees the same when it acts and when it learns, in units of what was trained before."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl import checkpoints
+from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.check import build_agent
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.normalization import (
+    Normalization,
+    NormalizedCarry,
+    NormalizedParams,
+    RunningStatistics,
+    batch_statistics,
+    empty_statistics,
+    merged,
+    std_of,
+    with_normalization,
+)
+from seedrl.agents.ppo import PpoConfig
+from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Sequence, StoredStep, TimeStep
+from tests.seedrl.agents.actor_critics import (
+    FIRST,
+    MID,
+    NETWORK,
+    ROWS,
+    SPEC,
+    B,
+    acted,
+    random_timesteps,
+    updated,
+    window_of,
+)
+from tests.seedrl.random_parameters import random_parameters
+
+WINDOW, GAMMA, KEY = WindowSpec(0, 6, 1, 7), 0.9, jax.random.key(3)
+ONE = np.ones(1, np.float32)
+SETTINGS = Normalization(SPEC, observations=True, rewards=True, gamma=GAMMA)
+# In float32 exact: what is seen of 3 and -1 is 1 and -1.
+UNITS = NormalizedParams(
+    agent=np.float32(0),
+    observations=(RunningStatistics(np.float32(8), np.float32([1, 2]), np.float32([4, 9])),),
+    returns=RunningStatistics(np.float32(8), np.float32(77), np.float32(4)),
+)
+
+
+def alone(tree: Any) -> Any:
+    return tree
+
+
+class Within(NamedTuple):
+    """An agent that stores what it sees, and remembers with which sequences it was updated."""
+
+    agent: Agent
+    learned: list[Sequence]
+
+
+def within() -> Within:
+    learned: list[Sequence] = []
+
+    def act(params: Any, carry: Any, timestep: Any, exploration: Any, key: Any) -> ActOutput:
+        action = jnp.zeros(timestep.reward.shape, jnp.int32)
+        return ActOutput(action, carry + 1, (timestep.observation, timestep.reward))
+
+    def update(state: Any, sequence: Any, weights: Any, key: Any, mean: Any) -> Any:
+        learned.append(sequence)
+        new = state._replace(params=state.params + 1)
+        return new, UpdateOutput({"rows": jnp.float32(sequence.steps.action.size)}, new.params)
+
+    agent = Agent(
+        window=WINDOW,
+        init=lambda key: jnp.zeros(()),
+        initial_carry=lambda size: jnp.zeros(size, jnp.int32),
+        act=act,
+        exploration=np.ones,
+        evaluation_exploration=0.0,
+        init_state=lambda params: AgentState(params, (), (), jnp.int32(0)),
+        update=update,
+    )
+    return Within(agent, learned)
+
+
+@functools.cache
+def normalizing(observations: bool, rewards: bool, images: bool = False) -> Agent:
+    """The agent above, which sees things in units. Jitted: acting, and what follows a batch."""
+    settings = Normalization(SPEC, observations, rewards, GAMMA, images)
+    agent = with_normalization(within().agent, settings)
+    update_statistics = functools.partial(agent.update_statistics, mean=alone)
+    return agent._replace(act=jax.jit(agent.act), update_statistics=jax.jit(update_statistics))
+
+
+@functools.cache
+def stream() -> tuple[StoredStep, list[Any]]:
+    """Three streams, acted on in these units, whose rewards are from 0.3 to 3."""
+    return acted(normalizing(True, True), UNITS)
+
+
+def windows() -> list[Sequence]:
+    assert 2 * WINDOW.length == ROWS
+    return [window_of(stream(), start, WINDOW.length) for start in (0, WINDOW.length)]
+
+
+def row_of(speed: list[float], reward: float, step_type: int = MID) -> TimeStep:
+    """A row of one stream."""
+    observation = {"image": np.full((1, 3, 3), 200, np.uint8), "speed": np.array([speed], "f4")}
+    rows = np.array([step_type], np.uint8), np.array([reward], "f4"), np.ones(1, "f4")
+    return TimeStep(*rows, observation)
+
+
+@pytest.mark.parametrize(
+    ("speed", "reward", "seen_speed", "seen_reward"),
+    [
+        ([3.0, -1.0], 3.0, [1, -1], 1.5),
+        ([1.0, 2.0], 0.0, [0, 0], 0),  # a reward loses no mean
+        ([1e9, -np.inf], -1e6, [10, -10], -10),
+    ],
+)
+def test_what_is_seen_by_hand(
+    speed: list[float], reward: float, seen_speed: list[float], seen_reward: float
+) -> None:
+    agent = normalizing(True, True)
+    carry = agent.initial_carry(1)
+    arguments = row_of(speed, reward), ONE, KEY
+    observation, rewards = agent.act(UNITS, carry, *arguments).extras
+    np.testing.assert_array_equal(observation["speed"], [seen_speed])
+    np.testing.assert_array_equal(rewards, [seen_reward])
+    # Bytes are for the network.
+    np.testing.assert_array_equal(observation["image"], np.full((1, 3, 3), 200, np.uint8))
+    untouched = agent.act(agent.init(KEY), carry, row_of([3.0, -1.0], 3.0), ONE, KEY)
+    np.testing.assert_array_equal(untouched.extras[0]["speed"], [[3, -1]])
+    np.testing.assert_array_equal(untouched.extras[1], [3])
+
+
+def test_rewards_are_summed_over_an_episode_as_they_arrive() -> None:
+    """1, 2 and 4, discounted by 0.9; an episode's first row has no reward, whatever it says."""
+    agent, found = normalizing(True, True), []
+    carry = agent.initial_carry(1)
+    rows = ((99.0, FIRST), (1.0, MID), (2.0, MID), (4.0, MID), (99.0, FIRST), (1.0, MID))
+    for reward, kind in rows:
+        timestep = row_of([0.0, 0.0], reward, kind)
+        carry = agent.act(UNITS, carry, timestep, ONE, KEY).carry
+        found.append(float(carry.discounted_sum[0]))
+    np.testing.assert_allclose(found, [0, 1, 2.9, 6.61, 0, 1], rtol=1e-6)
+    assert int(carry.agent[0]) == len(rows)
+
+
+def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
+    """Bit for bit: moments do not move before all passes over a batch are over."""
+    inner, learned = within()
+    agent = with_normalization(inner, SETTINGS)
+    update = jax.jit(lambda state, batch: (*updated(agent, state, batch), learned.pop()))
+    state, sequence = agent.init_state(UNITS), windows()[1]
+    for _ in range(2):
+        state, output, seen = update(state, sequence)
+        observation, reward = seen.steps.extras
+        np.testing.assert_array_equal(seen.steps.timestep.reward, reward)
+        jax.tree.map(np.testing.assert_array_equal, seen.steps.timestep.observation, observation)
+        np.testing.assert_array_equal(seen.carry, sequence.carry.agent)
+    assert float(state.params.agent) == 2
+    jax.tree.map(np.testing.assert_array_equal, state.params[1:], UNITS[1:])
+    assert float(output.metrics["return_std"]) == 2
+    assert float(output.metrics["rows"]) == WINDOW.length * B
+
+
+@functools.cache
+def kept() -> tuple[AgentState, Any]:
+    """After both windows of the streams, from nothing."""
+    agent = normalizing(True, True)
+    state = agent.init_state(agent.init(KEY))
+    for sequence in windows():
+        state, guarded = agent.update_statistics(state, sequence)
+    return state, guarded
+
+
+def test_observations_of_all_trained_rows_are_counted_once_last_rows_too() -> None:
+    (moments,) = kept()[0].params.observations
+    trained = [row for row in range(ROWS) if row % WINDOW.length < WINDOW.unroll]
+    speed = stream()[0].timestep.observation["speed"].astype(np.float64)[trained].reshape(-1, 2)
+    assert float(moments.count) == 2
+    np.testing.assert_allclose(moments.mean, speed.mean(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(moments.variance, speed.var(axis=0), rtol=1e-4)
+
+
+def test_discounted_sums_run_on_from_window_to_window_and_stop_at_an_episodes_end() -> None:
+    """The loop of VecNormalize in float64, over whole streams."""
+    step_type, rewards = stream()[0].timestep[:2]
+    sums = np.zeros(B)
+    counted = []
+    for row in range(ROWS):
+        sums = np.where(step_type[row] == FIRST, 0, GAMMA * sums + rewards[row].astype(np.float64))
+        # A reward is trained with the row before it.
+        if row % WINDOW.length > 0:
+            counted += sums[step_type[row] != FIRST].tolist()
+    moments = kept()[0].params.returns
+    num_trained = 2 * WINDOW.unroll * B
+    assert len(counted) == num_trained - 2  # FIRST rows
+    np.testing.assert_allclose(moments.count, 2 * len(counted) / num_trained, rtol=1e-6)
+    np.testing.assert_allclose(moments.mean, np.mean(counted), rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, np.var(counted), rtol=1e-5)
+
+
+def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
+    state, guarded = kept()
+    jax.tree.map(np.testing.assert_array_equal, guarded[1:], tuple(state.params[1:]))
+    assert float(state.params.agent) == 0
+
+    def update_statistics(state: AgentState, sequence: Sequence, mean: Any) -> Any:
+        return state._replace(extras=sequence.carry), state.params
+
+    agent = with_normalization(
+        within().agent._replace(update_statistics=update_statistics), SETTINGS
+    )
+    jitted = jax.jit(functools.partial(agent.update_statistics, mean=alone))
+    seven = agent.init_state(UNITS._replace(agent=np.float32(7)))
+    state, guarded = jitted(seven, windows()[1])
+    np.testing.assert_array_equal(state.extras, windows()[1].carry.agent)
+    assert float(guarded[0]) == 7
+
+
+def test_a_checkpoint_brings_the_moments_back_bit_by_bit(tmp_path: Path) -> None:
+    state, _ = kept()
+    arrays = {"params": state.params, "updates": np.int32(2)}
+    checkpoints.save(tmp_path, 2, arrays, {}, keep=2)
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    agent = with_normalization(within().agent, SETTINGS)
+    restored = checkpoints.restore(found, {"params": jax.eval_shape(agent.init, KEY)})["params"]
+    assert jax.tree.structure(restored) == jax.tree.structure(state.params)
+    jax.tree.map(np.testing.assert_array_equal, restored, state.params)
+    assert float(restored.returns.count) > 1
+
+
+@pytest.mark.parametrize(("observations", "rewards"), [(True, False), (False, True)])
+def test_one_without_the_other(observations: bool, rewards: bool) -> None:
+    agent = normalizing(observations, rewards)
+    units = NormalizedParams(
+        UNITS.agent, UNITS.observations * observations, UNITS.returns if rewards else ()
+    )
+    output = agent.act(units, agent.initial_carry(1), row_of([3.0, 2.0], 3.0), ONE, KEY)
+    seen, reward = output.extras
+    np.testing.assert_array_equal(seen["speed"], [[1, 0]] if observations else [[3, 2]])
+    np.testing.assert_array_equal(reward, [1.5] if rewards else [3])
+    carry = agent.initial_carry(B)
+    sequence = windows()[0]._replace(carry=carry)
+    state, _ = jax.eval_shape(agent.update_statistics, agent.init_state(units), sequence)
+    assert jax.tree.structure(state.params) == jax.tree.structure(units)
+    assert len(jax.tree.leaves(carry)) == 1 + rewards
+
+
+@pytest.mark.parametrize(
+    ("pixel", "variance", "seen"),
+    [
+        (200, 16.0, 0.0),
+        (206, 16.0, 1.5),
+        (0, 25.0, -10.0),
+        (201, 0.0, 2.0),  # by half a grey level, for it has never changed
+    ],
+)
+def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
+    pixel: int, variance: float, seen: float
+) -> None:
+    agent = normalizing(False, False, images=True)
+    mean, variances = np.full((3, 3), 200.0, "f4"), np.full((3, 3), 16.0, "f4")
+    variances[1, 2] = variance
+    moments = RunningStatistics(np.float32(8), mean, variances)
+    units = NormalizedParams(UNITS.agent, (moments,), ())
+    row = row_of([3.0, 2.0], 3.0)
+    row.observation["image"][0, 1, 2] = pixel
+    output = agent.act(units, agent.initial_carry(1), row, ONE, KEY)
+    found, _ = output.extras
+    expected = np.zeros((1, 3, 3), np.float16)
+    expected[0, 1, 2] = seen
+    assert found["image"].dtype == np.float16
+    np.testing.assert_array_equal(found["image"], expected)
+    np.testing.assert_array_equal(found["speed"], [[3, 2]])
+
+
+def test_moments_of_images_are_those_of_their_bytes() -> None:
+    agent = normalizing(False, False, images=True)
+    sequence = windows()[0]._replace(carry=agent.initial_carry(B))
+    state, _ = agent.update_statistics(agent.init_state(agent.init(KEY)), sequence)
+    (moments,) = state.params.observations
+    trained = sequence.steps.timestep.observation["image"][: WINDOW.unroll].astype(np.float64)
+    np.testing.assert_allclose(moments.mean, trained.mean((0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(moments.variance, trained.var((0, 1)), rtol=1e-4)
+
+
+def test_what_has_no_image_has_none_to_normalize() -> None:
+    spec = EnvSpec(ArraySpec((3,), "uint8"), DiscreteSpec(3))
+    message = r"^agent.normalize_images: expected an image .* got observation uint8\[3\]; "
+    with pytest.raises(ConfigError, match=message):
+        with_normalization(within().agent, Normalization(spec, False, True, GAMMA, images=True))
+
+
+def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> None:
+    inner, _ = within()
+    assert with_normalization(inner, Normalization(SPEC, False, False, GAMMA)) is inner
+    bytes_alone = EnvSpec(ArraySpec((3, 3), "uint8"), DiscreteSpec(3))
+    message = r"^agent.normalize_observations: expected an array of floats .* uint8\[3, 3\]; "
+    with pytest.raises(ConfigError, match=message):
+        with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
+
+
+def in_all_units(frames: int, chunk_steps: int = 0) -> Agent:
+    """Of observations, images and rewards, without a core."""
+    config = PpoConfig(
+        network=dataclasses.replace(NETWORK, core="none", frame_stack=frames),
+        unroll=6,
+        chunk_steps=chunk_steps,
+        normalize_observations=True,
+        normalize_images=True,
+        normalize_rewards=True,
+        gamma=GAMMA,
+    )
+    return build_agent(config, SPEC)
+
+
+@functools.cache
+def acted_in_all_units(frames: int) -> tuple[NormalizedParams, Sequence]:
+    """Parameters, and a window that they have acted on. Pieces have no part in it."""
+    agent = in_all_units(frames)
+    pixels = RunningStatistics(
+        np.float32(8), np.full((3, 3), 100, "f4"), np.full((3, 3), 3600, "f4")
+    )
+    observations = (pixels, *UNITS.observations)  # in wire order
+    params = random_parameters(agent.init)._replace(
+        observations=observations, returns=UNITS.returns
+    )
+    stream = acted(agent._replace(act=jax.jit(agent.act)), agent.actor_params(params))
+    return params, window_of(stream, 3, 7)
+
+
+@pytest.mark.parametrize(("frames", "chunk_steps"), [(1, 0), (3, 0), (3, 2), (3, 1)])
+def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
+    frames: int, chunk_steps: int
+) -> None:
+    """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
+    agent = in_all_units(frames, chunk_steps)
+    params, sequence = acted_in_all_units(frames)
+
+    @jax.jit
+    def divergence(params: Any, sequence: Sequence) -> tuple[Any, Any]:
+        _, output = updated(agent, agent.init_state(params), sequence)
+        return output.metrics["ratio_max"], output.metrics["behaviour_kl"]
+
+    largest, found = divergence(params, sequence)
+    assert float(largest) == pytest.approx(1, abs=1e-5)
+    assert float(found) == pytest.approx(0, abs=1e-6)
+    # In other units the same network is another policy.
+    untouched = jax.tree.map(np.zeros_like, params)._replace(agent=params.agent)
+    assert float(divergence(untouched, sequence)[1]) > 1e-3
+
+
+@pytest.mark.parametrize("kind", [PpoConfig, ImpalaConfig])
+def test_agents_normalize_what_their_fields_say_and_by_default_nothing(kind: Any) -> None:
+    """For all that a run does with an agent, by shapes alone."""
+    assert not isinstance(kind(network=NETWORK).build(SPEC).initial_carry(1), NormalizedCarry)
+    network = dataclasses.replace(NETWORK, core="none")
+    config = kind(network=network, unroll=6, normalize_rewards=True)
+    agent = build_agent(config, SPEC)
+
+    def use(sequence: Sequence, key: Any) -> Any:
+        state = agent.init_state(agent.init(key))
+        state, output = updated(agent, state, sequence)
+        return agent.update_statistics(state, sequence, alone), output.metrics
+
+    timesteps = jax.tree.map(lambda leaf: leaf[:7], random_timesteps())
+    row = jax.tree.map(lambda leaf: leaf[0], timesteps)
+    carry = agent.initial_carry(B)
+    output = jax.eval_shape(lambda: agent.act(agent.init(KEY), carry, row, jnp.ones(B), KEY))
+    extras = jax.tree.map(lambda leaf: np.zeros((7, *leaf.shape), leaf.dtype), output.extras)
+    steps = StoredStep(timesteps, np.zeros((7, B), np.int32), np.zeros((7, B), np.int32), extras)
+    (state, _), metrics = jax.eval_shape(use, Sequence(steps, carry), KEY)
+    assert state.params.observations == ()
+    assert state.params.returns.mean.shape == metrics["return_std"].shape == ()
+
+
+ALONE = functools.partial(jax.tree.map, lambda leaf: leaf)
+_moments_alone = jax.jit(functools.partial(batch_statistics, mean=ALONE))
+_merged = jax.jit(merged)
+
+
+def test_two_batches_by_hand() -> None:
+    """1, 2, 3, 6, of which mean and variance are 3 and 3.5; then 10 and 20, and what is ignored."""
+    first = _moments_alone(jnp.array([[1.0, 2.0], [3.0, 6.0]]), jnp.ones((2, 2), bool))
+    np.testing.assert_allclose(first, (1, 3, 3.5), rtol=1e-6)
+    ignored = jnp.array([[True, False], [False, True]])
+    second = _moments_alone(jnp.array([[10.0, np.nan], [np.inf, 20.0]]), ignored)
+    np.testing.assert_allclose(second, (0.5, 15, 25), rtol=1e-6)
+    # A third of all rows is new, 12 away: 2/3 x 3.5 + 1/3 x 25 + 2/9 x 144.
+    both = _merged(_merged(empty_statistics(()), first), second)
+    np.testing.assert_allclose(both, (1.5, 7, 128 / 3), rtol=1e-6)
+    np.testing.assert_allclose(both[1:], _of(np.array([1, 2, 3, 6, 10, 20.0])), rtol=1e-6)
+
+
+def _of(rows: np.ndarray) -> tuple[Any, Any]:
+    return rows.mean(axis=0), rows.var(axis=0)
+
+
+def test_before_the_first_row_and_after_a_batch_without_one_nothing_is_scaled() -> None:
+    none = _moments_alone(jnp.full((2, 3), np.nan), jnp.zeros((2, 3), bool))
+    empty = _merged(empty_statistics(()), none)
+    np.testing.assert_array_equal(empty, (0, 0, 0))
+    assert float(std_of(empty)) == 1
+    some = RunningStatistics(jnp.float32(2), jnp.float32(5), jnp.float32(9))
+    np.testing.assert_array_equal(_merged(some, none), some)
+    assert float(std_of(some)) == 3
+
+
+def _batches(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """`[N, 8, 6, 2]`, drifting, one element far from 0; and which of the rows count."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(number, 8, 6, 2)) * [3.0, 0.5] + [0.2, 1e4]
+    rows += np.linspace(0, 4, number)[:, None, None, None]
+    return rows.astype(np.float32), random.random((number, 8, 6)) < 0.8
+
+
+def test_many_batches_are_as_good_as_all_rows_at_once_and_devices_agree() -> None:
+    """On one device and on three; the oracle has float64."""
+    rows, counts = _batches(0, 40)
+    found = [_merged_over_devices(rows, counts, num_devices) for num_devices in (1, 3)]
+    mean, variance = _of(rows.astype(np.float64)[counts])
+    for moments in found:
+        np.testing.assert_allclose(moments.count, counts.mean() * 40, rtol=1e-6)
+        np.testing.assert_allclose(moments.mean, mean, rtol=1e-6)
+        np.testing.assert_allclose(moments.variance, variance, rtol=1e-3)
+
+
+def _merged_over_devices(
+    rows: np.ndarray, counts: np.ndarray, num_devices: int
+) -> RunningStatistics:
+    """Each device has its part of the sequences; all must have the same moments, bit for bit."""
+
+    def device(rows: Any, counts: Any) -> RunningStatistics:
+        mean = functools.partial(jax.lax.pmean, axis_name="device")
+
+        def step(moments: RunningStatistics, batch: Any) -> tuple[RunningStatistics, None]:
+            return merged(moments, batch_statistics(*batch, mean)), None
+
+        moments, _ = jax.lax.scan(step, empty_statistics((2,)), (rows, counts))
+        return moments
+
+    parts = [np.stack(np.split(x, num_devices, axis=2)) for x in (rows, counts)]
+    every = jax.jit(jax.vmap(device, axis_name="device"))(*parts)
+    for number in range(num_devices):
+        jax.tree.map(lambda leaf, n=number: np.testing.assert_array_equal(leaf[n], leaf[0]), every)
+    first: RunningStatistics = jax.tree.map(lambda leaf: leaf[0], every)
+    return first
+
+
+def test_a_long_run_loses_no_precision() -> None:
+    """100,000 batches, whose mean is ten deviations from 0."""
+    random = np.random.default_rng(1)
+    means = (10 + 0.1 * random.normal(size=100_000)).astype(np.float32)
+    variances = random.uniform(0.8, 1.2, size=100_000).astype(np.float32)
+    ones = np.ones_like(means)
+
+    def step(
+        moments: RunningStatistics, batch: RunningStatistics
+    ) -> tuple[RunningStatistics, None]:
+        return merged(moments, batch), None
+
+    batches = RunningStatistics(ones, means, variances)
+    found, _ = jax.jit(lambda: jax.lax.scan(step, empty_statistics(()), batches))()
+    expected = means.mean(dtype=np.float64)
+    variance = variances.mean(dtype=np.float64) + means.var(dtype=np.float64)
+    assert float(found.count) == 100_000
+    np.testing.assert_allclose(found.mean, expected, atol=1e-4 * np.sqrt(variance))
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-4)
+
+
+def test_what_never_changes_has_its_own_value_as_mean_and_no_variance() -> None:
+    rows = jnp.full((7, 3), 1234.567)
+    once = _moments_alone(rows, jnp.ones((7, 3), bool))
+    moments = _merged(_merged(empty_statistics(()), once), once)
+    assert (float(moments.mean), float(moments.variance)) == (float(rows[0, 0]), 0)
+
+
+def test_a_count_that_no_batch_adds_to_forgets_slowly() -> None:
+    """Beyond 2^24 batches."""
+    before = RunningStatistics(jnp.float32(2**24), jnp.float32(0), jnp.float32(1))
+    after = _merged(before, RunningStatistics(jnp.float32(1), jnp.float32(1), jnp.float32(1)))
+    assert float(after.count) == 2**24
+    np.testing.assert_allclose(after.mean, 2**-24, rtol=1e-3)

@@ -1,0 +1,350 @@
+"""PPO: the loss sees what acting did, is that of the paper, and values what it should."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learner.acting.act_step import example_page
+from learner.learning.epochs import run_epochs
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.check import build_agent
+from seedrl.agents.gradient_update import GradientUpdate
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.inputs import inputs_of_sequence
+from seedrl.agents.ppo import Acted, PpoConfig, _stopped_at_target_kl
+from seedrl.agents.window import WindowSpec
+from seedrl.specs import BoxSpec
+from seedrl.types import Sequence, StoredStep, TimeStep
+from tests.seedrl.agents.actor_critics import (
+    LAST,
+    NETWORK,
+    PLAIN_NETWORK,
+    PLAIN_SPEC,
+    ROWS,
+    SPEC,
+    B,
+    acted,
+    episodes_of_two_steps,
+    jitted,
+    log_softmax,
+    poisoned,
+    random_timesteps,
+    unroll,
+    updated,
+    window_of,
+)
+from tests.seedrl.random_parameters import random_parameters
+
+CONFIG = PpoConfig(
+    network=NETWORK,
+    unroll=6,
+    gamma=0.9,
+    gae_lambda=0.8,
+    value_clip=0.3,
+    entropy_cost=0.03,
+    reward_scale=2.0,
+    reward_clip=1.0,
+)
+KEY = jax.random.key(9)
+WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
+STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)
+
+
+@functools.cache
+def built() -> tuple[Agent, Any]:
+    return jitted(CONFIG.build(SPEC))
+
+
+@functools.cache
+def stream() -> Any:
+    return acted(*built())
+
+
+def window_at(start: int) -> Sequence:
+    return window_of(stream(), start, CONFIG.window.length)
+
+
+def of_another_policy(sequence: Sequence) -> Sequence:
+    """As if a policy had acted that thought otherwise of each action and row."""
+    random = np.random.default_rng(2)
+    extras = jax.tree.map(
+        lambda leaf: leaf + 0.4 * random.normal(size=leaf.shape).astype(np.float32),
+        sequence.steps.extras,
+    )
+    return sequence._replace(steps=sequence.steps._replace(extras=extras))
+
+
+def loss_of(sequence: Sequence, params: Any = None) -> Any:
+    """Of a batch that was made ready before anything was learned from it."""
+    agent, own = built()
+    update: Any = agent.update
+    batch = agent.preprocess_batch(_state_of(own), sequence, WEIGHTS)
+    return update.loss(own if params is None else params, (), *batch, KEY)
+
+
+def test_sequences_share_no_row_and_are_gone_through_as_often_as_is_said() -> None:
+    config = PpoConfig(unroll=31, epochs=3, minibatches=2, network=PLAIN_NETWORK)
+    assert config.window == WindowSpec(0, 31, 1, 32)
+    agent = config.build(PLAIN_SPEC)
+    assert (agent.epochs, agent.minibatches, agent.chunks) == (3, 2, 1)
+
+
+def test_it_acts_as_impala_does_and_stores_the_value_too() -> None:
+    """So what is shown of stored log-probabilities over reconnects holds for both."""
+    agent, params = built()
+    impala = ImpalaConfig(network=NETWORK).build(SPEC)
+    timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())
+    arguments = params, agent.initial_carry(B), timestep, np.ones(B, np.float32), KEY
+    found, expected = agent.act(*arguments), jax.jit(impala.act)(*arguments)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        (found.action, found.carry, found.extras.log_probability),
+        tuple(expected),
+    )
+    assert (agent.exploration(3) == 1).all()
+    assert agent.evaluation_exploration == 0
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(start: int) -> None:
+    """Recurrent, with stacked frames, across resets, from the stored carry."""
+    sequence = window_at(start)
+    (_, output), _ = loss_of(sequence)
+    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
+    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    assert float(output.metrics["clip_fraction"]) == 0
+    logits, values = outputs_at(start)
+    log_policy = log_softmax(logits)
+    expected = np.take_along_axis(log_policy, sequence.steps.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(
+        np.exp(expected - sequence.steps.extras.log_probability), 1, atol=1e-5
+    )
+    np.testing.assert_allclose(sequence.steps.extras.value, values, atol=1e-5)
+
+
+@functools.cache
+def outputs_at(start: int) -> Any:
+    """What the network says of all rows of a window, float64."""
+    _, params = built()
+    output = unroll()(params, window_at(start))
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
+
+
+def looped_loss(start: int, sequence: Sequence) -> float:
+    """The loss written out in float64 from the network's outputs, row by row."""
+    logits, values = outputs_at(start)
+    log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
+    step_type, reward, discount, _ = steps.timestep
+    reward = np.clip(2.0 * reward.astype(np.float64), -1, 1)
+    old = steps.extras.value.astype(np.float64)
+    rows = [(t, b) for t in range(c.unroll) for b in range(B) if step_type[t, b] != LAST]
+    advantages = np.zeros((c.unroll + 1, B))
+    for t, b in reversed(rows):
+        ahead = c.gamma * float(discount[t + 1, b])
+        delta = reward[t + 1, b] + ahead * old[t + 1, b] - old[t, b]
+        is_cut = step_type[t + 1, b] == LAST
+        later = 0.0 if is_cut else advantages[t + 1, b]
+        advantages[t, b] = delta + ahead * c.gae_lambda * later
+    counted = np.array([advantages[row] for row in rows])
+    total = 0.0
+    for t, b in rows:
+        advantage = (advantages[t, b] - counted.mean()) / counted.std()
+        log_pi = log_policy[t, b, steps.action[t, b]]
+        ratio = np.exp(log_pi - float(steps.extras.log_probability[t, b]))
+        gained = min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+        target = advantages[t, b] + old[t, b]
+        near = old[t, b] + np.clip(values[t, b] - old[t, b], -0.3, 0.3)
+        square = max((values[t, b] - target) ** 2, (near - target) ** 2)
+        entropy = -np.sum(np.exp(log_policy[t, b]) * log_policy[t, b])
+        total += float(WEIGHTS[b]) * (-gained + 0.5 * square - c.entropy_cost * entropy)
+    return total / len(rows)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_loss_agrees_with_the_loop(start: int) -> None:
+    sequence = of_another_policy(window_at(start))
+    (loss, output), _ = loss_of(sequence)
+    np.testing.assert_allclose(loss, looped_loss(start, sequence), rtol=1e-4)
+    assert all(np.isfinite(value) for value in output.metrics.values())
+    assert 0 < float(output.metrics["clip_fraction"]) < 1
+    assert float(output.metrics["behaviour_kl"]) > 0.01
+    assert output.priorities == ()
+
+
+@pytest.mark.parametrize("chunk_steps", [1, 2, 3])
+def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None:
+    """With memory, stacked frames and resets: their advantages, and their carry at each piece."""
+    agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)
+    assert agent.chunks == 6 // chunk_steps
+    sequence, (_, params) = of_another_policy(window_at(3)), built()
+    update: Any = agent.update
+
+    @jax.jit
+    def loss_of_pieces(params: Any, sequence: Sequence) -> jax.Array:
+        batch = agent.preprocess_batch(_state_of(params), sequence, WEIGHTS)
+        assert batch[0].steps.action.shape == (chunk_steps, 6 // chunk_steps * B)
+        return update.loss(params, (), *batch, KEY)[0]
+
+    loss = loss_of_pieces(params, sequence)
+    np.testing.assert_allclose(loss, looped_loss(3, sequence), rtol=1e-4)
+
+
+def test_what_must_be_ignored_may_be_anything() -> None:
+    """Rewards of FIRST rows; the action and its probability on LAST rows and on the last row."""
+    sequence = window_at(3)
+    assert (sequence.steps.timestep.step_type[: CONFIG.unroll] == LAST).any()
+
+    def extras(stored: Acted, ignored: np.ndarray) -> Acted:
+        return stored._replace(
+            log_probability=np.where(ignored, np.float32(-800), stored.log_probability)
+        )
+
+    found = loss_of(poisoned(sequence, extras))
+    jax.tree.map(np.testing.assert_array_equal, found, loss_of(sequence))
+
+
+def test_all_epochs_have_the_same_advantages() -> None:
+    sequence, (_, params) = of_another_policy(window_at(0)), built()
+    other = jax.tree.map(lambda leaf: leaf + 0.1, params)
+    (_, first), (_, later) = loss_of(sequence)[0], loss_of(sequence, other)[0]
+    for name in ("advantage_size", "explained_variance", "value_mean"):
+        assert first.metrics[name] == later.metrics[name]
+    assert first.metrics["policy_loss"] != later.metrics["policy_loss"]
+
+
+def plain(**settings: Any) -> PpoConfig:
+    settings = {"epochs": 4, "minibatches": 2, "gamma": 0.9, "entropy_cost": 0.0, **settings}
+    return PpoConfig(network=PLAIN_NETWORK, unroll=5, **settings)
+
+
+@functools.cache
+def trained() -> Any:
+    """`timesteps of two episodes -> the mean value in each round`, compiled once for both.
+
+    A round acts on two streams and goes through them as is said.
+    """
+    config = plain(learning_rate=0.1, learning_rate_decay_updates=100, max_gradient_norm=100.0)
+    agent = config.build(PLAIN_SPEC)
+
+    def values(timestep: TimeStep) -> Any:
+        timesteps = jax.tree.map(lambda leaf: jnp.repeat(leaf, 2, axis=1), timestep)
+
+        def one_round(state: Any, key: Any) -> Any:
+            row = jax.tree.map(lambda leaf: leaf[0], timesteps)
+            # Without a core and with one observation, every row is acted on alike.
+            action, carry, extras = agent.act(
+                state.params, agent.initial_carry(2), row, jnp.ones(2), key
+            )
+            stored = jax.tree.map(lambda leaf: jnp.stack([leaf] * 6), (action, extras))
+            sequence = Sequence(StoredStep(timesteps, stored[0], (), stored[1]), carry)
+            update = functools.partial(agent.update, mean=lambda tree: tree)
+            batch = agent.preprocess_batch(state, sequence, jnp.ones(2))
+            state, output = run_epochs(update, state, *batch, key, epochs=4, minibatches=2)
+            return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
+
+        state = agent.init_state(random_parameters(agent.init))
+        keys = jax.random.split(jax.random.key(1), 100)
+        return jax.lax.scan(one_round, state, keys)[1]
+
+    return jax.jit(values)
+
+
+@pytest.mark.parametrize(("last_discount", "expected"), [(0.0, 1.45), (1.0, 10.0)])
+def test_truncated_and_terminated_twins_have_their_different_values(
+    last_discount: float, expected: float
+) -> None:
+    values = trained()(episodes_of_two_steps(last_discount))
+    assert float(values[-1]) == pytest.approx(expected, rel=1e-2)
+
+
+def test_a_batch_is_left_when_the_policy_has_gone_too_far_and_the_next_one_is_not() -> None:
+    def counted(state: Any, sequence: Any, weights: Any, key: Any, mean: Any) -> Any:
+        divergence = mean(weights)
+        return state._replace(params=state.params + 1), UpdateOutput(
+            {"behaviour_kl": weights}, divergence
+        )
+
+    agent = CONFIG.build(SPEC)._replace(update=counted)
+    agent = _stopped_at_target_kl(agent._replace(init_state=_state_of), 0.5)
+    update = jax.jit(functools.partial(agent.update, mean=jnp.mean))
+    state, found = agent.init_state(jnp.int32(0)), []
+    # Of two devices, whose mean decides; the version changes with the batch.
+    for version, divergences in ((0, (0.2, 0.7)), (0, (0.2, 0.9)), (0, (0.1, 0.1)), (1, (0.1, 0))):
+        state = state._replace(updates=np.int32(version))
+        state, output = update(state, (), np.float32(divergences), ())
+        found.append((int(state.params), float(output.metrics["stopped_fraction"])))
+    assert found == [(1, 0), (1, 1), (1, 1), (2, 0)]
+
+
+def test_a_learning_rate_falls_by_updates_also_where_all_minibatches_are_stopped() -> None:
+    config = PpoConfig(
+        network=PLAIN_NETWORK,
+        unroll=6,
+        epochs=2,
+        minibatches=1,
+        target_kl=1e-9,
+        learning_rate_decay_updates=2,
+    )
+    agent = config.build(SPEC)
+    update = jax.jit(functools.partial(updated, agent))
+    start = state = jax.jit(agent.init_state)(random_parameters(agent.init))
+    far = of_another_policy(window_at(0))._replace(carry=agent.initial_carry(B))
+    rates = []
+    for version in (0, 0, 1, 1, 2):
+        state, output = update(state._replace(updates=np.int32(version)), far)
+        assert float(output.metrics["stopped_fraction"]) == 1
+        rates.append(float(output.metrics["learning_rate"]) / config.learning_rate)
+    np.testing.assert_allclose(rates, [1, 0.75, 0.5, 0.25, 0], atol=1e-6)
+    adam, first = (each.optimizer[1][0] for each in (state, start))
+    for old, new in ((start.params, state.params), (first, adam)):
+        jax.tree.map(np.testing.assert_array_equal, old, new)
+
+
+def test_a_limit_of_the_divergence_is_a_field() -> None:
+    init_state = dataclasses.replace(CONFIG, target_kl=0.1).build(SPEC).init_state
+    assert int(init_state(jnp.zeros(())).extras) == -1
+    assert CONFIG.build(SPEC).init_state(jnp.zeros(())).extras == ()
+
+
+def _state_of(params: Any) -> AgentState:
+    return AgentState(params, (), (), jnp.int32(0))
+
+
+def test_real_actions_have_the_density_of_what_was_drawn_with_memory_and_across_resets() -> None:
+    """Stored as drawn, beyond the bounds too; the core sees them on the next row."""
+    spec = dataclasses.replace(SPEC, action=BoxSpec((2, 1), (-1, 0), (1, 5)))
+    page = example_page(build_agent(CONFIG, spec), spec, CONFIG.window.length)
+    assert page.steps.action.shape == (CONFIG.window.length, 2, 1)
+    agent, params = jitted(CONFIG.build(spec))
+    sequence = window_of(acted(agent, params), 3, CONFIG.window.length)
+    steps, update = sequence.steps, agent.update
+    assert isinstance(update, GradientUpdate)
+    batch = agent.preprocess_batch(_state_of(params), sequence, WEIGHTS)
+    (loss, output), gradient = update.loss(params, (), *batch, KEY)
+    assert steps.action.shape == (CONFIG.window.length, B, 2, 1)
+    assert np.abs(steps.action).max() > 1
+    assert np.isfinite(loss)
+    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
+    assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
+    said, _ = jax.jit(NETWORK.build(spec).unroll)(
+        params, sequence.carry.network, inputs_of_sequence(sequence)
+    )
+    std = np.exp(np.asarray(said.log_std, np.float64))
+    distance = (steps.action[..., 0] - np.asarray(said.mean, np.float64)) / std
+    expected = np.sum(-0.5 * distance**2 - np.log(std * np.sqrt(2 * np.pi)), axis=-1)
+    np.testing.assert_allclose(np.exp(expected - steps.extras.log_probability), 1, atol=1e-4)
+    np.testing.assert_allclose(steps.extras.value, said.value, atol=1e-5)
+    assert np.std(np.asarray(said.mean), axis=0).min() > 1e-3
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(jax.device_get(gradient)))
+    greedy = agent.act(params, *_first_row(agent), np.zeros(B, np.float32), KEY)
+    again = agent.act(params, *_first_row(agent), np.zeros(B, np.float32), jax.random.key(1))
+    np.testing.assert_array_equal(greedy.action, again.action)
+
+
+def _first_row(agent: Agent) -> tuple[Any, Any]:
+    return agent.initial_carry(B), jax.tree.map(lambda leaf: leaf[0], random_timesteps())

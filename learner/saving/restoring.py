@@ -12,8 +12,8 @@ from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState, initial_state
 from learner.serving.core import Serving
 from seedrl import checkpoints, stored_arrays
-from seedrl.checkpoints import choose, run_of_best
 from seedrl.agents.check import build_agent
+from seedrl.checkpoints import choose, run_of_best
 from seedrl.config import Config
 from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
 from seedrl.config_tree import difference

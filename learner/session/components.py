@@ -32,8 +32,8 @@ from learner.session.sharing.replay import sharded_replay
 from learner.threads.exchange import Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import SharedLimiter
 from seedrl.agents.agent import Agent
-from seedrl.checkpoints import Checkpoint
 from seedrl.agents.check import build_agent
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec

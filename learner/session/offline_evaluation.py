@@ -20,8 +20,8 @@ from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
-from seedrl.checkpoints import Checkpoint, updates_of_params
 from seedrl.agents.check import build_agent
+from seedrl.checkpoints import Checkpoint, updates_of_params
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec

@@ -233,12 +233,12 @@ def _loss(
         "value_loss": value_loss,
         "entropy": entropy,
         "value_mean": jnp.mean(output.value),
-        **_ratio_metrics(config, log_ratios, corrected),
+        **_metrics(config, log_ratios, corrected),
     }
     return total, LossOutput(priorities=(), metrics=metrics)
 
 
-def _ratio_metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict[str, Array]:
+def _metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict[str, Array]:
     is_trained = corrected.is_trained
     num_trained = jnp.maximum(jnp.sum(is_trained, dtype=jnp.float32), 1.0)
     log_ratios = jnp.where(is_trained, log_ratios, 0.0)  # ratios of 1

@@ -9,11 +9,10 @@ from typing import Any, Literal
 import jax
 
 from seedrl.agents.agent import Agent
-from seedrl.agents.check import num_actions_of
+from seedrl.agents.check import build_network, num_actions_of, q_values_of
 from seedrl.agents.inputs import inputs_of_sequence
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config
-from seedrl.networks.contract import build_q_network
 from seedrl.networks.network import Network
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, Tree
@@ -34,7 +33,7 @@ class StoredStateR2D2Config(R2D2Config):
     def build(self, spec: EnvSpec) -> Agent:
         """R2D2 whose loss sees a sequence with that carry; acting is the same."""
         agent = super().build(spec)
-        network = build_q_network(self.network, spec, num_actions_of(spec, "R2D2"))
+        network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "R2D2")))
         start = {"exact": exact, "zero": zero, "late": late}[self.stored_state]
         started = functools.partial(_started, agent.update.loss, network, start, self.burn_in)
         return agent._replace(update=agent.update._replace(loss=started))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from learner.reporting.events import NOBODY, Listener
+from learner.reporting.events import NO_SINK, EventSink
 from learner.reporting.status import EnvServerState, EnvServerStatus, Slots
 from learner.reporting.wording import environments
 
@@ -140,7 +140,7 @@ class EnvServerRegistry:
 
     def __init__(
         self,
-        listener: Listener = NOBODY,
+        listener: EventSink = NO_SINK,
         *,
         training_slots: int = 0,
         evaluation_slots: int = 0,
@@ -184,7 +184,7 @@ class EnvServerRegistry:
                     last_failure=before.status.last_failure,
                 )
             if arrival.quarantined > (before.status.quarantined if before else 0):
-                self._say_failure(
+                self._report_failure(
                     server, f"{environments(arrival.quarantined)} disabled", arrival.quarantine
                 )
 
@@ -200,7 +200,7 @@ class EnvServerRegistry:
             if away is not None:
                 place = f" in place of {server.before}" * (server.before != status.name)
                 how = f"returns after {away:.1f} s{place}"
-            self._listener.say(
+            self._listener.report(
                 "server_joined",
                 f"env server {status.name} {how} with {self._shares(server.arrival)}",
                 server=status.name,
@@ -223,7 +223,7 @@ class EnvServerRegistry:
             if number > _FIRST_FAILURES and now < server.next_failure:
                 return
             server.next_failure = now + _FAILURE_SECONDS
-            self._say_failure(server, f"environment failed (failure {number})", reason)
+            self._report_failure(server, f"environment failed (failure {number})", reason)
 
     def turned_away(self, name: str, reason: str, number: int = 1) -> None:
         """The learner refuses an env server; the same refusal is reported once."""
@@ -235,7 +235,7 @@ class EnvServerRegistry:
                 self._refusals.clear()
             self._refusals.add((name, reason))
             text = f"env server {name} refused: {reason}"
-            self._listener.say("server_refused", text, server=name, reason=reason)
+            self._listener.report("server_refused", text, server=name, reason=reason)
 
     def called_back(self, lease: int) -> None:
         """It shall reconnect for more slots: no event if it has not been ready."""
@@ -262,7 +262,7 @@ class EnvServerRegistry:
             if not server.is_explained:
                 name = server.status.name
                 text = f"env server {name} left{when}: {reason}"
-                self._listener.say("server_left", text, server=name, reason=reason)
+                self._listener.report("server_left", text, server=name, reason=reason)
 
     def refused(self, lease: int, reason: str) -> None:
         """Its lease will end, because it cannot be used."""
@@ -274,7 +274,7 @@ class EnvServerRegistry:
     def closing(self, reason: str) -> None:
         """The learner ends all connections: none of that is worth an event."""
         with self._lock:
-            self._listener, self._why_closed = NOBODY, reason
+            self._listener, self._why_closed = NO_SINK, reason
 
     def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
         """Takes the turn of every group of every lease."""
@@ -323,9 +323,9 @@ class EnvServerRegistry:
                 before = self._left.pop(other.status.name)
         return before
 
-    def _say_failure(self, server: _Server, what: str, reason: str) -> None:
+    def _report_failure(self, server: _Server, what: str, reason: str) -> None:
         status = server.status
-        self._listener.say(
+        self._listener.report(
             "environment_failed",
             f"env server {status.name}: {what}: {reason}",
             server=status.name,
@@ -347,7 +347,7 @@ class EnvServerRegistry:
                     f"hangs: group{'s' * (len(hung) > 1)} {numbers} sent no step for {seconds:.0f} "
                     "s (serving.step_deadline_seconds); its slots stay taken"
                 )
-            self._listener.say(
+            self._listener.report(
                 "waiting",
                 f"env server {name} {text}",
                 is_problem=bool(hung),

@@ -87,20 +87,20 @@ class Event:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Listener(Protocol):
+class EventSink(Protocol):
     """Takes events."""
 
-    def say(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event; neither waits nor raises."""
         ...
 
 
-class _Nobody:
-    def say(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+class _NoSink:
+    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Drops it."""
 
 
-NOBODY: Listener = _Nobody()
+NO_SINK: EventSink = _NoSink()
 
 
 class Events:
@@ -134,7 +134,7 @@ class Events:
         self._clock = clock
         self._started = clock() - elapsed_seconds
         self.count_steps: Callable[[], int] = lambda: env_steps
-        # Appending to a deque is atomic: `say` takes no lock, because its caller may hold the
+        # Appending to a deque is atomic: `report` takes no lock, because its caller may hold the
         # hub's, and `flush` writes to a disk that may be slow.
         self._queue: collections.deque[Event] = collections.deque()
         self._has_some = threading.Event()
@@ -147,7 +147,7 @@ class Events:
         """Time of the run, over all of its sessions."""
         return self._clock() - self._started
 
-    def say(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event. Neither waits nor raises, whatever lock the caller holds."""
         if (number := self._count(kind)) > _MOST_A_MINUTE:
             return

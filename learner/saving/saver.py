@@ -14,7 +14,7 @@ from learner.hosts.peers import Peers
 from learner.hosts.waiting import named
 from learner.learning.snapshot import Snapshot
 from learner.processes.tuning import returns_freed_memory
-from learner.reporting.events import NOBODY, Listener
+from learner.reporting.events import NO_SINK, EventSink
 from learner.saving.restoring import leaves_by_name
 from learner.saving.shared_save import SharedSave
 from learner.threads.awake_clock import AwakeClock
@@ -65,7 +65,7 @@ class Saver:
         first_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
-        listener: Listener = NOBODY,
+        listener: EventSink = NO_SINK,
         shared: SharedSave | None = None,
         after: Callable[[], object] | None = None,
     ):
@@ -132,7 +132,7 @@ class Saver:
         reason = f"a save has not ended for {seconds:.0f} s (logging.stuck_seconds), and " + (
             f"waits for {named(hosts)}" if hosts else f"may wait for the disk of {self._workdir}"
         )
-        self._listener.say(
+        self._listener.report(
             "save_failed", f"{reason}; until it ends there is no other", reason=reason
         )
 
@@ -187,13 +187,13 @@ class Saver:
         except CheckpointError as error:
             # Training continues: the disk may be freed. The end of the run reports what is missing.
             self._failures[kind] = error
-            self._listener.say("save_failed", str(error), reason=str(error))
+            self._listener.report("save_failed", str(error), reason=str(error))
         except Exception as error:
             # A defect of ours. This thread must not die alone: the end of the run raises it.
             self._failures[kind] = error
             _logger.exception("saving failed")
             reason = f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
-            self._listener.say("save_failed", reason, reason=reason)
+            self._listener.report("save_failed", reason, reason=reason)
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
         extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
@@ -216,7 +216,7 @@ class Saver:
         if step == self._step:
             again = f" again, now at {meta['env_steps']:,} environment steps,"
         self._step = step
-        self._listener.say(
+        self._listener.report(
             "saved",
             f"saved the checkpoint of update {step:,}{again} in {seconds:.1f} s: {path}",
             path=str(path),
@@ -237,7 +237,7 @@ def open_saver(
     *,
     best: checkpoints.Checkpoint | None,
     resumed: checkpoints.Checkpoint | None,
-    listener: Listener,
+    listener: EventSink,
     peers: Peers | None = None,
 ) -> Saver:
     """A run's; see `Saver`. `best` is what the next score must exceed to be saved.

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from learner.reporting.events import Listener
+from learner.reporting.events import EventSink
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.wording import score, untrained
 from learner.session.session import Session
@@ -30,7 +30,7 @@ class ProgressReporter:
         self,
         config: Config,
         session: Session,
-        listener: Listener,
+        listener: EventSink,
         clock: Callable[[], float] = time.monotonic,
         earlier: Iterable[EvaluationStatus] = (),
         *,
@@ -80,16 +80,16 @@ class ProgressReporter:
         ):
             self.is_compiling = False
             seconds = self._clock() - self._compiling_since
-            self._listener.say("learning", f"compiled in {seconds:.1f} s", seconds=seconds)
+            self._listener.report("learning", f"compiled in {seconds:.1f} s", seconds=seconds)
         learning = self._session.learning
         if self._has_updated or not learning.num_applied:
             return
         self._has_updated = True
         steps = self._session.acting.training_steps
-        self._listener.say("learning", f"first update, at {steps:,} environment steps")
+        self._listener.report("learning", f"first update, at {steps:,} environment steps")
         if number := learning.num_empty_shards:
             total = len(learning.sequences_of_shards())
-            self._listener.say(
+            self._listener.report(
                 "learning",
                 f"learning without {number} of {total} devices, for which no experience has "
                 "arrived. hint: start env servers for all of serving.training_slots",
@@ -129,7 +129,8 @@ class ProgressReporter:
             return
         self._warned[name] = (count, now + _WARNING_SECONDS)
         number = count - before
-        self._listener.say("learning", text.format(number=number), is_problem=True, number=number)
+        text = text.format(number=number)
+        self._listener.report("learning", text, is_problem=True, number=number)
 
     def _look_at_metrics(self) -> None:
         totals = self._session.acting.totals
@@ -138,7 +139,7 @@ class ProgressReporter:
         self._has_checked_metrics = True
         if absent := totals.absent_metrics:
             names = " or ".join(map(repr, absent))
-            self._listener.say(
+            self._listener.report(
                 "learning",
                 f"environment.metrics: none of {totals.measured_episodes} episodes had {names} in "
                 "its last info. hint: `seedrl check-env` lists the numbers that are there",
@@ -153,22 +154,22 @@ class ProgressReporter:
         by = f"{text}, by the parameters of update {played.updates:,}"
         if reaches and played.is_confirmation:
             remark = untrained(played.updates, begins_untrained=self._session.begins_untrained)
-            self._say_round(
+            self._report_round(
                 played, f"target {self._target:g} confirmed: {text}{remark}", "confirmed"
             )
         elif reaches:
             what = "fresh episodes of the same parameters must confirm it"
-            self._say_round(
+            self._report_round(
                 played, f"evaluation: {by}; target {self._target:g} reached: {what}", "nominated"
             )
         elif played.is_confirmation:
-            self._say_round(played, f"confirmation failed: {by}", "below")
+            self._report_round(played, f"confirmation failed: {by}", "below")
         elif self._clock() >= self._next_round:
             self._next_round = self._clock() + _ROUND_SECONDS
-            self._say_round(played, f"evaluation: {by}", "below")
+            self._report_round(played, f"evaluation: {by}", "below")
 
-    def _say_round(self, played: EvaluationStatus, text: str, outcome: str) -> None:
-        self._listener.say(
+    def _report_round(self, played: EvaluationStatus, text: str, outcome: str) -> None:
+        self._listener.report(
             "evaluation",
             text,
             mean_return=played.mean_return,

@@ -45,7 +45,7 @@ class Reports(NamedTuple):
                 replay = replay or "its replay is restored"
             else:
                 replay = "replay starts empty (--checkpoint-replay saves it too)"
-            self.events.say(
+            self.events.report(
                 "resumed",
                 f"resuming from update {checkpoint.step:,} and {env_steps:,} environment steps, "
                 f"saved {duration(age)} ago in {checkpoint.path}; {replay}",
@@ -55,7 +55,7 @@ class Reports(NamedTuple):
                 age_seconds=age,
             )
         elif best is not None:
-            self.events.say(
+            self.events.report(
                 "resumed",
                 "starting again: the session before ended before its first checkpoint. Its best "
                 f"parameters ({best_return(best):.4g} after {best.step:,} updates) stay in "
@@ -71,7 +71,7 @@ class Reports(NamedTuple):
         which = f"the parameters of update {initial.step:,}"
         if holds_best(initial):
             which = f"the best parameters ({best_return(initial):.4g}, update {initial.step:,})"
-        self.events.say(
+        self.events.report(
             "resumed",
             f"starting with {which} in {initial.path}",
             updates=initial.step,
@@ -83,15 +83,15 @@ class Reports(NamedTuple):
         self.live.compiling_since = time.monotonic()
         size = f"{replay_bytes / 2**20:.0f} MiB"
         text = f"replay: {size} on each device; compiling acting, then learning"
-        self.events.say("learning", text, replay_bytes=replay_bytes)
+        self.events.report("learning", text, replay_bytes=replay_bytes)
 
     def end(self, reason: str, remark: str = "") -> None:
         """Reports that the run ends now and only has to be saved; `remark` is for its user."""
         self.live.stopping(reason)
         # `seedrl train` has printed the failure of its env servers already.
         is_known = reason.startswith(ENV_SERVERS_FAILED)
-        shown = ENV_SERVERS_FAILED if is_known else reason
-        self.events.say("ended", f"the run ends: {shown}{remark * (not is_known)}", reason=reason)
+        shown = ENV_SERVERS_FAILED if is_known else f"{reason}{remark}"
+        self.events.report("ended", f"the run ends: {shown}", reason=reason)
 
     def draw_curve(self, config: Config, folder: RunFolder, seconds: float) -> None:
         """Draws the learning curve, if the run is configured to; that may take `seconds`.

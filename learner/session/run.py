@@ -150,7 +150,7 @@ def _train(
         deaths = stack.enter_context(Deaths())
         service = stack.enter_context(_served(hub, config))
         live.hub, live.address = hub, service.address
-        _say_started(events, folder.path, service.address, geometry)
+        _report_started(events, folder.path, service.address, geometry)
         look = functools.partial(raise_death, service, deaths)
 
         def build(spec: EnvSpec) -> Session:
@@ -214,10 +214,10 @@ def _end_early(service: Service, reports: Reports, stop: StopRequest) -> None:
     service.stop()
 
 
-def _say_started(events: Events, workdir: Path, address: str, geometry: Geometry) -> None:
+def _report_started(events: Events, workdir: Path, address: str, geometry: Geometry) -> None:
     devices = described(geometry)
     text = f"learner: {workdir}, serving {address}, {devices}"
-    events.say("started", text, address=address, devices=devices, workdir=str(workdir))
+    events.report("started", text, address=address, devices=devices, workdir=str(workdir))
 
 
 @contextlib.contextmanager

@@ -238,7 +238,7 @@ class StandStill:
             self._next = 2 * seconds if is_news else self._next
         if is_news:
             about = {"seconds": seconds, "waiting_for": waiting_for}
-            self._events.say("waiting", text, is_problem=is_still, **about)
+            self._events.report("waiting", text, is_problem=is_still, **about)
 
 
 class UnfilledSlots:
@@ -266,7 +266,7 @@ class UnfilledSlots:
             f"{evaluation.live} of {evaluation.total} for evaluation"
         )
         about = {"filled": sum(filled), "slots": training.total + evaluation.total}
-        self._events.say("waiting", text, is_problem=not is_full, **about)
+        self._events.report("waiting", text, is_problem=not is_full, **about)
 
 
 def _guarded(work: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[Taken] = []
 
-    def say(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+    def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event."""
         self.events.append(Taken(kind, text, is_problem, fields))
 

@@ -21,7 +21,7 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
         tmp_path, shown.append, clock=iter([5.0, 7.5, 7.5]).__next__, elapsed_seconds=10.0
     )
     events.count_steps = lambda: 123
-    events.say("ended", "the run ends: all steps taken", reason="all steps taken")
+    events.report("ended", "the run ends: all steps taken", reason="all steps taken")
     assert shown == []  # whoever says it may hold a lock
     events.close()
     (line,) = lines(tmp_path)
@@ -40,7 +40,7 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
 def test_every_session_of_a_run_appends(tmp_path: Path) -> None:
     for session in ("first", "second"):
         events = Events(tmp_path, lambda event: None)
-        events.say("ended", session, reason=session)
+        events.report("ended", session, reason=session)
         events.close()
     assert [line["text"] for line in lines(tmp_path)] == ["first", "second"]
 
@@ -48,7 +48,7 @@ def test_every_session_of_a_run_appends(tmp_path: Path) -> None:
 def test_words_of_others_cannot_move_the_cursor_or_fill_the_disk(tmp_path: Path) -> None:
     shown: list[Event] = []
     events = Events(tmp_path, shown.append)
-    events.say("ended", "a\x1b[2J\nb" + 1000 * "c", reason="")
+    events.report("ended", "a\x1b[2J\nb" + 1000 * "c", reason="")
     events.close()
     assert shown[0].text.startswith("a [2J b") and len(shown[0].text) == 500
 
@@ -57,10 +57,10 @@ def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: P
     now, shown = [0.0], []
     events = Events(tmp_path, shown.append, clock=lambda: now[0])
     for _ in range(10_000):
-        events.say("server_left", "it leaves", server="vm:7", reason="")
-    events.say("ended", "the run ends", reason="")
+        events.report("server_left", "it leaves", server="vm:7", reason="")
+    events.report("ended", "the run ends", reason="")
     now[0] = 60.0
-    events.say("server_left", "it leaves", server="vm:7", reason="")
+    events.report("server_left", "it leaves", server="vm:7", reason="")
     events.close()
     assert len(shown) == 502
     assert shown[499].text.startswith("it leaves (event 500 of this kind")
@@ -73,7 +73,7 @@ def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(
     (tmp_path / run_files.EVENTS).symlink_to("/dev/full")
     shown: list[Event] = []
     events = Events(tmp_path, shown.append)
-    events.say("ended", "one", reason="")
+    events.report("ended", "one", reason="")
     events.close()
     assert [event.text for event in shown] == ["one"]
     assert "cannot write" in caplog.text
@@ -83,7 +83,7 @@ def test_who_waits_wakes_when_something_is_said(tmp_path: Path) -> None:
     events = Events(tmp_path, lambda event: None)
     thread = threading.Thread(target=events.wait, args=(3600.0,))
     thread.start()
-    events.say("ended", "one", reason="")
+    events.report("ended", "one", reason="")
     thread.join()
     events.close()
 
@@ -97,6 +97,6 @@ def test_a_kind_or_its_reporter_makes_an_event_a_problem(
 ) -> None:
     shown: list[Event] = []
     events = Events(tmp_path, shown.append)
-    events.say(kind, "text", is_problem=is_problem)
+    events.report(kind, "text", is_problem=is_problem)
     events.close()
     assert [event.is_problem for event in shown] == [expected]

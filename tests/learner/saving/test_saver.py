@@ -12,7 +12,7 @@ import pytest
 
 from learner.learning.snapshot import Snapshot
 from learner.processes import tuning as malloc_settings
-from learner.reporting.events import NOBODY
+from learner.reporting.events import NO_SINK
 from learner.saving.saver import Best, Saver, open_saver
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
@@ -50,7 +50,7 @@ def test_a_save_that_hangs_is_reported_once_and_keeps_the_next_one_from_waiting_
 ) -> None:
     release, said, now = threading.Event(), [], 0.0
     monkeypatch.setattr("learner.saving.saver._BEFORE_SECONDS", 0.0)
-    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append((kind, text)))
+    listener: Any = SimpleNamespace(report=lambda kind, text, **fields: said.append((kind, text)))
     missing: list[int] = []
     shared: Any = SimpleNamespace(
         waited_for=lambda thread: missing,
@@ -127,7 +127,7 @@ def test_a_failed_save_is_kept_until_one_succeeds(
         raise error
 
     events: list[str] = []
-    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: events.append(kind))
+    listener: Any = SimpleNamespace(report=lambda kind, text, **fields: events.append(kind))
     saver = Saver(tmp_path, keep=2, listener=listener)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "save", fail)
@@ -161,7 +161,7 @@ def test_memory_is_returned_behind_a_save_unless_it_is_kept_on_purpose(
     )
     learning = dataclasses.replace(CONFIG.learning, keep_freed_memory=keeps_freed_memory)
     config = dataclasses.replace(CONFIG, learning=learning)
-    saver = open_saver(config, tmp_path, best=None, resumed=None, listener=NOBODY)
+    saver = open_saver(config, tmp_path, best=None, resumed=None, listener=NO_SINK)
     saver.start(Snapshot(state(), [], ()), META)
     saver.wait()
     assert order == ["saved", *([] if keeps_freed_memory else ["saver"])]
@@ -181,7 +181,7 @@ def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:
 
 def test_a_second_save_of_an_update_says_what_is_new(tmp_path: Path) -> None:
     said: list[str] = []
-    listener: Any = SimpleNamespace(say=lambda kind, text, **fields: said.append(text))
+    listener: Any = SimpleNamespace(report=lambda kind, text, **fields: said.append(text))
     saver = Saver(tmp_path, keep=2, listener=listener)
     for env_steps in (12, 3_400):
         saver.start(Snapshot(state(updates=1), [], ()), {**META, "env_steps": env_steps})

@@ -359,11 +359,11 @@ def test_who_leaves_when_the_learner_ends_has_its_reason(
 def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:
     said: list[tuple[str, str]] = []
 
-    class Listener:
-        def say(self, kind: str, text: str, **fields: object) -> None:
+    class EventSink:
+        def report(self, kind: str, text: str, **fields: object) -> None:
             said.append((kind, text))
 
-    hub._attendance = EnvServerRegistry(Listener())
+    hub._attendance = EnvServerRegistry(EventSink())
     _join(hub, 6)
     _join(hub, 1)
     assert said == [("server_refused", "env server h:7 refused: all 6 slots are leased")]

@@ -40,7 +40,7 @@ class _Said:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, kind: str, text: str, **fields: object) -> None:
+    def report(self, kind: str, text: str, **fields: object) -> None:
         self.lines.append(f"{kind} {text} {fields}")
 
 

@@ -108,7 +108,7 @@ class SupervisedRun:
         return Reports(
             metrics=cast(Any, metrics),
             progress=cast(Any, SimpleNamespace(update=self._reported)),
-            events=cast(Any, SimpleNamespace(say=self._said)),
+            events=cast(Any, SimpleNamespace(report=self._said)),
             live=cast(
                 Any, SimpleNamespace(metrics={}, stopping=self.ends.append, compiling_since=None)
             ),

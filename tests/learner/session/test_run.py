@@ -199,7 +199,7 @@ def test_a_run_that_is_stopped_before_it_begins_says_how_to_start_it(
     stop.by, stop.command = by, "seedrl train x"
     reports = Reports(mock.Mock(), mock.Mock(), said, mock.Mock())
     _end_early(mock.Mock(), reports, stop)
-    _, text = said.say.call_args.args
+    _, text = said.report.call_args.args
     assert text.startswith("the run ends: ")
     assert text.endswith("nothing was saved; this starts it again: seedrl train x") == is_explained
 

@@ -184,7 +184,7 @@ def test_a_first_compilation_is_no_stand_still(
     hub: Any = SimpleNamespace(env_servers=lambda: found)
     live.hub, live.session = hub, reported.session
     heard = Heard()
-    monkeypatch.setattr(reported.events, "say", heard.say)
+    monkeypatch.setattr(reported.events, "report", heard.report)
     live._steps._moved -= 100.0
     live._look()
     assert heard.events == []

@@ -1,13 +1,8 @@
-"""A run folder as a learner writes it, without a learner: files of as many env servers as asked.
+"""A run folder as a learner writes it, without a learner, with any number of env servers."""
 
-python -m tests.learner.watch.simulated_run FOLDER [--env-servers 100] [--seconds 60]
-"""
-
-import argparse
 import json
 import math
 import random
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -220,27 +215,3 @@ class SimulatedRun:
         line = {"time_seconds": self.now, "elapsed_seconds": self.elapsed, **values}
         with (self.folder / name).open("a") as file:
             file.write(json.dumps(line) + "\n")
-
-
-def main() -> None:
-    """Simulates a live run in real time, after some minutes that have passed already."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--env-servers", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=60)
-    options = parser.parse_args()
-    run = SimulatedRun(options.folder, env_servers=options.env_servers, now=time.time() - 100)
-    for _ in range(20):
-        run.advance(INTERVAL_SECONDS)
-    run.say("hung", f"env server {run.name(7)}: group 1 has sent no step for 30 s", True)
-    begun = time.monotonic()
-    for second in range(int(options.seconds)):
-        time.sleep(max(0.0, begun + second + 1 - time.monotonic()))
-        run.now, run.steps = time.time(), run.steps + 12_000
-        if second % INTERVAL_SECONDS == 0:
-            run.write_metrics()
-        run.write_status()
-
-
-if __name__ == "__main__":
-    main()

@@ -17,10 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutation import gate
+from tests.mutation import gate, harness
 from tests.mutation.catalogue import MUTANTS
 from tests.mutation.gate import Result, Verdict
-from tests.mutation.harness import NOT_FAST, TESTS
 from tests.mutation.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -37,10 +36,10 @@ def main() -> int:
         "--timeout-seconds", type=float, default=400.0, help="the longest that one mutant may take"
     )
     flags = parser.parse_args()
-    chosen, tests = choose(flags.names), TESTS
+    chosen, tests = choose(flags.names), harness.tests()
     if flags.fast:
-        chosen = gate.representatives(chosen, TESTS, NOT_FAST)
-        tests = tuple(gate.own_test(mutant.file) for mutant in chosen)
+        chosen = gate.representatives(chosen, tests, harness.NOT_FAST)
+        tests = [gate.own_test(mutant.file) for mutant in chosen]
     if flags.list:
         for mutant in chosen:
             print(f"{mutant.name} ({mutant.file}): {mutant.bug}")

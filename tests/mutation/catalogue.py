@@ -1,35 +1,15 @@
-"""All mutants."""
+"""All mutants, by the modules of tests/mutation/mutants."""
 
-from tests.mutation.mutants import (
-    acting,
-    continuous,
-    env_servers,
-    equations,
-    hosts,
-    learning,
-    networks,
-    normalization,
-    on_policy,
-    peers,
-    replay,
-    reporting,
-    serving,
-    transitions,
-)
+import importlib
+import pkgutil
+from pathlib import Path
 
-MUTANTS = (
-    *equations.MUTANTS,
-    *networks.MUTANTS,
-    *replay.MUTANTS,
-    *on_policy.MUTANTS,
-    *normalization.MUTANTS,
-    *acting.MUTANTS,
-    *serving.MUTANTS,
-    *peers.MUTANTS,
-    *hosts.MUTANTS,
-    *reporting.MUTANTS,
-    *learning.MUTANTS,
-    *continuous.MUTANTS,
-    *transitions.MUTANTS,
-    *env_servers.MUTANTS,
+from tests.mutation.mutant import Mutant
+
+_FOLDER = Path(__file__).parent / "mutants"
+_NAMES = sorted(each.name for each in pkgutil.iter_modules([str(_FOLDER)]))
+MUTANTS: tuple[Mutant, ...] = tuple(
+    mutant
+    for name in _NAMES
+    for mutant in importlib.import_module(f"tests.mutation.mutants.{name}").MUTANTS
 )

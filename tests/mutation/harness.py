@@ -1,111 +1,29 @@
-"""The tests that mutants are tried against: the same for all of them, fast ones first."""
+"""The tests that mutants are tried against: the same for all of them."""
 
-# Left out are the tests of what no mutant touches: command line, packaging, checkpoints of
-# one host, metrics.
-TESTS = (
-    "tests/learner/serving/test_leases.py",
-    "tests/learner/serving/test_environment_seeds.py",
-    "tests/learner/serving/test_slot_deal.py",
-    "tests/learner/serving/dealing/test_spread.py",
-    "tests/learner/serving/dealing/test_returning.py",
-    "tests/learner/serving/test_batch_rules.py",
-    "tests/learner/serving/test_core.py",
-    "tests/learner/serving/test_core_in_lock_step.py",
-    "tests/learner/serving/test_batcher.py",
-    "tests/learner/serving/test_hub.py",
-    "tests/learner/serving/test_ledger.py",
-    "tests/learner/serving/test_reconciliation.py",
-    "tests/learner/reporting/test_env_servers.py",
-    "tests/learner/reporting/test_events.py",
-    "tests/learner/acting/test_actor_padding.py",
-    "tests/learner/acting/test_actor.py",
-    "tests/learner/threads/test_rate_limiter.py",
-    "tests/learner/hosts/test_agreement.py",
-    "tests/learner/hosts/test_agreed_limiter.py",
-    "tests/learner/hosts/test_peers.py",
-    "tests/learner/hosts/test_meeting.py",
-    "tests/learner/hosts/test_proof.py",
-    "tests/learner/saving/test_shared_save.py",
-    "tests/learner/session/sharing/test_end.py",
-    "tests/learner/session/sharing/test_replay.py",
-    "tests/seedrl/replay/test_limiter.py",
-    "tests/seedrl/replay/test_prioritized.py",
-    "tests/seedrl/replay/test_queue.py",
-    "tests/learner/acting/test_loop_episodes.py",
-    "tests/learner/acting/test_evaluator.py",
-    "tests/learner/learning/test_loop.py",
-    "tests/learner/acting/test_loop.py",
-    "tests/learner/session/test_components.py",
-    "tests/learner/session/test_lock_step.py",
-    "tests/learner/session/test_rounds.py",
-    "tests/learner/serving/test_connection.py",
-    "tests/learner/serving/test_unauthorised.py",
-    "tests/learner/serving/test_server.py",
-    "tests/learner/serving/test_server_handshake.py",
-    "tests/learner/serving/test_server_reports.py",
-    "tests/learner/serving/test_server_bad_messages.py",
-    "tests/learner/serving/test_server_links.py",
-    "tests/learner/acting/test_act_step.py",
-    "tests/learner/learning/test_device_mapping.py",
-    "tests/learner/learning/test_epochs.py",
-    "tests/learner/learning/test_learn_step.py",
-    "tests/learner/learning/test_learning_on_policy.py",
-    "tests/learner/learning/test_learning_transitions.py",
-    "tests/envs_server/envs/test_counting.py",
-    "tests/envs_server/test_spaces.py",
-    "tests/envs_server/test_adapter.py",
-    "tests/envs_server/test_group.py",
-    "tests/envs_server/test_connection.py",
-    "tests/envs_server/test_reconnecting_client.py",
-    "tests/envs_server/test_reconnecting_client_links.py",
-    "tests/envs_server/faults/test_crash_log.py",
-    "tests/envs_server/faults/test_watchdog.py",
-    "tests/envs_server/processes/test_many.py",
-    "tests/envs_server/backends/test_sync.py",
-    "tests/envs_server/backends/test_native.py",
-    "tests/seedrl/wire/test_payload.py",
-    "tests/seedrl/wire/test_action_layout.py",
-    "tests/seedrl/wire/test_local_link.py",
-    "tests/seedrl/rl/test_exploration.py",
-    "tests/seedrl/rl/test_priorities.py",
-    "tests/seedrl/rl/test_returns.py",
-    "tests/seedrl/rl/test_q_learning.py",
-    "tests/seedrl/rl/test_value_scaling.py",
-    "tests/seedrl/rl/test_distributions.py",
-    "tests/seedrl/rl/test_soft_q.py",
-    "tests/seedrl/rl/test_vtrace.py",
-    "tests/seedrl/rl/test_gae.py",
-    "tests/seedrl/rl/test_surrogate.py",
-    "tests/seedrl/replay/test_index.py",
-    "tests/seedrl/replay/test_replay.py",
-    "tests/seedrl/replay/test_sampling.py",
-    "tests/seedrl/replay/test_replay_model.py",
-    "tests/seedrl/networks/test_recurrent.py",
-    "tests/seedrl/networks/test_build.py",
-    "tests/seedrl/agents/test_check.py",
-    "tests/seedrl/agents/test_gradient_update.py",
-    "tests/seedrl/agents/test_r2d2_oracle.py",
-    "tests/seedrl/agents/test_r2d2.py",
-    "tests/seedrl/agents/test_impala.py",
-    "tests/seedrl/agents/test_configs.py",
-    "tests/seedrl/agents/test_apex.py",
-    "tests/seedrl/agents/test_sac.py",
-    "tests/seedrl/agents/test_sac_memory.py",
-    "tests/seedrl/agents/test_ppo.py",
-    "tests/seedrl/agents/test_normalization.py",
-    "tests/simulation/test_any_order.py",
-    "tests/system/test_experience.py",
-    "tests/system/test_devices.py",
-    "tests/system/test_balance.py",
-    "tests/system/test_frozen.py",
-    "tests/system/test_replayed_q_values.py",
-    "tests/system/test_replayed_policy.py",
-    "tests/system/test_replayed_transitions.py",
-    "tests/simulation/test_programs.py",
-    "tests/simulation/test_core.py",
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Not the command line, packaging and reports: no mutant touches them. `gate.tiers` runs those next
+# to a mutant's file first.
+_FOLDERS = (
+    *(f"seedrl/{name}" for name in ("rl", "replay", "networks", "agents", "wire", "contracts")),
+    *(f"learner/{name}" for name in ("acting", "learning", "serving", "threads", "runtime")),
+    *("learner/hosts", "learner/multihost", "learner/session", "learner/saving"),
+    *("envs_server", "simulation"),
 )
+_SYSTEM = ("experience", "devices", "balance", "frozen")
+_REPLAYED = ("replayed_q_values", "replayed_policy", "replayed_transitions")
 
-# What the tests of other modules find: `--fast` runs only those of the module itself.
+
+def tests() -> list[str]:
+    """Their paths from the root."""
+    tree = ROOT / "tests"
+    found = [path for folder in _FOLDERS for path in sorted((tree / folder).rglob("test_*.py"))]
+    found += [tree / "system" / f"test_{name}.py" for name in (*_SYSTEM, *_REPLAYED)]
+    return [str(path.relative_to(ROOT)) for path in found if path.is_file()]
+
+
+# Mutants that only tests of other modules find: `--fast` runs only those of the module itself.
 NOT_FAST = (
     "link_outlives_connection",
     "outbox_sleeps_on_an_item",

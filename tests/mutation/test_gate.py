@@ -75,15 +75,6 @@ def test_tests_that_fail_without_a_mutant_are_refused(copy: Copy) -> None:
         gate.check_unmutated([copy], TESTS, 60.0)
 
 
-def test_tests_that_cannot_be_run_are_refused(copy: Copy) -> None:
-    with pytest.raises(BrokenHarnessError, match="pytest ended with 4"):
-        copy.run(["tests/test_absent.py"], 60.0)
-
-
-def test_a_copy_holds_what_is_visible(copy: Copy) -> None:
-    assert {path.name for path in copy.tree.iterdir()} == {"tests", "code_under_test.py"}
-
-
 def test_the_nearest_tests_come_first_and_each_test_once() -> None:
     returns, index, replay, slots, batcher, serving, system = tests = (
         "tests/seedrl/rl/test_returns.py",
@@ -115,14 +106,3 @@ def test_one_mutant_represents_each_module_that_has_a_test_of_its_own() -> None:
     tests = ("tests/./test_code_under_test.py",)
     assert gate.representatives(mutants, tests) == [WRONG]
     assert gate.representatives(mutants, tests, left_out=["wrong"]) == [BROKEN]
-
-
-def test_the_score_leaves_out_what_is_equivalent() -> None:
-    equivalent = UNNOTICED._replace(equivalent="nobody reads it")
-    results = [
-        Result(WRONG, Verdict.KILLED, "", 1.0),
-        Result(UNNOTICED, Verdict.SURVIVED, "", 1.0),
-        Result(HANGS, Verdict.TIMED_OUT, "", 1.0),
-        Result(CRASHES, Verdict.KILLED, "", 1.0),
-    ]
-    assert gate.score([*results, Result(equivalent, Verdict.SURVIVED, "", 1.0)]) == 0.5

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,6 +56,6 @@ def run(target: Target, num_inputs: int, corpus: Path, crashes: Path, venvs: Pat
 
 
 def _variables() -> Mapping[str, str]:
-    # atheris alone is installed there: everything else is what we run on.
-    paths = (str(ROOT), sysconfig.get_path("purelib"))
+    # Only atheris is installed there: everything else comes from this Python's own folders.
+    paths = (str(ROOT), *(path for path in sys.path if path.endswith("site-packages")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu"}

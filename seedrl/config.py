@@ -58,7 +58,7 @@ class ServingConfig:
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that only measure; never learned from. Training slots are
         leased first, but each env server of two environments or more has one that measures while
-        such a slot is free; of a fleet of known size (`--env-servers`) each has its part of both.
+        such a slot is free.
       inference_devices: devices that act and do not learn; 0 lets those that learn act, too. Each
         device that acts has its part of the training slots, a thread and the newest parameters; the
         first one evaluates.

@@ -4,6 +4,7 @@ Programs are compiled for a few numbers of rows: batches of other sizes are padd
 """
 
 import bisect
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from learner.acting.act_step import (
     example_timestep,
 )
 from learner.serving.core import Batch
-from learner.serving.slot_deal import SlotRange
+from learner.serving.leases import SlotRange
 from learner.threads.exchange import FrozenParams
 from learner.threads.shapes import shapes_of
 from seedrl.agents.agent import Agent
@@ -28,6 +29,17 @@ from seedrl.types import Array, Page, TimeStep, Tree
 def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
     """At most `rungs` sizes, each `factor` times the one before, ending with `largest`."""
     return tuple(sorted({-(-largest // factor**rung) for rung in range(rungs)}))
+
+
+def over_slots(rungs: np.ndarray) -> np.ndarray:
+    """What each training slot explores with, `[N]`, of a ladder from most to least, `[N]`.
+
+    Slot s gets the rung with the rank of frac(s φ) among all slots, φ the golden section (Weyl
+    1916): any slots that follow each other, which is what an env server has and what is filled
+    while there are few, explore to all degrees.
+    """
+    turns = np.arange(len(rungs)) * ((math.sqrt(5) - 1) / 2) % 1.0
+    return rungs[np.argsort(np.argsort(turns))]
 
 
 def page_rows(num_training: int, rungs: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from learner.reporting.metrics import Metrics
 from learner.reporting.status import EvaluationStatus
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
-from learner.serving.slot_deal import Role
+from learner.serving.leases import Role
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams
 from learner.threads.worker import ClosedError
 from seedrl.types import StepType, TimeStep, Tree
@@ -158,7 +158,7 @@ class Acting:
         self._tally.waited["acting"] += seconds / len(self._exchange.params)
 
     def _poll(self, now: float) -> None:
-        self._hub.deal_again()
+        self._hub.rebalance()
         live = self._hub.live_slots("evaluation", self._device)
         if live.size or self.evaluator.is_running:
             self.evaluator.poll(now, self._params, live)

@@ -14,7 +14,7 @@ from learner.launch.child import Command
 from learner.launch.env_servers import Fleet, socket_address
 from learner.launch.supervisor import Supervisor
 from learner.reporting.metrics import Metrics
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable

@@ -91,9 +91,6 @@ class LearnerOptions(RunOptions):
       token_file: file with the token that env servers must show, same as `--serving.token-file`.
       allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
         factories of environments, package.module:factory.
-      env_servers: how many env servers of one size share the slots, each with its part of training
-        and evaluation; by default each takes what is free, training slots first, but half of that
-        at most until its environments are built.
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
       hosts: how many learner processes share the run, each on the devices of its host, with env
@@ -103,7 +100,6 @@ class LearnerOptions(RunOptions):
     """
 
     workdir: Path
-    env_servers: int | None = None
     name: str | None = None
     user_command: str | None = None
     hosts: int = 1
@@ -185,7 +181,6 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
             stop,
             workdir=workdir,
             name=Path(argv[0]).stem,
-            num_env_servers=fleet.num_servers,
         )
         return code if started.failure is None else started.failure.code
 
@@ -196,8 +191,6 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     config = options.apply(config)
     check(config)
     place_of(options.coordinator, options.hosts, options.host_index)
-    if options.env_servers is not None and options.env_servers < 1:
-        raise ConfigError(f"--env-servers: expected at least 1, got {options.env_servers}")
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.hosts > 1 else ExitCode.OK
@@ -209,7 +202,6 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
             stop,
             workdir=options.workdir,
             name=options.name or Path(argv[0]).stem,
-            num_env_servers=options.env_servers,
         )
 
 
@@ -220,7 +212,6 @@ def _train(
     *,
     workdir: Path,
     name: str,
-    num_env_servers: int | None,
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
@@ -242,7 +233,6 @@ def _train(
         workdir=workdir,
         resume=options.resume,
         init_from=options.init_from,
-        env_servers=num_env_servers,
         name=name,
         stop=stop,
         place=place,

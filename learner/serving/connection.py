@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 import grpc
 import numpy as np
 
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending
 from learner.serving.core import PlaybackError, ProtocolError
 from learner.serving.handshake.messages import assignment, columns_of, offer_of, spec_of
 from learner.serving.hub import Hub
 from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
 from learner.serving.peer import EndError
-from seedrl.specs import EnvSpec
 from seedrl.wire import seedrl_pb2
 from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import (
@@ -88,8 +87,6 @@ class Connection:
         self._most_answers = _SPARE_ANSWERS
         self._lease: Lease | None = None
         self._layouts: list[StepLayout] = []
-        # Of an env server that has not sent a step yet; it may never do so.
-        self._unproved_spec: EnvSpec | None = None
         # Where in the metrics of a LAST row those of `environment.metrics` are; -1 for nowhere.
         self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
@@ -227,8 +224,7 @@ class Connection:
     def _ready(self, ready: seedrl_pb2.Ready) -> None:
         spec = spec_of(ready)
         self._columns = columns_of(ready, self._hub.environment.metrics)
-        self._hub.take_spec(self._leased(), spec, has_stepped=False)
-        self._unproved_spec = spec
+        self._hub.ready(self._leased(), spec)
         self._layouts = [
             StepLayout(
                 spec,
@@ -257,13 +253,8 @@ class Connection:
             timestep = layout.unpack(data)
             if len(self._columns):
                 metrics = _in_order(layout.metrics(data), self._columns)
-            if self._unproved_spec is not None:
-                self._hub.take_spec(self._leased(), self._unproved_spec, has_stepped=True)
-                self._unproved_spec = None
-        except (WireError, EndError) as error:
+        except WireError as error:
             self._hub.reject(group, sequence)
-            if isinstance(error, EndError):
-                raise
             where = f"{self._hub.environment.id}, group {group.number}: {error}"
             if isinstance(error, ValueFaultError) and error.is_absurd:
                 # No breach: what is too much only this run's configuration says.

@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learner.serving.batch_rules import BatchRule
-from learner.serving.batcher import Lane, Pending
-from learner.serving.leases import Group, Lease, SlotTable
-from learner.serving.reconciliation import Reconciliation, SentSteps
-from learner.serving.slot_deal import Role
+from learner.serving.batching import BatchRule, Lane, Pending
+from learner.serving.leases import Group, Lease, Role, SlotTable
+from learner.serving.ledger import Reconciliation, SentSteps
 from seedrl.types import StepType
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
@@ -103,20 +101,14 @@ class Serving:
         num_groups: int,
         peer: str,
         *,
-        may_have_all: bool = True,
         resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Reserves slots; see `SlotTable.lease`.
-
-        `may_have_all`: whether it may have all that is free; in lock step, which waits for all
-        slots, anybody may.
-        """
+        """Reserves slots; see `SlotTable.lease`."""
         lease = self.slots.lease(
             num_envs,
             num_groups,
             peer,
-            most=None if may_have_all or self.rule.is_complete else self.slots.num_reservable,
             resumed_at=resumed_at,
             holder=holder,
         )
@@ -130,6 +122,13 @@ class Serving:
         lease.is_ready = True
         for group in lease.groups:
             self.lanes[group.lane].add_live(len(group.slots))
+
+    def returning(self) -> Lease | None:
+        """A lease whose env server should connect again; see `SlotTable.returning`.
+
+        In lock step, which waits for all slots anyway, no stream is cut for an idle role.
+        """
+        return self.slots.returning(for_roles=not self.rule.is_complete)
 
     def seeds(self, group: Group) -> list[int]:
         """A seed for each environment of the group; see `SlotTable.seeds`."""

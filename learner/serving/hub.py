@@ -10,24 +10,26 @@ import grpc
 import numpy as np
 
 from learner.reporting.env_servers import EnvServerRegistry, EnvServers
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
-from learner.serving.dealing.returning import Patience, could_grow
-from learner.serving.handshake.agreement import Agreement
-from learner.serving.leases import Group, Lease
+from learner.serving.leases import Group, Lease, Role
 from learner.serving.peer import (
     Admission,
     EndError,
     HubConnection,
     Offer,
     arrival_of,
+    refusal,
     turns_of,
     unavailable,
 )
-from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire.payload import pack_actions
+
+# Slots stay idle that long before an env server is sent away so that it can have them: one that was
+# killed is usually back sooner, and to lose a connection cuts all streams of it.
+IDLE_SECONDS = 10.0
 
 
 class Hub:
@@ -48,9 +50,9 @@ class Hub:
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
         attendance: EnvServerRegistry | None = None,
-        tries_spec: bool = False,
+        idle_seconds: float = IDLE_SECONDS,
     ):
-        """`spec`: a checkpoint's, else the first step's (`tries_spec`: until `settle_spec`)."""
+        """`spec`: a checkpoint's; without one, the first env server that is ready decides."""
         self.environment = environment
         self.clock = clock
         # Guards all that follows; notified at every change.
@@ -60,8 +62,11 @@ class Hub:
         self._woken: set[int] = set()
         self._serving = serving
         self._attendance = attendance or EnvServerRegistry()
-        self._agreement = Agreement(spec, is_tried=tries_spec)
-        self._is_open, self._patience = True, Patience()
+        self._spec = spec
+        self._has_spec = False  # whether an env server has built that
+        self._is_open = True
+        self._idle_seconds = idle_seconds
+        self._idle_since: float | None = None  # since when `rebalance` has something to do
 
     def admit(self, connection: HubConnection, offer: Offer) -> Admission:
         """Leases slots to an env server that has said what it offers.
@@ -72,41 +77,37 @@ class Hub:
         with self._changed:
             if not self._is_open:
                 raise unavailable("the learner is stopping")
-            try:
-                self._end_superseded(offer.earlier)
-                is_known = self._serving.reconciliation.has_been_ready(offer.peer, offer.earlier)
-                if disputed := self._serving.report(offer.sent):
-                    raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
-                row = first_row(self._serving) if offer.plays_recording else None
-                wanted = (offer.num_envs, offer.num_groups, offer.peer)
-                lease = self._serving.lease(
-                    *wanted, may_have_all=is_known, resumed_at=row, holder=connection
-                )
-                self._attendance.admitted(lease.number, arrival_of(lease, offer), self.clock())
-            finally:
-                self._make_room()
+            self._end_superseded(offer.earlier)
+            if disputed := self._serving.report(offer.sent):
+                raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
+            lease = self._serving.lease(
+                offer.num_envs,
+                offer.num_groups,
+                offer.peer,
+                resumed_at=first_row(self._serving) if offer.plays_recording else None,
+                holder=connection,
+            )
+            self._attendance.admitted(lease.number, arrival_of(lease, offer), self.clock())
             return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
 
-    def take_spec(self, lease: Lease, spec: EnvSpec, *, has_stepped: bool) -> None:
-        """Takes what an env server has built. EndError: it is not what the first to step has."""
-        with self._changed:
-            # Twice: two env servers may have got ready before either has sent a step.
-            self._agreement.check(spec)
-            if not has_stepped and not lease.ended:
-                self._serving.ready(lease)
-                self._make_room()
-                if not lease.ended:
-                    self._attendance.ready(lease.number, self.clock())
-            if self._agreement.take(spec, lease, has_stepped=has_stepped):
-                self._notify_all()
+    def ready(self, lease: Lease, spec: EnvSpec) -> None:
+        """Takes an env server whose environments are built.
 
-    def settle_spec(self, reason: str = "") -> bool:
-        """The run uses what `wait_for_spec` gave or, for a `reason`, wants another; if it can."""
+        The first one's fixes the run's spec. EndError: they are not like the run's environments.
+        """
         with self._changed:
-            leases, error = self._agreement.settle(reason)
-            for lease in [each for each in leases if not each.ended]:
-                self._end(lease, error)
-            return error is not None
+            if self._spec is not None and (difference := self._spec.difference(spec)):
+                raise self._refusal("; ".join(difference))
+            self._spec, self._has_spec = spec, True
+            if not lease.ended:
+                self._serving.ready(lease)
+                self._attendance.ready(lease.number, self.clock())
+            self._notify_all()
+
+    def _refusal(self, difference: str) -> EndError:
+        owner = "the one that the learner trains on" if self._has_spec else "the checkpoint's"
+        advice = "" if self._has_spec else "; restore the config or start a new workdir"
+        return refusal(f"this environment differs from {owner}: {difference}{advice}")
 
     def fail(self, lease: Lease, reason: str) -> EndError:
         """Notes that an environment has failed; how its connection ends."""
@@ -135,7 +136,6 @@ class Hub:
         with self._changed:
             if not lease.ended:
                 self._end(lease, error)
-                self._make_room()
 
     def turn_away(self, peer: str, error: EndError, number: int = 1) -> None:
         """Notes why the connection of an env server without a lease ends, or a `number` of them."""
@@ -150,12 +150,22 @@ class Hub:
         attendance.look(turns, now)  # takes longer, and has a lock of its own
         return attendance.found(now)
 
-    def deal_again(self) -> None:
-        """Calls back an env server for what nobody does, but not in lock step; see `Patience`."""
+    def rebalance(self) -> None:
+        """Ends a connection whose env server would fill idle slots if it came back.
+
+        To be called several times a second. One connection at a time, after slots were idle for
+        `idle_seconds`; see `SlotTable.returning`.
+        """
         with self._changed:
-            may_cut = self._is_open and not self._serving.rule.is_complete
-            if may_cut and (lease := self._patience.look(self._serving.slots, self.clock())):
-                self._call_back(lease, "slots are dealt again")
+            lease = self._serving.returning() if self._is_open else None
+            if lease is None:
+                self._idle_since = None
+            elif self._idle_since is None:
+                self._idle_since = self.clock()
+            elif self.clock() - self._idle_since >= self._idle_seconds:
+                self._idle_since = None
+                self._attendance.called_back(lease.number)
+                self._end(lease, unavailable("slots are rebalanced"))
 
     def wake(self) -> None:
         """Makes `next_batch` return, this or the next call, to look again at what is allowed."""
@@ -186,8 +196,6 @@ class Hub:
             for group in (groups := self._serving.answered(batch)):
                 group.answered_seconds = self.clock()  # from this moment it owes a step
             holders = {id(group): group.lease.holder for group in groups}
-            if len(holders) < len(batch.pending):
-                self._make_room()  # in the slots of leases that have ended meanwhile
         answers = defaultdict[HubConnection, list[bytes]](list)
         for (group, sequence, *_), rows in zip(batch.pending, batch.rows, strict=True):
             if (holder := holders.get(id(group))) is not None:
@@ -208,20 +216,20 @@ class Hub:
     def wait_for_spec(self, timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
         """A first env server's spec, or else one that is `given`; None if none arrived in time."""
         with self._changed:
-            self._agreement.spec = self._agreement.spec or given
-            self._changed.wait_for(lambda: self._agreement.spec is not None, timeout)
-            return self._agreement.spec
+            self._spec = self._spec or given
+            self._changed.wait_for(lambda: self._spec is not None, timeout)
+            return self._spec
 
-    def wait_for_agreement(self, timeout: float) -> bool:
-        """Waits for an env server with an environment of the spec; whether one arrived in time."""
+    def wait_for_env_server(self, timeout: float) -> bool:
+        """Waits until an env server has built the run's environment; whether one has in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._agreement.is_agreed, timeout)
+            return self._changed.wait_for(lambda: self._has_spec, timeout)
 
     @property
     def spec(self) -> EnvSpec | None:
-        """What environments look like: given, or taken from the first that is stepped."""
+        """What environments look like: given, or taken from the first env server that is ready."""
         with self._changed:
-            return self._agreement.spec
+            return self._spec
 
     @property
     def num_batches(self) -> int:
@@ -286,12 +294,3 @@ class Hub:
         """Ends leases that are over for the env server: it returns for their slots."""
         for lease in [each for each in self._serving.slots.leases.values() if each.key in keys]:
             self._end(lease, None, "it is back on another connection")
-
-    def _make_room(self) -> None:
-        """Calls back who asked for more slots than it has, as far as some are free."""
-        while self._is_open and (lease := could_grow(self._serving.slots)) is not None:
-            self._call_back(lease, "more slots are free")
-
-    def _call_back(self, lease: Lease, why: str) -> None:
-        self._attendance.called_back(lease.number)
-        self._end(lease, unavailable(why))

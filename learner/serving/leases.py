@@ -1,17 +1,21 @@
-"""Slots as leases: which environment of which stream may use which row of the device's tables."""
+"""Slots as leases: which environment of which stream may use which row of the device's tables.
 
+A lease never changes. Free slots go to whoever asks, the lowest first. To rebalance slots the hub
+closes a connection; the env server connects again and gets another lease (`SlotTable.returning`).
+"""
+
+import hashlib
 import itertools
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from learner.serving.dealing.spread import Order, ascending
-from learner.serving.environment_seeds import environment_seed
-from learner.serving.slot_deal import Role, deal, grouped, lanes_of
 from seedrl.types import StepType
+
+Role = Literal["training", "evaluation"]
 
 # What a checkpoint keeps of a slot table.
 _STATE = ("epochs", "rows", "acted_step_type")
@@ -23,6 +27,39 @@ class NoFreeSlotError(Exception):
 
 class CutStreamError(Exception):
     """A slot's stream should resume where it was, but has been cut since."""
+
+
+class SlotRange(NamedTuple):
+    """The slots of a lane: `first`, and every `step`-th that follows, `size` of them.
+
+    Attributes:
+      device: the inference device, by its number, that acts for them.
+    """
+
+    role: Role
+    first: int
+    size: int
+    step: int = 1
+    device: int = 0
+
+    @property
+    def slots(self) -> range:
+        """All of them."""
+        return range(self.first, self.first + self.size * self.step, self.step)
+
+
+def lanes_of(training: int, evaluation: int, num_devices: int = 1) -> tuple[SlotRange, ...]:
+    """The lanes of N training slots, 0 to N - 1, and of the evaluation slots that follow them.
+
+    Training slot s is acted for by device s modulo n, so every device has slots of all degrees of
+    exploration, and as many as the others but for one. The first one evaluates.
+    """
+    numbers = range(num_devices)
+    lanes = [
+        SlotRange("training", first, len(range(first, training, num_devices)), num_devices, first)
+        for first in numbers
+    ]
+    return (*lanes, SlotRange("evaluation", training, evaluation))
 
 
 @dataclass(eq=False, slots=True)
@@ -64,7 +101,6 @@ class Lease:
       key: names the lease in an env server's later report. It is secret and random: who knows it
         was given it, and no two learners ever give the same.
       num_missing: how many more slots the env server has asked for.
-      is_held_back: whether it was given fewer than are free, until it is ready.
       holder: the connection, which the core keeps and does not look at.
       resumed_at: row from which its streams resume earlier ones; None if they are new.
       is_ready: whether its environments are built.
@@ -77,10 +113,14 @@ class Lease:
     num_missing: int
     holder: Any = None
     resumed_at: int | None = None
-    is_held_back: bool = False
     groups: list[Group] = field(default_factory=list)
     is_ready: bool = False
     ended: bool = False
+
+    @property
+    def num_slots(self) -> int:
+        """Environments under it."""
+        return sum(len(group.slots) for group in self.groups)
 
 
 class SlotTable:
@@ -91,7 +131,6 @@ class SlotTable:
 
     Attributes:
       lanes: which slots there are for what.
-      num_env_servers: how many share all slots evenly; None if that is not known.
       rows: `[S] int64`, rows of each slot's stream that were taken into batches.
       acted_step_type: `[S] uint8`, of the row of it that was taken last.
       leases: those that are live, by their number; the one place that knows.
@@ -104,10 +143,8 @@ class SlotTable:
         training: int,
         evaluation: int,
         seed: int,
-        num_env_servers: int | None = 1,
         new_key: Callable[[], int] = lambda: secrets.randbits(64),
         num_devices: int = 1,
-        order: Order = ascending,
     ):
         """Makes free slots.
 
@@ -115,7 +152,6 @@ class SlotTable:
           training, evaluation, num_devices: their numbers, and of inference devices.
           seed: of environments.
           new_key: gives each lease its key, below 2^64.
-          order: in which the slots of each lane are given away.
         """
         self.lanes = lanes_of(training, evaluation, num_devices)
         self.num_devices = num_devices
@@ -134,9 +170,7 @@ class SlotTable:
         self._is_resting = np.zeros(self.num_slots, bool)
         self._num_leases = 0
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
-        self.num_env_servers = num_env_servers
-        self._free = order(self.lanes)  # of each lane, in the order in which they are given away
-        self._rank = {slot: rank for own in self._free for rank, slot in enumerate(own)}
+        self._free = [list(lane.slots) for lane in self.lanes]  # of each lane, ascending
 
     @property
     def num_free(self) -> int:
@@ -148,17 +182,33 @@ class SlotTable:
         """How many slots of each lane can be leased now."""
         return list(map(len, self._free))
 
-    @property
-    def num_reservable(self) -> int:
-        """Slots that one env server may have before it is ready: its share, or half of the free.
+    def returning(self, *, for_roles: bool = True) -> Lease | None:
+        """The ready lease whose env server would fill free slots if it connected again, or None.
 
-        Whoever offers more than there are environments of it keeps others out of the rest no
-        longer than they need to say Hello.
+        That is one that asked for more slots than were free then. Else, if no slot of a role is in
+        use (the only env server that evaluated has left, for example), it is the largest: `deal`
+        gives the role at least one of its environments.
+
+        Each return fills slots or gives a role its first, so this ends.
+
+        Args:
+          for_roles: whether an idle role is worth that its streams are cut.
         """
-        share = 0
-        if self.num_env_servers is not None:
-            share = sum(-(-lane.size // self.num_env_servers) for lane in self.lanes)
-        return max(share, -(-self.num_free // 2))
+        ready = [lease for lease in self.leases.values() if lease.is_ready]
+        if not self.num_free or not ready:
+            return None
+        most = max(ready, key=lambda lease: lease.num_missing)
+        if most.num_missing:
+            return most
+        largest = max(ready, key=lambda lease: lease.num_slots)
+        # An environment that is alone has a role already; it cannot have two.
+        can_share = largest.num_slots > 1 or len(ready) > 1
+        return largest if for_roles and can_share and self._has_idle_role() else None
+
+    def _has_idle_role(self) -> bool:
+        sizes = by_role(self.lanes, [lane.size for lane in self.lanes])
+        left = by_role(self.lanes, self.free)
+        return any(size and size == number for size, number in zip(sizes, left, strict=True))
 
     def holding(self) -> Iterator[Group]:
         """Groups that hold slots: of live leases, and of others while their step is computed."""
@@ -172,15 +222,13 @@ class SlotTable:
         num_groups: int,
         peer: str,
         *,
-        most: int | None = None,
         resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
-        """Reserves at most `num_envs` free slots, the first of each lane; see `deal`, `Order`.
+        """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
         Args:
           num_envs, num_groups, peer: what is on offer, and whose.
-          most: slots that it may have for now; None for any number.
           resumed_at: row at which their streams must resume earlier ones; at 0, or if None, new
             ones begin.
           holder: see `Lease`.
@@ -189,18 +237,11 @@ class SlotTable:
         steps of ended leases have been computed: a lease never grows. Raises CutStreamError if a
         stream cannot resume.
         """
-        wanted = num_envs if most is None else min(num_envs, most)
-        dealt = deal(
-            free := self.free,
-            wanted,
-            self.lanes,
-            num_env_servers=self.num_env_servers or 1,
-            num_groups=num_groups,
-        )
+        dealt = deal(self.free, num_envs, self.lanes, num_groups=num_groups)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
         if not sum(dealt):
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
-        if sum(dealt) < wanted and self._ending:
+        if sum(dealt) < num_envs and self._ending:
             num_ending = sum(len(group.slots) for group in self._ending)
             raise NoFreeSlotError(f"{num_ending} slots are about to be freed")
         if resumed_at:
@@ -209,11 +250,10 @@ class SlotTable:
         self._num_leases += 1
         # Not 0: to an env server that is a report without a lease.
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
-        is_held_back = wanted < min(num_envs, sum(free))
-        lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at, is_held_back)
+        lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at)
         self.leases[lease.number] = lease
         for lane, slots in grouped(taken, self.lanes, num_groups):
-            lease.groups.append(self._open(lease, lane, np.array(sorted(slots), np.int32)))
+            lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))
         return lease
 
     def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
@@ -268,8 +308,7 @@ class SlotTable:
         self._free_group(group)
 
     def _free_group(self, group: Group) -> None:
-        freed = [*self._free[group.lane], *map(int, group.slots)]
-        self._free[group.lane] = sorted(freed, key=self._rank.__getitem__)
+        self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
         self._is_resting[group.slots] = group.lease.resumed_at is not None
 
     def take_cut(self, device: int) -> list[int]:
@@ -307,3 +346,93 @@ class SlotTable:
         for name in _STATE:
             getattr(self, name)[:] = state[name]
         self._is_resting[:] = True
+
+
+def deal(
+    free: Sequence[int],
+    offered: int,
+    lanes: Sequence[SlotRange],
+    *,
+    num_groups: int = 1,
+) -> list[int]:
+    """How many slots of each lane an env server gets: `min(offered, sum(free))` in all.
+
+    Training slots are filled first. Of two environments or more at least one evaluates, as long as
+    a slot is free there: otherwise nothing would be measured before there are more env servers than
+    training needs. So does one of a single environment if others train and none evaluates.
+
+    Of several lanes of a role, a group's worth at a time goes to the one with the most free slots:
+    a group has one lane, since it sends one message for one batch, and lanes fill up alike.
+
+    Args:
+      free: slots of each lane that are not leased.
+      offered: environments of the env server.
+      lanes: all slots.
+      num_groups: groups that the env server wants to step one by one.
+    """
+    dealt = [0] * len(lanes)
+    numbers = _of_roles(free, offered, lanes)
+    for role, number in numbers.items():
+        own = [lane for lane, slots in enumerate(lanes) if slots.role == role]
+        parts = max(1, num_groups) if role == "training" else 1
+        left = number
+        while left:
+            lane = max(own, key=lambda lane: free[lane] - dealt[lane])
+            taken = min(-(-number // parts), left, free[lane] - dealt[lane])
+            dealt[lane] += taken
+            left -= taken
+    return dealt
+
+
+def grouped(
+    taken: Sequence[Sequence[int]], lanes: Sequence[SlotRange], num_groups: int
+) -> list[tuple[int, Sequence[int]]]:
+    """The groups of an env server: of each its lane, and which of the slots `taken` there.
+
+    Evaluation is one group: it is not what an env server has groups for. A peer may ask for any
+    number of them; none is empty.
+    """
+    is_training = [lane.role == "training" for lane in lanes]
+    num_lanes = sum(bool(slots) and ours for slots, ours in zip(taken, is_training, strict=True))
+    groups: list[tuple[int, Sequence[int]]] = []
+    for lane, slots in enumerate(taken):
+        parts = -(-num_groups // num_lanes) if slots and is_training[lane] else 1
+        parts = max(1, min(parts, len(slots)))
+        size, larger = divmod(len(slots), parts)
+        ends = [size * part + min(part, larger) for part in range(parts + 1)]
+        own = [slots[start:end] for start, end in itertools.pairwise(ends)]
+        groups += [(lane, part) for part in own if part]
+    return groups
+
+
+def by_role(lanes: Sequence[SlotRange], numbers: Sequence[int]) -> tuple[int, int]:
+    """A number for each lane, added up over the training lanes and over the evaluation lanes."""
+    training, evaluation = (
+        sum(number for lane, number in zip(lanes, numbers, strict=True) if lane.role == role)
+        for role in get_args(Role)
+    )
+    return training, evaluation
+
+
+def _of_roles(free: Sequence[int], offered: int, lanes: Sequence[SlotRange]) -> dict[Role, int]:
+    """How many slots of each role, see `deal`."""
+    sizes = by_role(lanes, [lane.size for lane in lanes])
+    left = by_role(lanes, free)
+    trains, evaluates = (size > number for size, number in zip(sizes, left, strict=True))
+    least = int(offered > 1 or (trains and not evaluates))
+    training = min(left[0], offered - min(least, left[1]))
+    return {"training": training, "evaluation": min(left[1], offered - training)}
+
+
+def environment_seed(seed: int, slot: int, epoch: int) -> int:
+    """A seed in [0, 2^31), different for each seed, slot and epoch up to hash collisions."""
+    return _hash(f"{seed}/{slot}/{epoch}")
+
+
+def session_seed(run_seed: int, session: str) -> int:
+    """The seed of a session's environments, in [0, 2^31)."""
+    return _hash(f"{run_seed}/{session}")
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little") >> 1

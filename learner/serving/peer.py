@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 import grpc
 
 from learner.reporting.env_servers import Arrival, Turn
-from learner.serving.leases import Lease
-from learner.serving.reconciliation import SentSteps
-from learner.serving.slot_deal import Role
+from learner.serving.leases import Lease, Role
+from learner.serving.ledger import SentSteps
+from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 
 _REFUSALS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
@@ -35,6 +35,11 @@ class EndError(Exception):
 def unavailable(why: str) -> EndError:
     """Ends a connection whose env server shall return; of that the user hears otherwise."""
     return EndError(grpc.StatusCode.UNAVAILABLE, why, is_reported=True)
+
+
+def refusal(why: str) -> EndError:
+    """Ends a connection whose env server shall not return; printed there as one line."""
+    return EndError(grpc.StatusCode.FAILED_PRECONDITION, printable(why, LONGEST_FROM_LEARNER))
 
 
 class HubConnection(Protocol):

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_page
-from learner.acting.actor import build_actor
+from learner.acting.actor import build_actor, over_slots
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.acting.totals import Totals
@@ -250,8 +250,8 @@ def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> l
 
 def _exploration(geometry: Geometry, config: Config, agent: Agent) -> np.ndarray:
     """How much each slot of this host explores, `[S] float32`: spread over those of all hosts."""
-    all_training = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
-    training = geometry.place.own(all_training)
+    rungs = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
+    training = geometry.place.own(over_slots(rungs))
     evaluation = np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)
     return np.concatenate([training, evaluation])
 

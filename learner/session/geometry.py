@@ -8,7 +8,7 @@ import jax
 
 from learner.hosts.jax_processes import devices_of, require_as_many
 from learner.hosts.place import ALONE, Place
-from learner.serving.slot_deal import SlotRange, lanes_of
+from learner.serving.leases import SlotRange, lanes_of
 from seedrl.config import Config
 from seedrl.config_checks import page_steps
 from seedrl.errors import ConfigError

@@ -10,13 +10,11 @@ from learner.acting.act_step import build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Round, Score
 from learner.acting.loop import EpisodeTracker
-from learner.serving.batch_rules import lock_step
+from learner.serving.batching import lock_step
 from learner.serving.core import Batch, Serving
-from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
+from learner.serving.leases import Role, SlotTable, session_seed
 from learner.serving.server import Service
-from learner.serving.slot_deal import Role
 from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent

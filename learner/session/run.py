@@ -3,9 +3,9 @@
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from learner.hosts.agenda import Hosts
 from learner.hosts.place import ALONE, Place
@@ -22,13 +22,13 @@ from learner.saving.run_records import played_rounds, rounds_until
 from learner.saving.saver import Saver, open_saver
 from learner.serving.access import with_address
 from learner.serving.hub import Hub
+from learner.serving.peer import refusal
 from learner.serving.server import Service
 from learner.session.components import Origin
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, raise_death, why
 from learner.session.geometry import Geometry, described, plan_geometry
 from learner.session.reports import Reports, open_reports
 from learner.session.session import Session
-from learner.session.sharing.first_fit import first_fit, wait_for
 from learner.session.sharing.joining import (
     CommonSpec,
     common_checkpoint,
@@ -47,8 +47,12 @@ from seedrl.config import Config
 from seedrl.config_checks import check
 from seedrl.config_json import to_allow, to_json
 from seedrl.config_tree import fields_of
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.specs import EnvSpec
+
+_TICK_SECONDS = 0.1
+
+Found = TypeVar("Found")
 
 
 def train(
@@ -57,7 +61,6 @@ def train(
     workdir: Path,
     resume: Resume = "auto",
     init_from: Path | None = None,
-    env_servers: int | None = None,
     name: str = "",
     stop: StopRequest | None = None,
     place: Place = ALONE,
@@ -67,7 +70,6 @@ def train(
     Args:
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one begins with.
-      env_servers: how many share the slots, if that is known; see `SlotTable.num_reservable`.
       name: of the configuration, where the run is shown.
       stop: ends the run when it is set; its `command` is what the user typed.
       place: of this process among those that share the run. The first one writes the folder, the
@@ -90,7 +92,7 @@ def train(
         ):
             run = _Run(config, workdir, hosts, folder, start, stop)
             origin = _origin(run, resume, init_from)
-            return origin and _reported(run, origin, name, env_servers)
+            return origin and _reported(run, origin, name)
     except StoppedError as error:
         raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
 
@@ -118,7 +120,7 @@ def _origin(run: _Run, resume: Resume, init_from: Path | None) -> Origin | None:
     return Origin(checkpoint, fitting(checkpoint, init_from, config))
 
 
-def _reported(run: _Run, origin: Origin, name: str, env_servers: int | None) -> Summary | None:
+def _reported(run: _Run, origin: Origin, name: str) -> Summary | None:
     """The run, from its first report on."""
     config, folder, checkpoint = run.config, run.folder, origin.checkpoint
     geometry = plan_geometry(config, run.hosts.peers.place)
@@ -126,7 +128,7 @@ def _reported(run: _Run, origin: Origin, name: str, env_servers: int | None) -> 
     with open_reports(config, name, folder, checkpoint) as reports:
         best = None if checkpoint else _best(folder)
         reports.resumed(checkpoint, best, replay=replay_text(checkpoint, geometry, config))
-        slots = slot_table(config, geometry, session_number, env_servers)
+        slots = slot_table(config, geometry, session_number)
         hub = serving_hub(config, geometry, slots, checkpoint, reports.events)
         summary = _train(run, geometry, hub, origin, reports)
         return summary and summary._replace(command=run.stop.command)
@@ -153,17 +155,18 @@ def _train(
         _report_started(events, folder.path, service.address, geometry)
         look = functools.partial(raise_death, service, deaths)
 
-        def build(spec: EnvSpec) -> Session:
+        session = None
+        if spec := wait_for(CommonSpec(hub, hosts, stop, look).wait, stop, look):
             opened = open_recorder(config, folder.path, spec, hub.num_batches)
             recorder = stack.enter_context(opened)
-            return Session(config, geometry, hub, spec, metrics, origin, recorder, hosts)
-
-        if session := first_fit(CommonSpec(hub, hosts, stop, look), build, stop, look):
+            with _refusing(hub):
+                session = Session(config, geometry, hub, spec, metrics, origin, recorder, hosts)
             reports.begins_with(origin.initial)
             live.session, events.count_steps = session, lambda: session.acting.training_steps
         # A checkpoint's may have no env server yet: that is reported before anything is compiled.
         # Of several hosts, which wait for each other, one may have none for long.
-        if session is None or (hosts.is_alone and not wait_for(hub.wait_for_agreement, stop, look)):
+        must_join = session is not None and hosts.is_alone
+        if session is None or (must_join and not wait_for(hub.wait_for_env_server, stop, look)):
             _end_early(service, reports, stop)
             return None
         _begin(config, folder, session, reports)
@@ -185,6 +188,29 @@ def _train(
         if hosts.peers.place.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
         return _summary(config, session, supervision, start, folder)
+
+
+def wait_for(
+    condition: Callable[[float], Found | None],
+    stop: StopRequest,
+    look: Callable[[], object] = lambda: None,
+) -> Found | None:
+    """What `condition(timeout)` finds; None if `stop` is set before. `look` may raise meanwhile."""
+    while not stop.is_set():
+        look()
+        if found := condition(_TICK_SECONDS):
+            return found
+    return None
+
+
+@contextlib.contextmanager
+def _refusing(hub: Hub) -> Iterator[None]:
+    """An environment that the agent or the devices do not suit ends its env servers, too."""
+    try:
+        yield
+    except ConfigError as error:
+        hub.close(refusal(str(error)))
+        raise
 
 
 def _begin(config: Config, folder: RunFolder, session: Session, reports: Reports) -> None:

@@ -1,6 +1,5 @@
 """A training session: acting and learning while they run."""
 
-import gc
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -9,6 +8,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from learner.acting.actor import over_slots
 from learner.acting.evaluator import Score
 from learner.hosts.agenda import Hosts, alone
 from learner.learning.snapshot import Snapshot
@@ -120,7 +120,6 @@ class Session:
         self._regime.warm_up()
         for worker in self._workers:
             worker.start()
-        gc.enable()  # what takes long is made; see `learner.cli.train`
 
     @property
     def is_compiling(self) -> bool:
@@ -163,8 +162,8 @@ class Session:
     def gauges(self) -> None:
         """Sets the metrics that are states rather than events."""
         if (live := self._hub.live_slots("training")).size:
-            ladder = self._parts.agent.exploration(self._config.serving.training_slots)
-            own = self.hosts.peers.place.own(np.asarray(ladder))
+            rungs = self._parts.agent.exploration(self._config.serving.training_slots)
+            own = self.hosts.peers.place.own(over_slots(np.asarray(rungs)))
             self._metrics.gauge("exploration_live_mean", float(np.mean(own[live])))
         for name, value in self._limiter.now.metrics().items():
             self._metrics.gauge(name, value)

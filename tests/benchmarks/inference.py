@@ -11,7 +11,7 @@ from learner.bench import processes, workloads
 from learner.bench.bare import bare_forward
 from learner.bench.measuring import Pace, Result, conditions, interleave, rate, spread
 from learner.bench.workloads import Workload
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable
 from seedrl.types import TimeStep

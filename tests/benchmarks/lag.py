@@ -192,7 +192,7 @@ def measured(name: str, regime: Regime, updates: int, is_starved: bool) -> Lag:
         )
         starving = _starving() if is_starved else contextlib.nullcontext()
         with Supervisor(commands, restarts=0), starving:
-            train(config, workdir=Path(folder) / "run", env_servers=fleet.num_servers)
+            train(config, workdir=Path(folder) / "run")
         stale = _stale_rows(Path(folder) / "run")
     jax.effects_barrier()
     assert sorted(_given) == list(range(len(_given))), "an update was not written down"

@@ -5,16 +5,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
-from learner.serving.dealing.returning import Patience
-from learner.serving.dealing.spread import spread
-from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
-from learner.serving.ledger import ALWAYS, AT_REST, residues
-from learner.serving.reconciliation import SentSteps
-from learner.serving.slot_deal import Role
+from learner.serving.leases import Role, SlotTable, session_seed
+from learner.serving.ledger import ALWAYS, AT_REST, SentSteps, residues
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.types import StepType
@@ -29,7 +24,7 @@ PAGE_STEPS = 2
 CAPACITY_PAGES = 48
 TRAINING_SLOTS, EVALUATION_SLOTS = 5, 2
 NUM_SLOTS = TRAINING_SLOTS + EVALUATION_SLOTS
-_PATIENCE_SECONDS = 0.01  # less than a killed env server is away
+_IDLE_SECONDS = 0.01  # less than a killed env server is away
 LENGTHS = (1, 2, WINDOW.unroll - 1, WINDOW.unroll, WINDOW.unroll + 1, 11, 3)
 FIELDS = ("reward", "step_type", "discount", "action", "hash")
 
@@ -62,13 +57,10 @@ def open_hub(world: "World", session: int, page_steps: int = PAGE_STEPS) -> Hub:
         training=TRAINING_SLOTS,
         evaluation=EVALUATION_SLOTS,
         seed=session_seed(world.seed, f"session {session}"),
-        order=spread,
     )
     serving = Serving(slots, page_steps=page_steps, rule=free_running(0.004))
     environment = counting(LENGTHS, world.num_actions)
-    hub = Hub(serving, environment, clock=lambda: world.timeline.now)
-    hub._patience = Patience(_PATIENCE_SECONDS)
-    return hub
+    return Hub(serving, environment, clock=lambda: world.timeline.now, idle_seconds=_IDLE_SECONDS)
 
 
 def page_index() -> PageIndex:
@@ -180,7 +172,7 @@ class CoreLearner:
             ended = self.hub.take_ended()
             if ended:
                 self._channel.append(([], [], ended))
-            self.hub.deal_again()
+            self.hub.rebalance()
         allowed = [role for role in get_args(Role) if self._world.random.random() < 0.9]
         batch = self.hub.next_batch(allowed, timeout=0.0)
         if batch is None:

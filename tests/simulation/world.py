@@ -199,8 +199,7 @@ class World:
         fault_of = {
             "slots are leased": 1.0,
             "slots are about to be freed": 1.0,
-            "more slots are free": 1.0,
-            "slots are dealt again": 1.0,
+            "slots are rebalanced": 1.0,
             "a step was doubled": self.drawn.duplicate,
             "expected wait for actions": self.drawn.duplicate,
             "expected ready or refusal, got hello": self.drawn.duplicate,

@@ -21,14 +21,12 @@ import numpy as np
 from envs_server.sent_log import SentLog
 from learner.learning.learn_step import LearnerState
 from learner.reporting.metrics import Metrics
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
-from learner.serving.dealing.spread import spread
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
-from learner.serving.reconciliation import SentSteps
+from learner.serving.leases import Role, SlotTable
+from learner.serving.ledger import SentSteps
 from learner.serving.server import Service
-from learner.serving.slot_deal import Role
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
 from seedrl.agents.agent import Agent
@@ -126,7 +124,6 @@ class LearnerRun:
             evaluation=config.serving.evaluation_slots,
             seed=config.seed,
             num_devices=len(self.geometry.inference),
-            order=spread,
         )
         serving = Serving(
             slots,

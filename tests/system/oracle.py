@@ -20,7 +20,7 @@ import optax
 from seedrl_plugin.counting import code_of
 
 from envs_server.envs.counting import reward_of
-from learner.serving.environment_seeds import environment_seed
+from learner.serving.leases import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec

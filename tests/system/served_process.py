@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
@@ -150,7 +150,7 @@ def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None
         insecure=True,
         ready_deadline_seconds=30.0,
     )
-    slots = SlotTable(training=num_slots, evaluation=0, seed=3, num_env_servers=None)
+    slots = SlotTable(training=num_slots, evaluation=0, seed=3)
     hub = Hub(Serving(slots, page_steps=4, rule=free_running(0.001)), _ENVIRONMENT)
     address = Service(hub, config).start()
     due = slowest = 0.0

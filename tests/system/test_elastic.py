@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.serving.dealing.returning import Patience
+from learner.acting.actor import over_slots
 from seedrl.agents.window import WindowSpec
 from seedrl.config import (
     Config,
@@ -36,7 +36,7 @@ CONFIG = Config(
 
 def exponents(run: LearnerRun) -> np.ndarray:
     """Of 0.4, sorted, for the training slots that are filled; the ladder's go from 1 to 8."""
-    ladder = epsilons(TRAINING)[run.hub.live_slots("training")]
+    ladder = over_slots(epsilons(TRAINING))[run.hub.live_slots("training")]
     return np.sort(np.log(ladder) / np.log(0.4))
 
 
@@ -44,7 +44,7 @@ def test_a_run_learns_explores_and_measures_with_whoever_is_there(
     learner_run: Callable[[Config], LearnerRun],
 ) -> None:
     run = learner_run(CONFIG)
-    run.hub._patience = Patience(0.2)
+    run.hub._idle_seconds = 0.2
     measuring = [run.add_env_server(2) for _ in range(EVALUATION)]
     run.start()
     run.wait_for_slots(4)
@@ -62,7 +62,7 @@ def test_a_run_learns_explores_and_measures_with_whoever_is_there(
     run.env_servers.remove(measuring[0])
     run.kill(measuring[1])
     run.run_on()
-    # Nobody measures any more: the one that is left is called back, and gives one of its eight.
+    # None evaluates any more: the one that is left is sent away, and gives one of its eight.
     run.run_until(lambda: run.hub.live_slots("evaluation").size == 1, "new evaluation slot")
     run.wait_for_slots(8)
     assert large.poll() is None
@@ -81,6 +81,6 @@ def test_a_run_learns_explores_and_measures_with_whoever_is_there(
     assert len(spread) == 26 and np.diff(spread).max() < 1.0
     run.session.gauges()
     values = run.metrics.flush(env_steps=0, updates=0)
-    explored = run.agent.exploration(TRAINING)[run.hub.live_slots("training")]
+    explored = over_slots(run.agent.exploration(TRAINING))[run.hub.live_slots("training")]
     assert values["exploration_live_mean"] == float(np.mean(explored))
     assert max(run.finish().epochs) >= 2

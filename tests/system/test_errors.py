@@ -243,21 +243,20 @@ def test_an_env_server_that_is_not_ready_is_named_on_both_sides_and_the_learner_
     assert "Traceback" not in env_server.stderr
 
 
-def test_a_first_environment_that_does_not_suit_the_agent_is_refused_and_the_learner_waits(
-    programs: Programs, tmp_path: Path, shared: Shared
+def test_a_first_environment_that_does_not_suit_the_agent_ends_the_run(
+    programs: Programs, tmp_path: Path, address: str
 ) -> None:
     (tmp_path / "changed.py").write_text(CHANGED)
-    command = ("envs_server", "--learner", shared.address, "--num-envs", 3)
+    flags = ("--workdir", tmp_path / "run", "--bind", address)
+    learner = programs(*LEARNER, *flags, "--environment.id", "changed:make")
+    command = ("envs_server", "--learner", address, "--num-envs", 3)
     env_server = programs(*command, "--allow-env", "changed:*", SIZE="4", BOX="")
-    expected = (
-        "agent: R2D2 chooses among discrete actions, the environment has a box of shape [4]; "
-        "choose an agent for continuous actions"
-    )
-    assert env_server.end() == 2
-    assert has_line(env_server, f" refused: {expected}")
-    learner = shared.learner
-    processes.wait_for(lambda: f" is refused: {expected}" in learner.stderr, learner)
-    assert "Traceback" not in learner.stderr
+    expected = "agent: R2D2 chooses among discrete actions, the environment has a box of shape [4]"
+    for program in (learner, env_server):
+        assert program.end() == 2, program.stderr
+        assert expected in program.stderr
+        assert "Traceback" not in program.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ import pytest
 from envs_server.connection import Offer
 from envs_server.reconnecting_client import ReconnectingClient
 from envs_server.stop import Stop
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable

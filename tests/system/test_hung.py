@@ -13,7 +13,7 @@ import pytest
 from learner.launch.env_servers import Fleet, commands
 from learner.launch.supervisor import Supervisor
 from learner.reporting.env_servers import EnvServerRegistry, EnvServers
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from learner.reporting.env_servers import EnvServerRegistry
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
@@ -50,7 +50,7 @@ class Fleet:
             id=_ID, arguments=f'{{"claim": "{folder}/claim", "fault": "{fault}"}}'
         )
         serving = Serving(
-            SlotTable(training=slots, evaluation=0, seed=3, num_env_servers=_SERVERS),
+            SlotTable(training=slots, evaluation=0, seed=3),
             page_steps=8,
             rule=free_running(0.0),
         )

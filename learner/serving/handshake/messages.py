@@ -6,8 +6,8 @@ import grpc
 import numpy as np
 
 from learner.serving.core import ProtocolError
+from learner.serving.ledger import SentSteps
 from learner.serving.peer import Admission, EndError, Offer
-from learner.serving.reconciliation import SentSteps
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.spec_json import decode_spec
 from seedrl.specs import EnvSpec

@@ -227,14 +227,6 @@ class CommonSpec:
             )
         return own
 
-    def settle(self, reason: str = "") -> bool:
-        """See `Hub.settle_spec`; whether to wait for another one, which several hosts never do.
-
-        The others may use it, and would wait for this host without an end.
-        """
-        is_open = self._hub.settle_spec(reason)
-        return is_open and self._hosts.is_alone
-
 
 def _token(config: Config, place: Place) -> Token:
     """By which hosts know each other. Raises ConfigError if there is none where one is needed."""

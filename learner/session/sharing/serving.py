@@ -3,29 +3,18 @@
 from learner.reporting.env_servers import EnvServerRegistry
 from learner.reporting.events import Events
 from learner.saving.restoring import restore_streams
-from learner.serving.batch_rules import free_running, lock_step, rounds
+from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
-from learner.serving.dealing.spread import ascending, spread
-from learner.serving.environment_seeds import session_seed
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
+from learner.serving.leases import SlotTable, session_seed
 from learner.session.geometry import Geometry
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
 
 
-def slot_table(
-    config: Config, geometry: Geometry, session_number: int, env_servers: int | None
-) -> SlotTable:
-    """The slots of this host.
-
-    Args:
-      session_number: of this host's sessions in this run.
-      env_servers: how many share them, if that is known.
-    """
-    # Whoever reaches a socket of this user is this user: nothing need be kept from him.
-    is_private = config.serving.bind.startswith("unix:")
+def slot_table(config: Config, geometry: Geometry, session_number: int) -> SlotTable:
+    """The slots of this host; `session_number`: of its sessions in this run."""
     place = geometry.place
     host = "" if place.is_first else f" host {place.host_index}"
     return SlotTable(
@@ -33,9 +22,7 @@ def slot_table(
         evaluation=geometry.evaluation_slots,
         # Nothing that a killed session has not saved may decide on seeds: its own would recur.
         seed=session_seed(config.seed, f"session {session_number}{host}"),
-        num_env_servers=env_servers or (1 if is_private else None),
         num_devices=len(geometry.inference),
-        order=spread if config.learning.regime == "asynchronous" else ascending,
     )
 
 
@@ -66,4 +53,4 @@ def serving_hub(
         evaluation_slots=geometry.evaluation_slots,
         step_deadline_seconds=config.serving.step_deadline_seconds,
     )
-    return Hub(serving, config.environment, spec=spec, attendance=attendance, tries_spec=True)
+    return Hub(serving, config.environment, spec=spec, attendance=attendance)

@@ -9,7 +9,7 @@ import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
 from learner.threads.exchange import FrozenParams

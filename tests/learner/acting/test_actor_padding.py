@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from learner.acting.actor import BatchShapes, ladder
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

@@ -22,7 +22,7 @@ from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Acting
 from learner.reporting.metrics import Metrics
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from learner.saving.recorder import Recorder, open_recorder
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
 from seedrl.agents.r2d2 import R2D2Config

@@ -24,7 +24,7 @@ from learner.saving.restoring import (
     streams_can_resume,
 )
 from learner.saving.saver import Saver
-from learner.serving.batch_rules import lock_step
+from learner.serving.batching import lock_step
 from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
 from seedrl import checkpoints, stored_arrays

@@ -8,12 +8,11 @@ from typing import Any
 import grpc
 import numpy as np
 
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
+from learner.serving.leases import Role, SlotTable
 from learner.serving.server import Service
-from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -174,7 +173,6 @@ def service_at(
     training: int = 4,
     evaluation: int = 2,
     spec: EnvSpec | None = None,
-    tries_spec: bool = False,
     ready_deadline_seconds: float = 120.0,
 ) -> Service:
     slots = SlotTable(training=training, evaluation=evaluation, seed=3)
@@ -186,7 +184,7 @@ def service_at(
         ready_deadline_seconds=ready_deadline_seconds,
     )
     serving = Serving(slots, page_steps=2, rule=free_running(0.005))
-    return Service(Hub(serving, ENVIRONMENT, spec=spec, tries_spec=tries_spec), config)
+    return Service(Hub(serving, ENVIRONMENT, spec=spec), config)
 
 
 @contextlib.contextmanager

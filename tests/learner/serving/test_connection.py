@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.serving.batch_rules import free_running, lock_step
+from learner.serving.batching import free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub

@@ -3,13 +3,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from learner.serving.batch_rules import free_running
-from learner.serving.batcher import Lane, Pending
+from learner.serving.batching import Lane, Pending, free_running
 from learner.serving.core import Batch, ProtocolError, Serving
-from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
-from learner.serving.ledger import ALWAYS, residues
-from learner.serving.reconciliation import SentSteps
-from learner.serving.slot_deal import Role
+from learner.serving.leases import Group, Lease, NoFreeSlotError, Role, SlotTable
+from learner.serving.ledger import ALWAYS, SentSteps, residues
 from seedrl.types import StepType, TimeStep
 
 K = 3  # steps of a page

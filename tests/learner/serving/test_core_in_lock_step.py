@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from learner.serving.batch_rules import free_running, lock_step
-from learner.serving.batcher import Pending
+from learner.serving.batching import Pending, free_running, lock_step
 from learner.serving.core import Batch, PlaybackError, Serving, first_row
 from learner.serving.leases import CutStreamError, Group, Lease, SlotTable
 from learner.serving.ledger import ALWAYS, residues

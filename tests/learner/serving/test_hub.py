@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 
 from learner.reporting.env_servers import EnvServerRegistry
-from learner.serving.batch_rules import BatchRule, free_running, lock_step
+from learner.serving.batching import BatchRule, free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
-from learner.serving.dealing.returning import PATIENCE_SECONDS
-from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
+from learner.serving.hub import IDLE_SECONDS, Hub
+from learner.serving.leases import Role, SlotTable
 from learner.serving.peer import EndError
-from learner.serving.slot_deal import Role
 from seedrl.config import EnvironmentConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -104,123 +102,81 @@ def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub
     assert hub.ledger()["lost"] == hub.ledger()["sent"] == sum(slot < 4 for slot in slots)
 
 
-def test_a_lease_of_too_few_slots_ends_as_soon_as_there_are_more(hub: Hub) -> None:
-    first, second = _join(hub, 4), _join(hub, 4)
-    assert len(_assigned(first)[1]) == 4
-    assert len(_assigned(second)[1]) == 2
-    assert second.outbox.empty()
-    first.close()
-    assert _end(second) == "more slots are free"
-    assert len(_assigned(_join(hub, 4))[1]) == 4
-
-
-def _unknown_fleet() -> Hub:
-    slots = SlotTable(training=4, evaluation=4, seed=3, num_env_servers=None)
-    serving = Serving(slots, page_steps=2, rule=free_running(0.005))
-    return Hub(serving, EnvironmentConfig(id="Some-v0"))
-
-
-def test_a_greedy_hello_leaves_slots_to_those_who_arrive_later() -> None:
-    hub = _unknown_fleet()
-    greedy, modest, small = _join(hub, 2**32 - 1), _join(hub, 2), _join(hub, 1)
-    assert [len(_assigned(stream)[1]) for stream in (greedy, modest, small)] == [4, 2, 1]
-    # Reserved: what is built by nobody is nobody's, and no batch waits for it.
-    assert hub.live_slots("training").tolist() == []
-    _ready(modest)
-    assert greedy.outbox.empty() and modest.outbox.empty()
-
-
-def test_who_is_ready_may_have_what_is_free_and_returns_for_it() -> None:
-    hub = _unknown_fleet()
-    first = _join(hub, 8)
-    key, slots = _assigned(first)
-    assert len(slots) == 4
-    _ready(first)
-    assert _end(first) == "more slots are free"
-    report = [seedrl_pb2.Sent(lease=key, num_envs=3 - 2 * group, group=group) for group in (0, 1)]
-    again = _join(hub, 8, report)
-    assert len(_assigned(again)[1]) == 8
-    _ready(again)
-    assert again.outbox.empty()
-
-
-def test_who_leaves_its_report_out_has_what_it_returns_for_too() -> None:
-    hub = _unknown_fleet()
-    first = _join(hub, 8)
-    assert len(_assigned(first)[1]) == 4
-    _ready(first)
-    assert _end(first) == "more slots are free"
-    again = _join(hub, 8)
-    assert len(_assigned(again)[1]) == 8
-    _ready(again)
-    assert again.outbox.empty()
-
-
-def test_a_key_that_was_never_ready_gives_no_right_to_more() -> None:
-    hub = _unknown_fleet()
-    key, _ = _assigned(_join(hub, 8))
-    report = [seedrl_pb2.Sent(lease=key, num_envs=3 - 2 * group, group=group) for group in (0, 1)]
-    assert len(_assigned(_join(hub, 8, report))[1]) == 4
-
-
 def _with_clock(now: list[float], rule: BatchRule) -> Hub:
     slots = SlotTable(training=4, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=2, rule=rule)
     return Hub(serving, EnvironmentConfig(id="Some-v0"), clock=lambda: now[0])
 
 
-def test_where_nobody_measures_any_more_somebody_is_called_back_for_it() -> None:
+def test_an_env_server_is_sent_away_for_slots_that_stay_idle() -> None:
     now = [0.0]
     hub = _with_clock(now, free_running(0.005))
-    measures, trains = _join(hub, 2), _join(hub, 2)
-    for stream in (measures, trains):
+    evaluates, trains = _join(hub, 2), _join(hub, 2)
+    for stream in (evaluates, trains):
         _assigned(stream)
         _ready(stream)
-    measures.close()
-    hub.deal_again()
-    now[0] = PATIENCE_SECONDS - 1
-    hub.deal_again()
+    evaluates.close()
+    hub.rebalance()
+    now[0] = IDLE_SECONDS - 1
+    hub.rebalance()
     assert trains.outbox.empty()
-    now[0] = PATIENCE_SECONDS
-    hub.deal_again()
-    assert _end(trains) == "slots are dealt again"
+    now[0] = IDLE_SECONDS
+    hub.rebalance()
+    assert _end(trains) == "slots are rebalanced"
     again = _join(hub, 2)
     assert 4 in _assigned(again)[1]
     _ready(again)
     for _ in range(3):
-        now[0] += PATIENCE_SECONDS
-        hub.deal_again()
+        now[0] += IDLE_SECONDS
+        hub.rebalance()
     assert again.outbox.empty()
 
 
-def test_in_lock_step_no_stream_is_cut_for_another() -> None:
+def test_nobody_is_sent_away_for_an_env_server_that_is_back_soon() -> None:
     now = [0.0]
-    hub = _with_clock(now, lock_step())
-    measures, trains = _join(hub, 2), _join(hub, 2)
-    for stream in (measures, trains):
+    hub = _with_clock(now, free_running(0.005))
+    first, second = _join(hub, 4), _join(hub, 4)
+    for stream in (first, second):
         _assigned(stream)
         _ready(stream)
-    measures.close()
+    for _ in range(5):
+        first.close()
+        hub.rebalance()
+        now[0] += IDLE_SECONDS / 2
+        first = _join(hub, 4)
+        _ready(first)
+        hub.rebalance()
+        now[0] += IDLE_SECONDS
+        hub.rebalance()
+    assert second.outbox.empty()
+
+
+def test_in_lock_step_no_stream_is_cut_for_an_idle_role() -> None:
+    now = [0.0]
+    hub = _with_clock(now, lock_step())
+    evaluates, trains = _join(hub, 2), _join(hub, 2)
+    for stream in (evaluates, trains):
+        _assigned(stream)
+        _ready(stream)
+    evaluates.close()
     for _ in range(3):
-        now[0] += PATIENCE_SECONDS
-        hub.deal_again()
+        now[0] += IDLE_SECONDS
+        hub.rebalance()
     assert trains.outbox.empty()
 
 
-def test_slots_that_are_still_computed_make_room_when_they_return(hub: Hub) -> None:
-    first, second = _join(hub, 4), _join(hub, 4)
-    first.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(_SPEC))))
-    for group in (0, 1):
-        _step(hub, first, group)
-    roles: tuple[Role, ...] = ("training", "evaluation")
-    batches = [hub.next_batch([role], timeout=SECONDS) for role in roles]
-    _assigned(second)
-    first.close()
-    assert second.outbox.empty()
-    for batch in batches:
-        assert batch is not None
-        hub.answer(batch, np.zeros(len(batch.slots), np.int32))
-    assert _end(second) == "more slots are free"
+def test_the_first_env_server_fixes_the_spec_and_others_are_refused(hub: Hub) -> None:
+    first, second = _join(hub, 1), _join(hub, 1)
+    for stream in (first, second):
+        _assigned(stream)
+    assert not hub.wait_for_env_server(0.0)
+    _ready(first)
+    assert (hub.wait_for_spec(0.0), hub.wait_for_env_server(0.0)) == (_SPEC, True)
+    other = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
+    _ready(second, other)
+    item = second.outbox.get_nowait()
+    assert isinstance(item, EndError) and item.is_refusal
+    assert hub.spec == _SPEC and first.outbox.empty()
 
 
 def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
@@ -265,8 +221,8 @@ def _step(hub: Hub, stream: Connection, group: int) -> None:
     assert stream.receive(StepPayload(StepLayout(_SPEC, size).pack(group, 0, timestep)))
 
 
-def _ready(stream: Connection) -> None:
-    ready = seedrl_pb2.Ready(spec=encode_spec(_SPEC))
+def _ready(stream: Connection, spec: EnvSpec = _SPEC) -> None:
+    ready = seedrl_pb2.Ready(spec=encode_spec(spec))
     stream.receive(seedrl_pb2.FromEnvServer(ready=ready))
 
 

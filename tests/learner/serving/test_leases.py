@@ -1,13 +1,21 @@
+import random
 from itertools import chain
 from typing import get_args
 
 import numpy as np
 import pytest
 
-from learner.serving.dealing.spread import spread
-from learner.serving.environment_seeds import environment_seed, session_seed
-from learner.serving.leases import Lease, NoFreeSlotError, SlotTable
-from learner.serving.slot_deal import Role
+from learner.serving.leases import (
+    Lease,
+    NoFreeSlotError,
+    Role,
+    SlotRange,
+    SlotTable,
+    deal,
+    environment_seed,
+    lanes_of,
+    session_seed,
+)
 from seedrl.types import StepType
 
 
@@ -25,27 +33,6 @@ def _counts(lease: Lease) -> list[int]:
         sum(len(group.slots) for group in lease.groups if group.role == role)
         for role in get_args(Role)
     ]
-
-
-def test_training_slots_are_leased_first_and_evaluation_is_not_forgotten() -> None:
-    table = _table(32, 100)
-    assert [_counts(table.lease(32, 1, "peer")) for _ in range(3)] == [[31, 1], [1, 31], [0, 32]]
-
-
-@pytest.mark.parametrize(("num_servers", "training", "evaluation"), [(2, 32, 12), (4, 8, 4)])
-def test_env_servers_that_share_all_slots_get_the_same_of_each_role(
-    num_servers: int, training: int, evaluation: int
-) -> None:
-    table = SlotTable(training=training, evaluation=evaluation, seed=0, num_env_servers=num_servers)
-    leases = [
-        table.lease((training + evaluation) // num_servers, 1, "peer") for _ in range(num_servers)
-    ]
-    for lease in leases:
-        assert _counts(lease) == [training // num_servers, evaluation // num_servers]
-    assert table.num_free == 0
-    # One that returns has its share again, whoever else is there.
-    table.end(leases[1])
-    assert _counts(table.lease(100, 1, "peer")) == _counts(leases[1])
 
 
 def test_training_slots_are_split_into_the_groups_asked_for() -> None:
@@ -137,16 +124,6 @@ def test_the_lowest_free_slots_are_leased_whatever_the_order_of_leaving() -> Non
     assert _slots(table.lease(5, 1, "peer")) == [[5, 6, 7], [10, 11]]
 
 
-def test_slots_are_given_away_in_the_order_asked_for_whatever_the_order_of_leaving() -> None:
-    table = SlotTable(training=8, evaluation=2, seed=0, order=spread)
-    first, second = table.lease(4, 1, "peer"), table.lease(3, 2, "peer")
-    # In the order 0, 5, 2, 7, 4, 1, 6, 3; within a group ascending.
-    assert [_slots(first), _slots(second)] == [[[0, 2, 5], [8]], [[7], [4], [9]]]
-    table.end(first)
-    table.end(second)
-    assert _slots(table.lease(5, 1, "peer")) == [[0, 2, 5, 7], [8]]
-
-
 def _lease_and_end(table: SlotTable) -> tuple[list[int], list[int]]:
     lease = table.lease(table.num_slots, 2, "peer")
     seeds = [seed for group in lease.groups for seed in table.seeds(group)]
@@ -191,17 +168,131 @@ def test_a_new_lease_starts_a_page_and_an_episode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_env_servers", "reservable"),
-    [(None, [16, 8, 4, 2, 1, 1]), (4, [16, 8, 8]), (1, [32])],
+    ("sizes", "offered", "expected"),
+    [
+        # Training first, and at least one of two environments or more evaluates.
+        ((32, 100), [32, 32, 32], [(31, 1), (1, 31), (0, 32)]),
+        ((64, 8), [18] * 4, [(17, 1), (17, 1), (17, 1), (13, 5)]),
+        ((9, 2), [4] * 3, [(3, 1), (3, 1), (3, 0)]),
+        ((32, 1), [2], [(1, 1)]),
+        # A single environment trains, or evaluates if others train and none evaluates.
+        ((3, 2), [1] * 4, [(1, 0), (0, 1), (1, 0), (1, 0)]),
+        # What one role lacks, the other makes up for; more than all slots are not given.
+        ((2, 8), [6, 6], [(2, 4), (0, 4)]),
+        ((4, 2), [500], [(4, 2)]),
+        ((3, 0), [2], [(2, 0)]),
+        ((0, 3), [2], [(0, 2)]),
+    ],
 )
-def test_before_it_is_ready_an_env_server_has_its_share_or_half_of_the_free(
-    num_env_servers: int | None, reservable: list[int]
+def test_training_slots_are_filled_first_and_evaluation_is_not_forgotten(
+    sizes: tuple[int, int], offered: list[int], expected: list[tuple[int, int]]
 ) -> None:
-    table = SlotTable(training=24, evaluation=8, seed=0, num_env_servers=num_env_servers)
-    leases = []
-    for most in reservable:
-        assert table.num_reservable == most
-        leases.append(table.lease(2**32 - 1, 1, "greedy", most=most))
-    assert [sum(len(group.slots) for group in lease.groups) for lease in leases] == reservable
-    assert not table.num_free
-    assert [lease.is_held_back for lease in leases] == [*(True for _ in leases[1:]), False]
+    table = _table(*sizes)
+    assert [tuple(_counts(table.lease(number, 1, "peer"))) for number in offered] == expected
+
+
+def test_slots_are_dealt_to_the_devices_by_turns_and_the_first_one_evaluates() -> None:
+    lanes = lanes_of(8, 3, num_devices=3)
+    assert [(lane.role, lane.device, list(lane.slots)) for lane in lanes] == [
+        ("training", 0, [0, 3, 6]),
+        ("training", 1, [1, 4, 7]),
+        ("training", 2, [2, 5]),
+        ("evaluation", 0, [8, 9, 10]),
+    ]
+    assert lanes_of(8, 3) == (SlotRange("training", 0, 8), SlotRange("evaluation", 8, 3))
+
+
+@pytest.mark.parametrize(
+    ("free", "offered", "num_groups", "expected"),
+    [
+        # A group has one lane: of two groups each goes to the emptiest there is.
+        ([8, 8, 8, 8, 0], 8, 2, [4, 4, 0, 0, 0]),
+        ([4, 4, 8, 8, 0], 8, 2, [0, 0, 4, 4, 0]),
+        # One that has more than its groups' lanes hold takes others, too.
+        ([8, 8, 8, 8, 0], 32, 2, [8, 8, 8, 8, 0]),
+        ([8, 8, 8, 8, 0], 6, 1, [6, 0, 0, 0, 0]),
+        # What is left is given away whatever the groups.
+        ([1, 0, 2, 1, 0], 8, 2, [1, 0, 2, 1, 0]),
+        # One environment evaluates, as on one device.
+        ([8, 8, 8, 8, 4], 8, 2, [4, 3, 0, 0, 1]),
+    ],
+)
+def test_groups_of_an_env_server_are_spread_over_devices(
+    free: list[int], offered: int, num_groups: int, expected: list[int]
+) -> None:
+    lanes = lanes_of(32, 4, num_devices=4)
+    assert deal(free, offered, lanes, num_groups=num_groups) == expected
+
+
+def test_an_env_server_gets_all_that_it_offers_or_all_that_is_free() -> None:
+    numbers = random.Random(7)
+    for _ in range(2000):
+        training, evaluation = numbers.randint(0, 20), numbers.randint(0, 9)
+        lanes = lanes_of(training, evaluation, numbers.randint(1, 3))
+        free = [numbers.randint(0, lane.size) for lane in lanes]
+        offered = numbers.randint(1, 20)
+        dealt = deal(free, offered, lanes, num_groups=numbers.randint(1, 3))
+        assert all(0 <= taken <= left for taken, left in zip(dealt, free, strict=True))
+        assert sum(dealt) == min(offered, sum(free))
+
+
+def _ready(table: SlotTable, num_envs: int) -> Lease:
+    lease = table.lease(num_envs, 1, "peer")
+    lease.is_ready = True
+    return lease
+
+
+def test_who_asked_for_more_slots_returns_for_those_that_are_free() -> None:
+    table = _table(4, 2)
+    first, second = _ready(table, 4), _ready(table, 4)
+    assert (second.num_missing, table.returning()) == (2, None)
+    table.end(first)
+    assert table.returning() is second
+    second.is_ready = False
+    assert table.returning() is None
+
+
+def test_the_largest_returns_for_a_role_without_a_slot_in_use() -> None:
+    table = _table(8, 1)
+    evaluates, _, large = (_ready(table, number) for number in (2, 2, 3))
+    assert table.returning() is None
+    table.end(evaluates)
+    assert table.returning() is large
+    assert table.returning(for_roles=False) is None
+    table.end(large)
+    assert _counts(_ready(table, 3)) == [2, 1]
+    assert table.returning() is None
+
+
+def test_returning_ends_with_no_slot_idle_that_an_environment_could_fill() -> None:
+    numbers = random.Random(3)
+    for _ in range(500):
+        training, evaluation = numbers.randint(0, 12), numbers.randint(0, 4)
+        table = _table(training, evaluation)
+        offers: dict[int, int] = {}
+        for _ in range(numbers.randint(1, 12)):
+            if offers and numbers.random() < 0.4:
+                table.end(table.leases[number := numbers.choice(list(offers))])
+                del offers[number]
+            elif table.num_free:
+                size = numbers.randint(1, 6)
+                offers[_ready(table, size).number] = size
+        for _ in range(30):
+            if (lease := table.returning()) is None:
+                break
+            table.end(lease)
+            size = offers.pop(lease.number)
+            offers[_ready(table, size).number] = size
+        assert table.returning() is None
+        counts = np.sum([_counts(lease) for lease in table.leases.values()] or [[0, 0]], axis=0)
+        offered = sum(offers.values())
+        assert counts.sum() == min(offered, training + evaluation)
+        if offered > 1 and training and evaluation:
+            assert counts.all()
+
+
+def test_the_seed_of_a_slot_and_epoch_is_the_same_on_every_machine() -> None:
+    # First four bytes of SHA-256 of b"1/2/3", little-endian, without the lowest bit.
+    assert environment_seed(1, 2, 3) == 1470002382
+    assert session_seed(3, "session 1") == session_seed(3, "session 1")
+    assert session_seed(3, "session 1") != session_seed(4, "session 1")

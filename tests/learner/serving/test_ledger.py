@@ -1,6 +1,120 @@
-"""The ledger: sums that must balance."""
+"""Leases reconciled between both sides: what was sent, what was seen, and what cannot be true."""
 
-from learner.serving.ledger import ALWAYS, AT_REST, Equation, residues
+import pytest
+
+from learner.serving.leases import Lease, SlotTable
+from learner.serving.ledger import ALWAYS, AT_REST, Equation, Reconciliation, SentSteps, residues
+
+_ROWS = 3
+
+
+def _ended_lease(*seen: int) -> tuple[Lease, Reconciliation]:
+    """A lease of groups of three rows, of each of which N steps have arrived; it has ended."""
+    table = SlotTable(training=_ROWS * len(seen), evaluation=0, seed=5)
+    lease = table.lease(_ROWS * len(seen), len(seen), "host:7")
+    for group, steps in zip(lease.groups, seen, strict=True):
+        group.seen = steps
+    reconciliation = Reconciliation()
+    reconciliation.ended(lease)
+    return lease, reconciliation
+
+
+def _sent(lease: Lease, *steps: tuple[int, int]) -> list[SentSteps]:
+    return [
+        SentSteps(lease.key, group, _ROWS, sent, answered)
+        for group, (sent, answered) in enumerate(steps)
+    ]
+
+
+def test_a_lease_is_reconciled_once() -> None:
+    lease, reconciliation = _ended_lease(5, 2)
+    assert reconciliation.num_unreported == 1
+    for _ in range(2):  # the Assign that confirmed the report was lost
+        assert reconciliation.reported(_sent(lease, (6, 5), (2, 2))) == []
+        expected = {"sent": 8 * _ROWS, "seen": 7 * _ROWS, "lost": _ROWS}
+        assert reconciliation.accounts == expected
+    assert reconciliation.num_unreported == 0
+    assert residues(reconciliation.accounts, ALWAYS) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "steps", "answered", "message"),
+    [
+        (4, 3, 3, "group 0: 3 steps were sent, but 4 were seen"),
+        (2, 3, 3, "group 0: 3 steps were answered, but 2 were seen"),
+        (2, 4, 2, "group 0: 4 steps were sent with 2 answers"),
+        (2, 2, 3, "group 0: 2 steps were sent with 3 answers"),
+        (5, 2**64 - 1, 0, f"group 0: {2**64 - 1} steps were sent with 0 answers"),
+    ],
+)
+def test_what_cannot_be_true_is_counted_apart(
+    seen: int, steps: int, answered: int, message: str
+) -> None:
+    lease, reconciliation = _ended_lease(seen)
+    report = _sent(lease, (steps, answered))
+    assert reconciliation.reported(report) == [f"lease of host:7: {message}"]
+    assert reconciliation.accounts == {"disputed": seen * _ROWS}
+    # Once: a connection that repeats the report is not ended for it for ever.
+    assert reconciliation.reported(report) == []
+    reconciliation.late(lease.groups[0])
+    assert reconciliation.accounts == {"disputed": seen * _ROWS}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "size", "message"),
+    [
+        ([0, 1, 2], _ROWS, "expected each of 2 groups once, got groups [0, 1, 2]"),
+        ([0, 0, 1], _ROWS, "expected each of 2 groups once, got groups [0, 0, 1]"),
+        ([2**32 - 1], _ROWS, "expected each of 2 groups once, got groups [4294967295]"),
+        ([0, 1], _ROWS - 1, "group 0: expected 3 environments, got 2"),
+        ([0], _ROWS, "group 1: 0 steps were sent, but 1 were seen"),
+    ],
+)
+def test_groups_that_the_lease_does_not_have_are_disputed(
+    numbers: list[int], size: int, message: str
+) -> None:
+    lease, reconciliation = _ended_lease(1, 1)
+    report = [SentSteps(lease.key, number, size, 1, 1) for number in numbers]
+    assert reconciliation.reported(report) == [f"lease of host:7: {message}"]
+    assert reconciliation.accounts == {"disputed": 2 * _ROWS}
+
+
+def test_a_group_that_the_env_server_does_not_know_of_has_sent_nothing() -> None:
+    lease, reconciliation = _ended_lease(1, 0)
+    assert reconciliation.reported(_sent(lease, (1, 1))) == []
+    assert reconciliation.accounts == {"sent": _ROWS, "seen": _ROWS}
+
+
+def test_a_step_that_arrives_after_the_report_was_not_lost() -> None:
+    lease, reconciliation = _ended_lease(1)
+    (group,) = lease.groups
+    reconciliation.reported(_sent(lease, (2, 1)))
+    assert reconciliation.accounts["lost"] == _ROWS
+    group.seen += 1
+    reconciliation.late(group)
+    assert +reconciliation.accounts == {"sent": 2 * _ROWS, "seen": 2 * _ROWS}
+    # It has reported that there are no more.
+    group.seen += 1
+    reconciliation.late(group)
+    expected = {"sent": 2 * _ROWS, "seen": 2 * _ROWS, "disputed": _ROWS}
+    assert +reconciliation.accounts == expected
+
+
+def test_leases_of_other_learners_are_not_ours() -> None:
+    (_, reconciliation), (theirs, _) = _ended_lease(1), _ended_lease(1)
+    assert reconciliation.reported(_sent(theirs, (9, 9))) == []
+    assert reconciliation.accounts == {}
+
+
+def test_leases_that_are_never_reported_are_given_up_in_the_end() -> None:
+    reconciliation = Reconciliation()
+    table = SlotTable(training=1, evaluation=0, seed=0)
+    for _ in range(4100):
+        lease = table.lease(1, 1, "peer")
+        lease.groups[0].seen = 2
+        table.end(lease)
+        reconciliation.ended(lease)
+    assert reconciliation.accounts == {"unsettled": 4 * 2}
 
 
 def test_a_sum_that_does_not_balance_names_its_accounts() -> None:

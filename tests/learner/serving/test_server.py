@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from learner.serving.access import AddressLock
+from learner.serving.leases import Role
 from learner.serving.server import Service
-from learner.serving.slot_deal import Role
 from seedrl.errors import AddressInUseError
 from seedrl.specs import DiscreteSpec
 from seedrl.wire.action_layout import ActionLayout

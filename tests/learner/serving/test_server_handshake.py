@@ -5,7 +5,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from learner.serving import server
 from learner.serving.server import Service
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire import seedrl_pb2, version
@@ -35,11 +34,9 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         seeds = [seed for group in assign.groups for seed in group.seeds]
         assert len(set(seeds)) == 6
         assert max(seeds) < 2**31
-        assert service.hub.wait_for_spec(0.0) is None
         client.groups = list(assign.groups)
         client.send(ready())
         # The first spec decides for all: it counts once its environments are seen to step.
-        assert service.hub.wait_for_spec(0.0) is None
         client.step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
         assert service.hub.live_slots("training").tolist() == [0, 1, 2, 3]
@@ -112,24 +109,6 @@ def test_the_first_spec_may_be_impossible_and_only_its_sender_is_refused(
         assert service.hub.wait_for_spec(SECONDS) == SPEC
 
 
-def test_of_two_that_get_ready_with_different_specs_the_first_to_step_decides(
-    unix_service: Service,
-) -> None:
-    service = unix_service
-    other = EnvSpec({"a": ArraySpec((3,), "float32")}, DiscreteSpec(3))
-    with Client(service.address) as idle, Client(service.address) as working:
-        idle.send(hello())
-        idle.groups = list(idle.receive().assign.groups)
-        idle.send(ready(other))
-        working.shake_hands().step(0, FIRST)
-        assert service.hub.wait_for_spec(SECONDS) == SPEC
-        idle.step(0, FIRST, spec=other)
-        code, details = idle.end()
-    assert code == grpc.StatusCode.FAILED_PRECONDITION
-    assert "observation.a: expected float32[2], got float32[3]" in details
-    assert service.hub.ledger()["rejected"] == 1
-
-
 def left(service: Service) -> list[tuple[str, str]]:
     """Which env servers have left, and why."""
     return [
@@ -145,7 +124,7 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path)
     with Client(service.start()) as client:
         client.shake_hands()
         code, details = client.end()
-    assert not service.hub.wait_for_agreement(0.0)
+    assert not service.hub.wait_for_env_server(0.0)
     service.stop(grace_seconds=0.0)
     assert code == grpc.StatusCode.FAILED_PRECONDITION
     assert details.startswith("this environment differs from the checkpoint's: observation: exp")
@@ -157,9 +136,9 @@ def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: 
     service = service_at(f"unix:{tmp_path}/socket", spec=SPEC)
     with Client(service.start()) as client:
         assert service.hub.wait_for_spec(0.0) == SPEC
-        assert not service.hub.wait_for_agreement(0.0)
+        assert not service.hub.wait_for_env_server(0.0)
         client.shake_hands()
-        assert service.hub.wait_for_agreement(SECONDS)
+        assert service.hub.wait_for_env_server(SECONDS)
     service.stop(grace_seconds=0.0)
 
 
@@ -192,50 +171,3 @@ def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Servic
         for client in clients:
             client.leave()
     assert ends == [(grpc.StatusCode.RESOURCE_EXHAUSTED, "all 6 slots are leased")] * 5
-
-
-def test_a_first_environment_that_the_run_cannot_use_costs_its_env_server_and_nobody_else(
-    tmp_path: Path,
-) -> None:
-    service = service_at(f"unix:{tmp_path}/socket", tries_spec=True)
-    hub, other = service.hub, EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(3))
-    unfit = (grpc.StatusCode.FAILED_PRECONDITION, "agent: it has no use for that")
-    with Client(service.start()) as first, Client(service.address) as early:
-        first.shake_hands(spec=other).step(0, FIRST, spec=other)
-        assert hub.wait_for_spec(SECONDS) == other
-        # While the learner finds that out, the right one may be sent away, but not for good.
-        code, details = early.shake_hands().end()
-        assert code == grpc.StatusCode.UNAVAILABLE
-        assert details.startswith("the learner finds out whether it can use another environment: ")
-        assert hub.settle_spec("agent: it has no\nuse for that")
-        assert first.end() == unfit
-    assert ("h:7", unfit[1]) in left(service)
-    with Client(service.address) as again, Client(service.address) as right:
-        assert again.shake_hands(spec=other).end() == unfit  # without another try
-        assert hub.wait_for_spec(0.0) is None
-        right.shake_hands().step(0, FIRST)
-        assert hub.wait_for_spec(SECONDS) == SPEC
-        assert not hub.settle_spec()
-        assert not hub.settle_spec("too late")
-        assert hub.wait_for_spec(0.0) == SPEC
-        wait_until_free(service, 4)
-    service.stop(grace_seconds=0.0)
-
-
-def test_a_stream_without_hello_or_without_ready_ends_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "HELLO_SECONDS", 0.01)
-    service = service_at(f"unix:{tmp_path}/socket", ready_deadline_seconds=0.02)
-    with Client(service.start()) as silent, Client(service.address) as building:
-        building.send(hello())
-        building.receive()
-        assert silent.end() == (grpc.StatusCode.UNAVAILABLE, "expected hello within 0 seconds")
-        code, details = building.end()
-        assert code == grpc.StatusCode.UNAVAILABLE
-        assert "serving.ready_deadline_seconds" in details
-        wait_until_free(service, 6)
-        with Client(service.address).shake_hands() as ready_in_time:
-            ready_in_time.step(0, FIRST)
-            assert service.hub.wait_for_spec(SECONDS) == SPEC
-    service.stop(grace_seconds=0.0)

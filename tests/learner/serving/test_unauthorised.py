@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from learner.cli.certificates import make
 from learner.reporting.env_servers import EnvServerRegistry
 from learner.serving.access import private_address
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable

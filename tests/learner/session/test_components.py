@@ -20,7 +20,7 @@ from learner.learning.sharded_replay import ShardedReplay
 from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
-from learner.serving.slot_deal import lanes_of
+from learner.serving.leases import lanes_of
 from learner.session.components import _exploration, _gauge_constants, _learner_state
 from learner.session.geometry import plan_geometry, scale
 from learner.session.sharing import replay
@@ -222,7 +222,8 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
         _, action = actor._programs.act(actor._state, (), *numbers, slots, positions, timestep)
         said.append(action.tolist())
     # The first device acts for the training slots 0 and 2, and evaluates; the other one for slot 1.
-    assert said == [[500, 100, 7, 7], [300]]
+    # Of three rungs slot 1, at frac(φ) of the way, has the last one.
+    assert said == [[500, 300, 7, 7], [100]]
 
 
 @pytest.mark.parametrize(("decay_updates", "shown"), [(0, {"learning_rate": 0.5}), (9, {})])

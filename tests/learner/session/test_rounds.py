@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from learner.serving.batch_rules import free_running, rounds
-from learner.serving.batcher import Lane, Pending
+from learner.serving.batching import Lane, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues

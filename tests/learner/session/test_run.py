@@ -16,10 +16,10 @@ import pytest
 from learner.hosts.place import Place
 from learner.processes.stop import StopRequest
 from learner.saving.run_folder import Resume, RunFolder
-from learner.session.geometry import plan_geometry
+from learner.session.end_of_run import raise_death
 from learner.session.reports import Reports, open_reports
-from learner.session.run import _best, _end_early, train
-from learner.session.sharing.serving import slot_table
+from learner.session.run import _best, _end_early, _refusing, train, wait_for
+from learner.threads.deaths import Deaths
 from seedrl import checkpoints, config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
@@ -55,23 +55,6 @@ def test_the_config_says_whether_freed_memory_is_kept(
     with pytest.raises(TunedError) as caught:
         train(dataclasses.replace(config, learning=learning), workdir=tmp_path)
     assert caught.value.args == ({"keeps_freed_memory": keeps_freed_memory},)
-
-
-@pytest.mark.parametrize(
-    ("regime", "slots"),
-    [
-        ("asynchronous", [0, 11, 18, 25]),
-        # All slots have to be filled, and who has which may decide on a result's bits.
-        ("lock_step", [0, 1, 2, 3]),
-        ("synchronous", [0, 1, 2, 3]),
-    ],
-)
-def test_slots_are_spread_where_not_all_need_be_filled(regime: str, slots: list[int]) -> None:
-    config = config_file.load("cartpole_r2d2")
-    learning = dataclasses.replace(config.learning, regime=regime, num_devices=1)
-    config = dataclasses.replace(config, learning=learning)
-    table = slot_table(config, plan_geometry(config), 1, None)
-    assert table.lease(5, 1, "peer").groups[0].slots.tolist() == slots
 
 
 def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
@@ -174,7 +157,7 @@ def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
         "Session": lambda *arguments: session,
         "Supervision": lambda *arguments, **named: Ends(),
         "_served": lambda *arguments: contextlib.nullcontext(service),
-        "first_fit": lambda specs, build, stop, look: build(None),
+        "open_recorder": lambda *arguments: contextlib.nullcontext(),
         "wait_for": lambda condition, stop, look: True,
         "open_reports": lambda *arguments: contextlib.nullcontext(reports),
     }.items():
@@ -246,3 +229,31 @@ def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
     monkeypatch.setattr("learner.session.run._train", mock.Mock(side_effect=AssertionError))
     with pytest.raises(CheckpointError, match="params/.* checkpoint has nothing.*start a new work"):
         train(config, workdir=tmp_path)
+
+
+def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:
+    stop, looks = StopRequest(), iter([None, None, "found"])
+    assert wait_for(lambda timeout: next(looks), stop) == "found"
+    stop.set()
+    assert wait_for(lambda timeout: None, stop) is None
+
+
+def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> None:
+    service: Any = SimpleNamespace(failure=None)
+    deaths, looks = Deaths(), iter([None, None])
+
+    def look(timeout: float) -> None:
+        next(looks)
+        service.failure = OSError("no more sockets")
+
+    with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
+        wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
+    assert next(looks) is None
+
+
+def test_an_environment_that_the_agent_does_not_suit_ends_its_env_servers_with_the_run() -> None:
+    hub = mock.Mock()
+    with pytest.raises(ConfigError), _refusing(hub):
+        raise ConfigError("agent: too small")
+    (error,) = hub.close.call_args.args
+    assert error.is_refusal and error.details == "agent: too small"

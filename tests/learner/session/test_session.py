@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from learner.reporting.metrics import Metrics
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
-from learner.serving.slot_deal import Role
+from learner.serving.leases import Role, SlotTable
 from learner.session.geometry import plan_geometry
 from learner.session.session import Session
 from learner.threads.exchange import FilledPages

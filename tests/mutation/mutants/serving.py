@@ -10,27 +10,10 @@ _ACTOR = "learner/acting/actor.py"
 
 MUTANTS = (
     Mutant(
-        "lowest_slots_first",
-        "learner/serving/dealing/spread.py",
-        "stride(lane.size)\n",
-        "1\n",
-        "Env servers get slots that are neighbours: one alone has only the highest epsilons, and "
-        "takes them away when it leaves.",
-        "epsilons stay spread over the env servers present",
-    ),
-    Mutant(
-        "freed_slots_lowest_first",
-        _SLOTS,
-        "sorted(freed, key=self._rank.__getitem__)",
-        "sorted(freed)",
-        "After an env server has left, those who join get neighbouring slots.",
-        "epsilons stay spread over the env servers present",
-    ),
-    Mutant(
         "nobody_measures_unnoticed",
-        "learner/serving/dealing/returning.py",
-        "        if (trains > 0 and is_worth_it) or begins:\n",
-        "        if trains > 0 and is_worth_it:\n",
+        _SLOTS,
+        "return largest if for_roles and can_share and self._has_idle_role() else None",
+        "return None",
         "When the env servers that measured have left, nothing is measured any more.",
         "evaluation roles stay with those present",
     ),
@@ -117,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "lock_step_in_order_of_arrival",
-        "learner/serving/batch_rules.py",
+        "learner/serving/batching.py",
         "        rows=list,\n",
         "        rows=_by_arrival,\n",
         "In lock step the rows of a batch lie as they arrived.",
@@ -162,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "seeds_repeat_after_reconnect",
-        "learner/serving/environment_seeds.py",
+        _SLOTS,
         'return _hash(f"{seed}/{slot}/{epoch}")',
         'return _hash(f"{seed}/{slot}")',
         "An env server that returns plays the same episodes again.",
@@ -170,15 +153,15 @@ MUTANTS = (
     ),
     Mutant(
         "env_server_without_evaluation",
-        "learner/serving/slot_deal.py",
-        'take("evaluation", int(offered > 1 or (trains and not measures)))',
-        'take("evaluation", 0)',
+        _SLOTS,
+        "least = int(offered > 1 or (trains and not evaluates))",
+        "least = 0",
         "Nothing is measured before there are more environments than training takes.",
         "training slots first, and evaluation what was configured (DESIGN 5)",
     ),
     Mutant(
         "group_in_one_lane_after_the_other",
-        "learner/serving/slot_deal.py",
+        _SLOTS,
         "lane = max(own, key=lambda lane: free[lane] - dealt[lane])",
         "lane = next(lane for lane in own if free[lane] > dealt[lane])",
         "The first inference device acts for all, and the others' shards stay empty.",
@@ -193,16 +176,8 @@ MUTANTS = (
         "a slot's carry never moves (HOUSE, seams)",
     ),
     Mutant(
-        "env_servers_do_not_share",
-        "learner/serving/slot_deal.py",
-        "take(role, -(-sizes[role] // num_env_servers) - dealt[role])",
-        "take(role, sizes[role] - dealt[role])",
-        "The first env server trains, and all others only evaluate.",
-        "evaluation is spread over env servers (DESIGN 5)",
-    ),
-    Mutant(
         "lock_step_does_not_wait",
-        "learner/serving/batch_rules.py",
+        "learner/serving/batching.py",
         "target_rows=lambda _, num_slots, __: max(1, num_slots)",
         "target_rows=lambda num_live, _, __: max(1, num_live)",
         "In lock step a batch is due without an env server that has left.",
@@ -237,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "batch_waits_for_ever",
-        "learner/serving/batcher.py",
+        "learner/serving/batching.py",
         "return max(0.0, self._queue[0].arrival + self.rule.deadline_seconds - now)",
         "return None",
         "A batch that is not full is never computed: SEED RL's bug.",
@@ -245,7 +220,7 @@ MUTANTS = (
     ),
     Mutant(
         "first_step_wakes_nobody",
-        "learner/serving/batcher.py",
+        "learner/serving/batching.py",
         "return len(self._queue) == 1 or self.num_rows >= self.target_rows",
         "return self.num_rows >= self.target_rows",
         "Who waits for a batch does not hear of the step whose deadline it has to keep.",
@@ -337,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "false_report_is_believed",
-        "learner/serving/reconciliation.py",
+        "learner/serving/ledger.py",
         "        if sent.steps < group.seen:\n",
         "        if sent.steps < 0:\n",
         "An env server may report that it sent less than arrived, and the ledger has a residue.",

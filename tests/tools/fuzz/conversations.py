@@ -14,7 +14,7 @@ from envs_server.connection import Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.recipe import budget, check_assign, read_recipes
 from envs_server.sent_log import SentLog
-from learner.serving.batch_rules import free_running
+from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub

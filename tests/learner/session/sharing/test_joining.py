@@ -6,11 +6,10 @@ import socket
 import threading
 from pathlib import Path
 from typing import Any, cast
-from unittest import mock
 
 import pytest
 
-from learner.hosts.agenda import Agenda, Hosts, alone
+from learner.hosts.agenda import Agenda, Hosts
 from learner.hosts.hello import Hello
 from learner.hosts.messages import LONGEST_HELLO_BYTES
 from learner.hosts.peers import Peers
@@ -19,7 +18,6 @@ from learner.hosts.waiting import StoppedError
 from learner.processes.stop import StopRequest
 from learner.serving.hub import Hub
 from learner.session.sharing import joining
-from learner.session.sharing.first_fit import first_fit
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
 from seedrl import config_file, run_files
 from seedrl.errors import ConfigError, HostLostError
@@ -178,33 +176,6 @@ def test_whoever_is_stopped_before_the_run_begins_leaves_and_is_not_lost(
             joining.common_word("confirmed", True, hosts, stop)
         wait_until(lambda: losses or peers[0].left, "that the other host hears of it")
         assert (losses, peers[0].left) == ([], {1: "SIGTERM"})
-
-
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_an_environment_that_one_of_several_hosts_cannot_use_ends_that_one(is_alone: bool) -> None:
-    hub, stop = mock.Mock(), StopRequest()
-    hub.wait_for_spec.side_effect = lambda timeout, given=None: given or CARTPOLE
-    hub.settle_spec.side_effect = bool
-
-    def fit(hosts: Hosts) -> str:
-        def build(spec: EnvSpec) -> str:
-            if hosts.peers.place.is_first:
-                stop.set()  # alone it would wait for another one
-                raise ConfigError("replay: no memory for that")
-            return "built"
-
-        try:
-            return str(first_fit(CommonSpec(hub, hosts, stop), build, stop, lambda: None))
-        except ConfigError as error:
-            return str(error)
-
-    if is_alone:
-        assert fit(alone()) == "None"
-        return
-    with linked(2) as peers:
-        found = at_once([lambda each=each: fit(hosts_of(each)) for each in peers])
-    assert found == ["replay: no memory for that", "built"]
-    assert mock.call("replay: no memory for that") in hub.settle_spec.call_args_list
 
 
 def test_hosts_that_begin_with_other_parameters_are_refused(

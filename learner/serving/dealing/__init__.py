@@ -1,1 +1,0 @@
-"""Who gets which slots while env servers join and leave."""

@@ -161,7 +161,7 @@ def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> N
         assert (place.host_index, place.num_hosts) == (index, len(hosts.learners))
         coordinators.add(place.coordinator)
         servers = offered[address]
-        assert options.env_servers == len(servers) > 0
+        assert servers
         slots = place.part(config.serving.training_slots)
         slots += config.serving.evaluation_slots if place.is_first else 0
         (num_envs,) = {server.num_envs for server in servers}

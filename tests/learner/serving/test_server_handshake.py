@@ -5,6 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from learner.serving import server
 from learner.serving.server import Service
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire import seedrl_pb2, version
@@ -171,3 +172,22 @@ def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Servic
         for client in clients:
             client.leave()
     assert ends == [(grpc.StatusCode.RESOURCE_EXHAUSTED, "all 6 slots are leased")] * 5
+
+
+def test_a_stream_without_hello_or_without_ready_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HELLO_SECONDS", 0.01)
+    service = service_at(f"unix:{tmp_path}/socket", ready_deadline_seconds=0.02)
+    with Client(service.start()) as silent, Client(service.address) as building:
+        building.send(hello())
+        building.receive()
+        assert silent.end() == (grpc.StatusCode.UNAVAILABLE, "expected hello within 0 seconds")
+        code, details = building.end()
+        assert code == grpc.StatusCode.UNAVAILABLE
+        assert "serving.ready_deadline_seconds" in details
+        wait_until_free(service, 6)
+        with Client(service.address).shake_hands() as ready_in_time:
+            ready_in_time.step(0, FIRST)
+            assert service.hub.wait_for_spec(SECONDS) == SPEC
+    service.stop(grace_seconds=0.0)

@@ -154,7 +154,6 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     assert acting.num_evaluated > 30
     regime.end_waits()
     assert regime.snapshots == "learning's"
-    assert not regime.is_compiling
 
 
 def test_nothing_is_cut_short_while_all_env_servers_stay() -> None:

@@ -1,14 +1,15 @@
 """Entry point of an env server: `python -m envs_server --learner ADDRESS --num-envs E`.
 
-Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
-this env server, or the environment cannot be built here; 4 the environment failed too often;
-6 it was to film, and a film cannot be written.
+`envs_server.options` documents flags and exit codes.
 """
 
+import contextlib
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from envs_server.options import PROG, read_options
+from envs_server.options import PROG, Options, read_options
+from seedrl.errors import ConfigError
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code, leave
 
@@ -16,21 +17,78 @@ from seedrl.programs.outcome import exit_code, leave
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs an env server until its work is over, and exits the process with its code."""
     words = sys.argv[1:] if argv is None else argv
-    leave(exit_code(lambda: _serve(words), prog=PROG))
+    leave(exit_code(lambda: _run(words), prog=PROG))
 
 
-def _serve(words: Sequence[str]) -> int:
+def _run(words: Sequence[str]) -> int:
     print_version_if_asked(words)
     options = read_options(words)
-    # Import numpy and gRPC: only once the command line is known to be good.
-    if options.processes == 1 and options.logs is None:
-        from envs_server.processes.one import serve
+    # numpy and gRPC are imported only once the command line is known to be good.
+    from envs_server.supervisor import Supervisor, is_supervised
 
-        return serve(options, words)
-    from envs_server.processes.many import Many
+    if (options.processes > 1 or options.logs is not None) and not is_supervised():
+        with Supervisor(options, words) as supervisor:
+            return supervisor.wait()
+    return serve(options)
 
-    with Many(options, words) as many:
-        return many.wait()
+
+def serve(options: Options) -> int:
+    """Steps environments until the learner or a signal ends that; returns the exit code.
+
+    For the main thread. Raises ConfigError for a file that cannot be read.
+    """
+    from envs_server.client import Client, Offer
+    from envs_server.hang import HangLimit
+    from envs_server.sent_log import SentLog
+    from envs_server.stop import Stop
+    from envs_server.supervisor import end_with_parent
+    from seedrl.wire.credentials import Certificates, read_token
+    from seedrl.wire.recording import Recording
+
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        format="%(asctime)s env server %(process)d: %(message)s",
+        stream=sys.stderr,
+    )
+    stop = Stop()
+    stop.install()
+    end_with_parent()
+    with _naming("--play"):
+        recording = None if options.play is None else Recording(options.play)
+    with _naming("--sent-log"):
+        sent_log = SentLog(options.sent_log)
+    with _naming("--token-file"):
+        token = "" if options.token_file is None else read_token(options.token_file)
+    certificates = Certificates(options.certificate, options.private_key, options.authority)
+    hang = HangLimit()
+    hang.start(options.max_memory_mib)
+    client = Client(
+        options.learner,
+        Offer(
+            options.num_envs,
+            options.num_groups,
+            options.allowed,
+            recording,
+            options.group_threads,
+            options.niceness,
+        ),
+        stop,
+        options.max_message_bytes,
+        sent_log,
+        local_link=options.local_link,
+        token=token,
+        credentials=certificates.of_client(),
+        hang=hang,
+    )
+    return client.run()
+
+
+@contextlib.contextmanager
+def _naming(flag: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{flag}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -8,19 +8,7 @@ class BuildError(UserError, ValueError):
 
 
 class EnvironmentFailedError(RuntimeError):
-    """An environment raised, or returned what it did not promise.
-
-    Attributes:
-      position: its number among those of the env server; None if it is not known which it was.
-    """
-
-    def __init__(self, text: str, position: int | None = None) -> None:
-        super().__init__(text)
-        self.position = position
-
-
-class FilmError(RuntimeError):
-    """A film cannot be written, through no fault of the environment that it shows."""
+    """An environment failed, and the stream of its group cannot continue."""
 
 
 def one_line(error: BaseException) -> str:

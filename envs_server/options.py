@@ -22,13 +22,13 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 class Options:
     """Step environments on this machine's CPUs for a learner.
 
-    Which environment, and with which seeds, the learner says; this side only decides which
-    factories may be built. It returns for ever if the learner goes away, and ends when training
-    is over.
+    The learner chooses environment and seeds; this side only decides which factories may be built.
+    It reconnects until training is over.
 
-    Exit codes: 0 training is over, or SIGTERM or SIGINT; 2 wrong arguments, the learner refused
-    this env server, or the environment cannot be built here; 4 the environment failed too often;
-    6 it was to film, and a film cannot be written.
+    Exit codes: 0 training is over, or SIGTERM or SIGINT; 1 an environment hangs, all stacks are
+    printed; 2 wrong arguments, the learner refused this env server, or the environment cannot be
+    built here; 4 the environments failed too often, or need too much memory. With --processes,
+    only 0 and 2: a process that ends otherwise is started again.
     """
 
     learner: str
@@ -38,9 +38,8 @@ class Options:
     """Environments on offer, over all groups; the learner may take fewer."""
 
     processes: int = 1
-    """Env servers, each a process with `--num-envs` environments of its own. One that dies is
-    started again. They are forked by a process that has loaded what all need: a hundred start
-    in seconds, and share that memory. Linux only."""
+    """Env servers to start, each a process with `--num-envs` environments. One that dies is started
+    again, after a pause that grows while it keeps dying. Linux only."""
 
     logs: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Folder for the output of each env server, env_server_I.log, and for its count of steps sent,
@@ -51,9 +50,9 @@ class Options:
     there are environments; at most 1000."""
 
     group_threads: bool = False
-    """Build and step each group in a thread of its own, so that a slow environment holds back its
-    own group alone, and environments that sleep or wait do so side by side. For environments that
-    bear several threads; those that compute in Python for microseconds get slower by it."""
+    """Build and step each group in a thread of its own, so that a slow environment holds back only
+    its own group, and environments that sleep or wait do so at the same time. For thread-safe
+    environments; those that compute in Python for microseconds get slower."""
 
     allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
     """Shell patterns of factories (package.module:factory), for environments and wrappers, that the
@@ -62,18 +61,12 @@ class Options:
 
     sent_log: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """File that counts the steps sent, for the learner's ledger. It outlives a killed env server if
-    the next one is started with the same file; by default the counts die with the process. Beside
-    it, as FILE.crash, is what tells the next one which environment ended it, where --processes,
-    `seedrl train` or `seedrl launch --on ray` starts that. With --processes each has its own: of
-    a.sent these are a_0.sent, a_1.sent and so on."""
+    the next one is started with the same file; by default the counts die with the process. With
+    --processes each has its own: of a.sent these are a_0.sent, a_1.sent and so on."""
 
     play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A recording to play in place of environments, to a learner in lock step. Actions other
     than those recorded are an error; at its end the env server waits."""
-
-    films: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Film every episode of the one environment on offer into this folder (seedrl[video]). Once
-    steps were sent, it serves no second stream: its films would be numbered like the first's."""
 
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
     """Longest message sent or received; the learner has its own limit."""
@@ -99,14 +92,13 @@ class Options:
     and leave only the lease to gRPC."""
 
     max_memory_mib: Annotated[int, tyro.conf.arg(metavar="MIB")] = 0
-    """Memory of this process at most: beyond it the process begins again and builds its
-    environments again, though never within a minute of being served; beyond it while they are
-    built, it ends. 0: no limit, but three quarters of the machine's memory while they are built."""
+    """Memory of this process at most: beyond it the process ends with 4, and --processes starts
+    another. 0: three quarters of the machine's memory."""
 
     niceness: int = 0
-    """How far to stand back, as of nice(1), 0 to 19, once it is served. For many env servers in the
-    session or container of their learner: started with nice(1) they let it answer, and with this,
-    more than that, those that start come before those that step."""
+    """Niceness as of nice(1), 0 to 19, once it is served. For many env servers on the cores of
+    their learner: started with nice(1) they let it answer, and with a higher niceness here, those
+    that start come before those that step."""
 
     log_level: LogLevel = "info"
     """What to report on stderr."""
@@ -137,10 +129,8 @@ class Options:
     def _check_processes(self) -> None:
         if self.processes < 1:
             raise ValueError(f"--processes: expected at least 1, got {self.processes}")
-        if self.processes > 1 and (self.play or self.films):
-            raise ValueError(
-                f"--processes: expected 1 with --play or --films, got {self.processes}"
-            )
+        if self.processes > 1 and self.play:
+            raise ValueError(f"--processes: expected 1 with --play, got {self.processes}")
         if self.processes > 1 and sys.platform != "linux":
             raise ValueError(
                 f"--processes: expected 1 on {sys.platform}, got {self.processes}; start as many "

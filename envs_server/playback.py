@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs_server.errors import BuildError
-from envs_server.group import read_actions
+from envs_server.groups import read_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.action_layout import ActionLayout

@@ -16,6 +16,9 @@ _MAGIC = int.from_bytes(b"seedrl 1", "little")
 _MOST_GROUPS = 1023  # MOST_GROUPS, and those that a learner adds to them
 _FIELDS = ("lease", "group", "num_envs", "steps", "answered")
 _LEASE, _GROUP, _NUM_ENVS, _STEPS, _ANSWERED = range(len(_FIELDS))
+# In the first row, behind the magic number: notes for the process that replaces this one, and for
+# the one that starts it.
+_SERVED, _FINISHED = 1, 2
 
 
 class SentLog:
@@ -23,7 +26,10 @@ class SentLog:
 
     The counts lie in a file that is mapped into memory: whatever ends the process, the kernel keeps
     what was written, so that the next env server with this file can report it. Each count is one
-    aligned 8-byte store, which a SIGKILL cannot tear. Used by one thread.
+    aligned 8-byte store, which a SIGKILL cannot tear. Each group's counts are one thread's.
+
+    Attributes:
+      has_served: whether a step was ever answered under this log, by this process or one before.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -39,7 +45,9 @@ class SentLog:
             if self._lock >= 0:
                 os.close(self._lock)
             raise
-        self._rows = table[1:]
+        self._notes, self._rows = table[0], table[1:]
+        self.has_served = bool(self._notes[_SERVED])
+        self._notes[_FINISHED] = 0
         # The same memory: each step is counted twice, and arrays take longer to add one.
         self._counts = table.data.cast("B").cast("Q")
         self._num_open = 0
@@ -86,6 +94,15 @@ class SentLog:
         if group < self._num_open:
             self._counts[_at(group, _ANSWERED)] += 1
 
+    def note_served(self) -> None:
+        """A step was answered: the environments can be built and stepped."""
+        self.has_served = True
+        self._notes[_SERVED] = 1
+
+    def note_finished(self) -> None:
+        """The learner has ended training; see `has_finished`."""
+        self._notes[_FINISHED] = 1
+
     def report(self) -> list[Sent]:
         """What is to be reported: all groups of the lease that was open last."""
         return [
@@ -93,6 +110,16 @@ class SentLog:
             for row in self._rows
             if row[_LEASE]
         ]
+
+
+def has_finished(path: Path) -> bool:
+    """True if the process with that log has learned of the end of training, however it ended."""
+    try:
+        with path.open("rb") as file:
+            file.seek(8 * _FINISHED)
+            return any(file.read(8))
+    except OSError:
+        return False
 
 
 def _at(group: int, field: int) -> int:

@@ -1,15 +1,18 @@
-"""The wish to stop, from a signal to whoever blocks."""
+"""The wish to stop, from a signal to a thread that blocks."""
 
 import contextlib
 import os
 import signal
-import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from types import FrameType
 
 from seedrl.exit_codes import ExitCode
+
+# For environments to be closed, once the process is asked to stop.
+_GRACE_SECONDS = 3.0
 
 
 class Stop:
@@ -20,17 +23,17 @@ class Stop:
     the thread does the rest.
     """
 
-    def __init__(self, leave: Callable[[int], object] = os._exit) -> None:
-        """`leave` ends the process if nothing else can."""
-        self._leave = leave
+    def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._cancel: Callable[[], object] | None = None
+        self._has_process = False
         self._read_end, self._write_end = os.pipe()
         threading.Thread(target=self._watch, name="stop", daemon=True).start()
 
     def install(self) -> None:
-        """Makes SIGTERM and SIGINT stop requests. Call it in the main thread."""
+        """Makes SIGTERM and SIGINT stop requests, which end the process. In the main thread."""
+        self._has_process = True
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -40,7 +43,7 @@ class Stop:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the request has been made."""
+        """True once the request was made."""
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
@@ -58,16 +61,17 @@ class Stop:
         self.request()
 
     def _watch(self) -> None:
+        os.read(self._read_end, 1)
+        self._event.set()
         try:
-            os.read(self._read_end, 1)
-            self._event.set()
             with self._lock:
                 if self._cancel:
                     self._cancel()
-        except BaseException:
-            # The thread that blocks would never learn of the request.
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                print(
-                    f"{traceback.format_exc()}the stop request failed", file=sys.stderr, flush=True
-                )
-            self._leave(ExitCode.INTERNAL)
+        except BaseException:  # the thread that blocks would never learn of the request
+            with contextlib.suppress(OSError):  # a closed terminal
+                traceback.print_exc()
+            if self._has_process:
+                os._exit(ExitCode.INTERNAL)
+        if self._has_process:  # an environment that hangs does not hold it up
+            time.sleep(_GRACE_SECONDS)
+            os._exit(ExitCode.OK)

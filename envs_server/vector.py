@@ -1,34 +1,44 @@
-"""A vector of environments as the rest of the env server sees it, whatever steps it."""
+"""A vector of environments as groups step it, and those that exist as a vector already.
 
+The latter are a user's `make_vec`, an environment's vector entry point in gymnasium, and ALE's
+games. `envs_server.loop` makes a vector of single environments.
+"""
+
+import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
-from gymnasium.spaces import Space
+from gymnasium.spaces import Box, Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envs_server.errors import BuildError
+from envs_server.spaces import check_size, env_spec
 from seedrl.types import Tree
+from seedrl.wire.payload import StepLayout
+from seedrl.wire.values import check_rewards
 
 
 class VectorStep(NamedTuple):
-    """What one step of E environments gave; gymnasium's words.
+    """Result of one step of E environments, in gymnasium's terms.
 
     Attributes:
       observation: tree of `[E, *shape]`, only valid until the next step.
       reward: `[E]`, any real dtype.
       terminated: `[E] bool`.
       truncated: `[E] bool`.
-      info: by name, what the environments say beside it: arrays of E entries, or dicts of such; a
-        mask `_<name>` says which entries there are, if not all.
+      info: the `info` of each environment; if it was merged by a vector implementation, all of it.
+      restarted: `[E] bool`, environments that were built again in this step, in the middle of an
+        episode or not: the observation is the first of a new one. None if there are none.
     """
 
     observation: Tree
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    info: Mapping[str, Any] = MappingProxyType({})
+    info: Sequence[Any] | Mapping[str, Any] = ()
+    restarted: np.ndarray | None = None
 
 
 class VectorEnvironment(NamedTuple):
@@ -38,9 +48,9 @@ class VectorEnvironment(NamedTuple):
       observation_space: of one environment.
       action_space: of one environment.
       reset: starts the first episodes from one seed per environment; observations `[E, *shape]`.
-      step: actions as `action_space` wants them, `[E] int64` or `[E, *shape]` of its dtype, to
-        what they led to.
-      close: frees what the environments hold.
+      step: takes actions as `action_space` wants them, `[E] int64` or `[E, *shape]` of its dtype.
+        Raises ValueFaultError for numbers that a learner cannot take.
+      close: frees the environments' resources.
     """
 
     observation_space: Space[Any]
@@ -50,11 +60,19 @@ class VectorEnvironment(NamedTuple):
     close: Callable[[], None]
 
 
-def from_gymnasium(env: VectorEnv[Any, Any, Any], reset: Callable[..., Tree]) -> VectorEnvironment:
+def from_gymnasium(
+    env: VectorEnv[Any, Any, Any],
+    reset: Callable[[Sequence[int]], Tree],
+    *,
+    num_envs: int,
+    max_abs_reward: float = 0.0,
+    unstacked: bool = False,
+) -> VectorEnvironment:
     """Wraps `env`; `reset` because gymnasium's vector environments differ in how they take seeds.
 
-    Raises BuildError if `env` does not reset itself on the next step: any other mode swallows the
-    last observation of an episode or moves it to where it is copied once more.
+    `unstacked` drops an axis of one frame behind the first axis of observations. Raises BuildError
+    if `env` does not reset itself on the next step: any other mode swallows the last observation
+    of an episode or moves it to where it is copied once more.
     """
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
@@ -63,10 +81,118 @@ def from_gymnasium(env: VectorEnv[Any, Any, Any], reset: Callable[..., Tree]) ->
             f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
             f"has {getattr(mode, 'name', mode)}; use vectorization sync"
         )
+    spec = env_spec(env.single_observation_space, env.single_action_space)
+    check_observation = StepLayout(spec, num_envs).check_observation
+
+    def checked_reset(seeds: Sequence[int]) -> Tree:
+        observation = reset(seeds)
+        check_observation(observation)
+        return observation
 
     def step(actions: np.ndarray) -> VectorStep:
-        return VectorStep(*env.step(actions))
+        result = VectorStep(*env.step(actions))
+        check_rewards(np.asarray(result.reward), max_abs_reward)
+        if unstacked:  # a view, no copy
+            result = result._replace(observation=result.observation[:, 0])
+        check_observation(result.observation)
+        return result
 
-    return VectorEnvironment(
-        env.single_observation_space, env.single_action_space, reset, step, env.close
+    spaces = (env.single_observation_space, env.single_action_space)
+    return VectorEnvironment(*spaces, checked_reset, step, env.close)
+
+
+def info_of(info: Sequence[Any] | Mapping[str, Any], row: int) -> Any:
+    """The `info` of one environment; of a merged one, without what its masks rule out."""
+    if not isinstance(info, Mapping):
+        return info[row] if row < len(info) else {}
+    own: dict[Any, Any] = {}
+    for key, value in info.items():
+        if isinstance(value, Mapping):
+            own[key] = info_of(value, row)
+        elif isinstance(key, str) and not key.startswith("_"):
+            mask = info.get(f"_{key}")
+            is_array = isinstance(value, np.ndarray) and value.ndim > 0
+            has_rows = (is_array or isinstance(value, list | tuple)) and row < len(value)
+            if has_rows and (mask is None or mask[row]):
+                own[key] = value[row]
+    return own
+
+
+def from_factory(
+    factory: Callable[..., Any] | None,
+    id: str,
+    arguments: Mapping[str, Any],
+    num_envs: int,
+    max_abs_reward: float,
+) -> VectorEnvironment:
+    """Environments that an implementation of their own steps: `factory`, or that of a gymnasium id.
+
+    A vector environment takes one seed for all its environments: the first of those it is given.
+    """
+    if factory is None:
+        env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
+    else:
+        env = factory(num_envs=num_envs, **arguments)
+    return from_gymnasium(
+        env,
+        lambda seeds: env.reset(seed=seeds[0])[0],
+        num_envs=num_envs,
+        max_abs_reward=max_abs_reward,
+    )
+
+
+# ALE: C++ threads, one 84x84 uint8 frame per step. The defaults are those of R2D2 (Kapturowski et
+# al. 2019, appendix): 4 frames per step, of which the last two are max-pooled, up to 30 no-op
+# starts, no sticky actions, episodes of at most 108,000 frames, and rewards as the game gives them.
+# Frames are stacked by the learner. An environment's arguments override any of them by ALE's own
+# names. An id such as ALE/Pong-v5 has sticky actions of 0.25 in gymnasium's registry: here they are
+# off unless `repeat_action_probability` asks for them.
+ALE_PREFIX = "ALE/"
+_ALE_DEFAULTS: dict[str, Any] = {
+    "frameskip": 4,
+    "noop_max": 30,
+    "repeat_action_probability": 0.0,
+    "full_action_space": False,
+    "episodic_life": False,
+    "use_fire_reset": False,
+    "reward_clipping": False,
+    "max_num_frames_per_episode": 108_000,
+}
+# The wire carries single frames in lock step; ALE would otherwise return some environments early.
+_ALE_FIXED: dict[str, Any] = {"stack_num": 1, "batch_size": 0, "autoreset_mode": "NextStep"}
+_SIDE, _MOST_CHANNELS = 84, 3
+
+
+def register_ale() -> None:
+    """Makes gymnasium know the ALE ids. Raises BuildError if ale-py is not installed."""
+    try:
+        import ale_py
+    except ImportError as error:
+        raise BuildError("expected ale-py for Atari games; pip install 'seedrl[atari]'") from error
+    gymnasium.register_envs(ale_py)
+
+
+def atari(
+    id: str, arguments: Mapping[str, Any], num_envs: int, max_abs_reward: float
+) -> VectorEnvironment:
+    """`num_envs` games, observations `[84, 84] uint8` (`[84, 84, 3]` in colour)."""
+    if fixed := _ALE_FIXED.keys() & arguments.keys():
+        raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
+    arguments = {**_ALE_DEFAULTS, **arguments, **_ALE_FIXED}
+    sides = [arguments.get(name, _SIDE) for name in ("img_height", "img_width")]
+    if all(isinstance(side, int) for side in sides):  # ALE itself refuses anything else
+        check_size(math.prod(sides) * _MOST_CHANNELS, num_envs)
+    register_ale()
+    from ale_py.vector_env import AtariVectorEnv
+
+    env = AtariVectorEnv(gymnasium.spec(id).kwargs["game"], num_envs, **arguments)
+    stack = env.single_observation_space
+    assert isinstance(stack, Box)
+    env.single_observation_space = Box(0, 255, stack.shape[1:], np.uint8)
+    return from_gymnasium(
+        env,
+        lambda seeds: env.reset(seed=np.asarray(seeds, np.int64))[0][:, 0],
+        num_envs=num_envs,
+        max_abs_reward=max_abs_reward,
+        unstacked=True,
     )

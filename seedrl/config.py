@@ -29,9 +29,8 @@ class EnvironmentConfig:
         with a dot between the keys of nested dicts; reported as `episode/NAME`. At most 64.
       max_abs_reward: a reward beyond that, either way, is a failure of its environment, as one that
         is not finite always is: its env server builds it again, and nothing of it is learned.
-      failures_per_minute: an environment that raises, hangs or sends such numbers more often is
-        quarantined: its env server goes on without it. A second hang, or death of the process in
-        it, within an hour is one too many in any case.
+      failures_per_minute: an environment that raises or returns such numbers more often is left
+        out: its env server continues without it. Before that it is built again each time.
       failures_per_hour: the same, within an hour.
     """
 
@@ -219,8 +218,8 @@ class LaunchConfig:
         minute, each; one more and it is tried once a minute, while others serve; if none does, the
         run ends.
       local_link: whether steps take a socket of the kernel instead of gRPC.
-      max_memory_mib: resident memory of an env server in MiB beyond which it begins again; 0 for no
-        limit but three quarters of the machine's memory while environments are built.
+      max_memory_mib: resident memory of an env server in MiB beyond which it is restarted; 0 for
+        three quarters of the machine's memory.
     """
 
     env_servers: int = 2

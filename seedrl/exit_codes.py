@@ -13,13 +13,13 @@ class ExitCode(enum.IntEnum):
       OK: done; also after the first SIGTERM, SIGINT or SIGHUP, with everything saved, or, of
         one host, before a run had begun and had anything to save.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
+        An env server that an environment hangs also ends with 1, all stacks printed.
       USAGE: a bad config or command line, or an environment that is refused or cannot be built.
       BROKEN_ENVIRONMENT: `seedrl check-env` or `check-env-server`: it breaks a rule.
       FAILING_ENVIRONMENT: an env server: all its environments failed too often; `seedrl train`:
         an env server has died too often.
       FAILED_RUNS: `seedrl experiment`: some of its runs have failed; the others are done.
-      FAILED_FILMS: `seedrl record`, or an env server that films: fewer films than asked for were
-        written.
+      FAILED_FILMS: `seedrl record`: fewer videos than asked for were written.
       NOT_FINITE: a learner: `learning.max_skipped_updates` updates in a row were not finite; what
         was learned before is saved.
       INTERNAL: a defect of ours; the traceback is printed.

@@ -175,7 +175,7 @@ def _import() -> None:
     import typeguard  # noqa: F401
     from jax._src import xla_bridge
 
-    import envs_server.reconnecting_client  # noqa: F401
+    import envs_server.client  # noqa: F401
     import learner.reporting.progress
     import learner.session.run  # noqa: F401
     import seedrl.agents.r2d2  # noqa: F401

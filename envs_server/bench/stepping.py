@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import tyro
 
-from envs_server.building import build
+from envs_server.build import build, read_recipe
 from envs_server.check.environment import random_actions
-from envs_server.recipe import read_recipe
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.spec_json import encode_spec

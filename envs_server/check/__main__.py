@@ -87,9 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(options: Options) -> ExitCode:
     # Imported here: a missing gymnasium is then reported in one line.
-    from envs_server.building import choose
+    from envs_server.build import choose, read_recipe
     from envs_server.check.environment import check
-    from envs_server.recipe import read_recipe
     from seedrl.wire.seedrl_pb2 import Environment
 
     wrappers = [name for names in options.wrappers for name in names]

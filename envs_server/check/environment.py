@@ -19,11 +19,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
-from envs_server import building
+from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
-from envs_server.group import EnvGroup
-from envs_server.recipe import Recipe
+from envs_server.groups import EnvGroup
 from envs_server.spaces import env_spec
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import ActionSpec, BoxSpec, EnvSpec
@@ -149,7 +148,7 @@ def check(
 
     Args:
       recipe: see `read_recipe`.
-      back_end: its name, see `building.choose`.
+      back_end: its name, see `build.choose`.
       num_envs: environments that are stepped together.
       num_steps: of each environment.
       seed: of the first environment and of the actions; the others count on from it.
@@ -163,12 +162,12 @@ def check(
     seeds = [seed + env for env in range(num_envs)]
 
     def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play:
-        environments = building.build(what, back_end, len(seeds))
+        environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         try:
             if actions is None:
                 action = env_spec(environments.observation_space, environments.action_space).action
                 actions = random_actions(action, num_steps, len(seeds), seed)
-            return _play(environments, seeds, actions, max_abs_reward, findings)
+            return _play(environments, seeds, actions, findings)
         except BuildError as error:
             findings.add("spaces", str(error))
             raise _BrokenError from error
@@ -190,7 +189,7 @@ def check(
             if parted := difference(first, alone):
                 findings.add("isolation", f"it plays otherwise when it is alone: {parted}")
     if back_end == "sync" or recipe.factory is not None:
-        _check_single(building.build_one(recipe), first and first.spec, findings)
+        _check_single(build_one(recipe), first and first.spec, findings)
     return Checked(findings, first, sorted(metrics))
 
 
@@ -237,10 +236,9 @@ def _play(
     environments: VectorEnvironment,
     seeds: Sequence[int],
     actions: np.ndarray,
-    max_abs_reward: float,
     findings: Findings,
 ) -> Play:
-    group = EnvGroup(0, environments, seeds, max_abs_reward=max_abs_reward)
+    group = EnvGroup(0, environments, seeds)
     layout = StepLayout(group.spec, len(seeds))
     rows, seconds = [], 0.0
     try:

@@ -17,12 +17,11 @@ import grpc
 import gymnasium
 import numpy as np
 
-from envs_server.building import build_one
+from envs_server.build import build_one, read_recipe
 from envs_server.check.learner import Process
 from envs_server.check.server_options import Options
 from envs_server.check.trial import BrokenError, Lease, RefusedError, Trial, kind
 from envs_server.errors import BuildError
-from envs_server.recipe import read_recipe
 from envs_server.spaces import env_spec
 from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType, TimeStep

@@ -75,8 +75,7 @@ def test_an_env_server_and_what_it_shares_load_nothing_heavy() -> None:
         "seedrl.specs",
         "seedrl.wire.seedrl_pb2",
         "envs_server.__main__",
-        "envs_server.connection",
-        "envs_server.reconnecting_client",
+        "envs_server.client",
         "envs_server.check.__main__",
     )
     assert {name for name in HEAVY if name in loaded} == set()

@@ -11,8 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from envs_server.connection import Offer
-from envs_server.reconnecting_client import ReconnectingClient
+from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
@@ -53,7 +52,7 @@ class Run:
     def __init__(self, address: str, offer: Offer) -> None:
         self.stop = Stop()
         self._code: ExitCode | None = None
-        self._client = ReconnectingClient(address, offer, self.stop, 2**20)
+        self._client = Client(address, offer, self.stop, 2**20)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

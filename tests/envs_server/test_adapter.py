@@ -6,9 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs_server.adapter import Adapter, episode_metrics, metric_names
-from envs_server.backends import sync
-from envs_server.recipe import Recipe
+from envs_server.adapter import Adapter
+from envs_server.build import Recipe, build
 from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.types import StepType, TimeStep
 
@@ -42,7 +41,7 @@ class Short(gymnasium.Env[np.ndarray, np.int64]):
 def _rows(terminates: bool, truncates: bool, actions: list[int]) -> list[list[float]]:
     """(step type, reward, discount, observation) of the first row and after each action."""
     recipe = Recipe("short", {"terminates": terminates, "truncates": truncates}, (), Short)
-    adapter = Adapter(sync.build(recipe, 1))
+    adapter = Adapter(build(recipe, "sync", 1))
     steps = [_copy(adapter.reset([0]))]
     steps += [_copy(adapter.step(np.array([action]))) for action in actions]
     return steps
@@ -141,7 +140,7 @@ class Measured(Short):
 def test_numbers_of_info_go_with_last_rows_by_name() -> None:
     recipe = Recipe("short", {"terminates": True, "truncates": False}, (), Measured)
     names = ["score", "episode.r", "episode.t.x", "won", "missing", "name", "huge", "left.r"]
-    adapter = Adapter(sync.build(recipe, 2), names)
+    adapter = Adapter(build(recipe, "sync", 2), names)
     adapter.reset([0, 1])
     assert adapter.metrics.shape == (0, 8)
     adapter.step(np.zeros(2, np.int64))
@@ -155,21 +154,58 @@ def test_numbers_of_info_go_with_last_rows_by_name() -> None:
     assert adapter.metrics.shape == (0, 8)
 
 
-def test_numbers_of_a_vector_without_masks_are_those_of_the_rows_that_end() -> None:
-    info = {"score": np.array([1.0, 2.0, 3.0]), "lives": [4, 5, 6], "pair": np.zeros((3, 2))}
-    rows = np.array([0, 2])
-    found = episode_metrics(info, ["lives", "score", "pair"], rows)
-    np.testing.assert_array_equal(found, [[4, 1, np.nan], [6, 3, np.nan]])
+class Odd(Short):
+    """Its `info` has what it likes."""
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        values: dict[Any, Any] = {"won": 1.0 if self._won else "no", "big": 10**400, 3: 1, (1,): 2}
+        values |= {"score": 0.75 if self._left == 0 else 0, "ragged": [1, [2]], "nested": {4: 5}}
+        return *result, None if self._won is None else values
+
+    _won: Any = False
 
 
-def test_the_names_are_those_of_numbers_in_rows_that_ended() -> None:
-    info = {
-        "lives": np.array([3, 0, 2]),
-        "_lives": np.array([True, False, True]),
-        "episode": {"r": np.array([0.0, 2.5, 0.0]), "_r": np.array([False, True, False])},
-        "name": np.array(["a", "b", "c"]),
-        "pair": np.zeros((3, 2)),
-    }
-    assert metric_names(info, np.array([1])) == ["episode.r"]
-    assert metric_names(info, np.array([0, 1])) == ["lives", "episode.r"]
-    assert metric_names({}, np.array([0])) == []
+@pytest.mark.parametrize(("won", "expected"), [(True, 1.0), (False, np.nan)])
+def test_a_value_that_is_no_number_is_ignored_and_named_once(
+    won: bool, expected: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue C: merged by a vector environment these were failures, or another environment's."""
+    monkeypatch.setattr(Odd, "_won", won)
+    recipe = Recipe("odd", {"terminates": True, "truncates": False}, (), Odd)
+    names = ["won", "score", "big", "ragged", "nested.4"]
+    adapter = Adapter(build(recipe, "sync", 2), names)
+    adapter.reset([0, 1])
+    for _ in range(8):
+        step = adapter.step(np.zeros(2, np.int64))
+        if step.step_type[0] == LAST:
+            nan = np.nan
+            assert adapter.metrics.shape == (2, 5)
+            np.testing.assert_array_equal(adapter.metrics[0], [expected, 0.75, nan, nan, nan])
+    assert caplog.text.count("'won'") == (not won)
+    assert caplog.text.count("'big'") == 1
+
+
+def test_an_environment_without_info_has_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Odd, "_won", None)
+    recipe = Recipe("odd", {"terminates": True, "truncates": False}, (), Odd)
+    adapter = Adapter(build(recipe, "sync", 1), ["won"])
+    adapter.reset([0])
+    adapter.step(np.zeros(1, np.int64))
+    adapter.step(np.zeros(1, np.int64))
+    assert np.isnan(adapter.metrics).tolist() == [[True]]
+
+
+def test_a_restarted_environment_is_first_in_the_middle_of_an_episode() -> None:
+    steps = iter([[False, True], [False, False]])
+
+    def step(actions: np.ndarray) -> VectorStep:
+        none = np.zeros(2, bool)
+        return VectorStep(np.zeros(2), np.ones(2), none, none, (), np.array(next(steps)))
+
+    space = gymnasium.spaces.Discrete(2)
+    adapter = Adapter(VectorEnvironment(space, space, lambda s: np.zeros(2), step, lambda: None))
+    adapter.reset([0, 1])
+    rows = [adapter.step(np.zeros(2, np.int64)) for _ in range(2)]
+    assert [row.step_type.tolist() for row in rows] == [[MID, FIRST], [MID, MID]]
+    assert [row.reward.tolist() for row in rows] == [[1, 0], [1, 1]]

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envs_server.connection import Offer
-from envs_server.reconnecting_client import ReconnectingClient
+from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
 from seedrl.wire.action_layout import read_header
-from seedrl.wire.framing import ActionsPayload
+from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Environment
+from seedrl.wire.version import MINOR_OF_FAILURE
 from tests.envs_server.conftest import ScriptedLearner
 
 HERE = __name__.rpartition(".")[2]
@@ -68,11 +68,6 @@ class ArrayReward(Sound):
 class OtherShape(Sound):
     def step(self, action: int) -> Any:
         return np.zeros(5, np.float32), 1.0, False, False, {}
-
-
-class NoInfo(Sound):
-    def step(self, action: int) -> Any:
-        return np.zeros(4, np.float32), 1.0, False, False, None
 
 
 class EndsTheProcess(Sound):
@@ -125,23 +120,22 @@ FIRST = "environment 0 (slot 0)"
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "old reset": (
         {"id": "OldReset"},
-        "cannot start {}:OldReset: environment 0 (slot 0), reset of group 0: TypeError: ",
+        "environment 0 (slot 0), restart: TypeError: ",
     ),
     "reset without info": (
         {"id": "ResetWithoutInfo"},
-        "cannot start {}:ResetWithoutInfo: environment 0 (slot 0), reset of group 0: ValueError: ",
+        "environment 0 (slot 0), restart: ValueError: ",
     ),
     "old step": (
         {"id": "OldStep"},
-        FIRST + ", step 1 of group 0: ValueError: not enough values to unpack",
+        FIRST + ", step: ValueError: not enough values to unpack",
     ),
-    "array reward": ({"id": "ArrayReward"}, FIRST + ", step 1 of group 0: "),
+    "array reward": ({"id": "ArrayReward"}, FIRST + ", step: "),
     "another shape": (
         {"id": "OtherShape"},
-        FIRST + ", step 1 of group 0: expected an observation of shape (4,), got one of (5,)",
+        FIRST + ", step: expected an observation of shape (4,), got one of (5,)",
     ),
-    "no info": ({"id": "NoInfo"}, FIRST + ", step 1 of group 0: AttributeError: "),
-    "sys.exit in step": ({"id": "EndsTheProcess"}, FIRST + ", step 1 of group 0: SystemExit: 0"),
+    "sys.exit in step": ({"id": "EndsTheProcess"}, FIRST + ", step: SystemExit: 0"),
     "raises when built": (
         {"id": "Constructor"},
         "cannot build {}:Constructor: FileNotFoundError: [Errno 2] No such file or directory: ",
@@ -152,7 +146,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unbounded actions": ({"id": "UnboundedActions"}, "actions of Box(-inf, inf, (2,), float32)"),
     "text": ({"id": "Words"}, "expected a Box, Discrete, MultiBinary or MultiDiscrete space, or "),
-    "a space of another library": ({"id": "ForeignSpace"}, "cannot build {}:ForeignSpace: TypeErr"),
+    "a space of another library": ({"id": "ForeignSpace"}, "for observation, got namespace(shape="),
     "an empty observation": ({"id": "NothingToSee"}, "observation: expected sizes of at least 1"),
     "no environment at all": (
         {"id": "OfNoKind"},
@@ -221,29 +215,35 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     asked.id = named(asked.id)
     asked.wrappers[:] = map(named, asked.wrappers)
     learner, refusals = ScriptedLearner(f"unix:{tmp_path}/s", takes_link=False), []
+    reported: list[str] = []
 
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         next(messages)
-        yield learner.assign([1], environment=asked)
+        assign = learner.assign([1], environment=asked)
+        assign.assign.minor = MINOR_OF_FAILURE
+        yield assign
         message = next(messages)
         if message.HasField("refusal"):
             refusals.append(message.refusal.reason)
             return
         assert decode_spec(message.ready.spec)
-        header = read_header(next(messages))
-        yield ActionsPayload(pack_actions(0, header.sequence, np.zeros(1, np.int32)))
-        assert next(messages, None) is not None  # says why, and leaves
+        for message in messages:
+            if not isinstance(message, StepPayload):
+                reported.append(message.failure.reason)  # why, and leaves
+                return
+            header = read_header(message)
+            yield ActionsPayload(pack_actions(0, header.sequence, np.zeros(1, np.int32)))
 
     learner.serve(play)
     try:
         allowed = (f"{module}:*", "nosuchmodule:*")
-        client = ReconnectingClient(learner.address, Offer(1, 1, allowed), Stop(), 2**20)
+        client = Client(learner.address, Offer(1, 1, allowed), Stop(), 2**20)
         assert client.run() is ExitCode.USAGE
     finally:
         learner.close()
     expected = line.replace("{}", module)
-    (said,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert said.startswith(f"ends: {expected}") and "\n" not in said
-    # The learner hears of it before it trains, or is told why the stream ends.
-    assert [reason for reason in refusals if not reason.startswith(expected)] == []
+    said = [record.message for record in caplog.records if record.levelname == "ERROR"][-1]
+    assert said.startswith("ends: ") and expected in said and "\n" not in said
+    # The learner learns of it before it trains, or why the stream ends.
+    assert len(refusals) + len(reported) == 1 and expected in (refusals + reported)[0]
     assert bool(refusals) != said.endswith("`seedrl check-env` says more of the environment")

@@ -8,10 +8,10 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+from envs_server.build import read_recipe
 from envs_server.envs import catch, masked_cartpole
 from envs_server.errors import BuildError, one_line
 from envs_server.factories import load_factory, load_vector_factory
-from envs_server.recipe import read_recipe
 from seedrl.wire.seedrl_pb2 import Environment
 
 
@@ -40,7 +40,7 @@ def test_what_no_pattern_admits_is_not_even_imported(plugin: str) -> None:
     for name in (
         f"{plugin}:build",
         "os:system",
-        "envs_server.reconnecting_client:ReconnectingClient",
+        "envs_server.client:Client",
     ):
         with pytest.raises(BuildError, match=f"start it with --allow-env '{name}'"):
             load_factory(name, ("another:*", "*:other"))

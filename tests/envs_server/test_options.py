@@ -34,8 +34,8 @@ def test_the_words_that_come_last_count() -> None:
         (["--learner", "h:0", "--num-envs", "2"], "got 'h:0'"),
         (["--learner", "h:1", "--num-envs", "1", "--processes", "0"], "expected at least 1, got 0"),
         (
-            ["--learner", "h:1", "--num-envs", "1", "--processes", "2", "--films", "f"],
-            "expected 1 with --play or --films, got 2",
+            ["--learner", "h:1", "--num-envs", "1", "--processes", "2", "--play", "f"],
+            "expected 1 with --play, got 2",
         ),
         (
             ["--learner", "h:1", "--num-envs", "1", "--groups", "1001"],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.connection import Lease, Offer
+from envs_server.client import Lease, Offer
 from envs_server.errors import BuildError
 from envs_server.playback import PlayedGroup
 from envs_server.sent_log import SentLog

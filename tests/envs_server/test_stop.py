@@ -1,35 +1,27 @@
-"""A wish to stop that cannot be passed on."""
+"""A request to stop that cannot be passed on, or that an environment holds up."""
 
-import queue
-from unittest import mock
+import subprocess
+import sys
 
 import pytest
 
-from envs_server.stop import Stop
-from seedrl.exit_codes import ExitCode
-from tests.patience import SECONDS
+_PROGRAM = """
+import os, signal, time
+from envs_server import stop
+stop._GRACE_SECONDS = 0.2
+asked = stop.Stop()
+asked.install()
+asked.on_request({cancel})
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(60)
+"""
 
 
-def test_a_wish_to_stop_that_nobody_could_hear_ends_the_process(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(("cancel", "code"), [("lambda: None", 0), ("lambda: 1 / 0", 70)])
+def test_a_process_that_is_asked_to_stop_ends_although_an_environment_hangs(
+    cancel: str, code: int
 ) -> None:
-    left: queue.SimpleQueue[int] = queue.SimpleQueue()
-    stop = Stop(left.put)
-
-    def fail() -> None:
-        raise RuntimeError("no such call")
-
-    stop.on_request(fail)
-    stop.request()
-    assert left.get(timeout=SECONDS) == ExitCode.INTERNAL
-    assert stop.is_requested
-    assert "RuntimeError: no such call" in capsys.readouterr().err
-
-
-def test_a_process_that_nobody_hears_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: queue.SimpleQueue[int] = queue.SimpleQueue()
-    stop = Stop(left.put)
-    stop.on_request(mock.Mock(side_effect=RuntimeError("no such call")))
-    monkeypatch.setattr("sys.stderr", mock.Mock(write=mock.Mock(side_effect=BrokenPipeError)))
-    stop.request()
-    assert left.get(timeout=SECONDS) == ExitCode.INTERNAL
+    command = [sys.executable, "-c", _PROGRAM.format(cancel=cancel)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == code
+    assert ("ZeroDivisionError" in ended.stderr) == bool(code)

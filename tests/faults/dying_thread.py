@@ -31,8 +31,8 @@ RUNS: Mapping[str, str] = {
     "status": "learner.reporting.events:Events.wait",
     "status's looks": "learner.session.status_writer:StatusWriter._look",
     "health": "learner.reporting.health.endpoint:gauges",
-    "env server": "envs_server.connection:Lease._send",
-    "watchdog": "envs_server.faults.watchdog:Watchdog._look",
+    "env server": "envs_server.client:Lease._send",
+    "hang limit": "envs_server.hang:resident_mib",
     "stop": "seedrl.wire.learner_connection:LearnerConnection.cancel",
 }
 

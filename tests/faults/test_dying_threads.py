@@ -73,7 +73,7 @@ LEARNER = {
     "status's looks": Fate(code=None),
     "health": Fate(code=None),
 }
-ENV_SERVER = ("env server", "watchdog", "stop")
+ENV_SERVER = ("env server", "hang limit", "stop")
 
 
 @pytest.fixture

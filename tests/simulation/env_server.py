@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from envs_server.connection import Lease, Offer
+from envs_server.client import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.peer import EndError

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from envs_server.connection import Offer
+from envs_server.client import Offer
 from learner.serving.peer import EndError
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedConnection

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs_server.connection import Offer
-from envs_server.reconnecting_client import ReconnectingClient
+from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from learner.serving.batching import free_running
 from learner.serving.core import Serving
@@ -89,7 +88,7 @@ def test_a_frozen_learner_is_left_and_found_again(
     caplog.set_level("INFO")
     address, stop = f"unix:{tmp_path}/learner", Stop()
     with _process("-m", "tests.system.test_frozen", address) as learner:
-        client = ReconnectingClient(address, Offer(2, 1, ()), stop, 2**20)
+        client = Client(address, Offer(2, 1, ()), stop, 2**20)
         thread = threading.Thread(target=client.run)
         thread.start()
         try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from envs_server import reconnecting_client
+from envs_server import client
 from envs_server.__main__ import main
 from seedrl.wire.framing import ActionsPayload, ToEnvServer, ToLearner, WireError
 from seedrl.wire.learner_connection import LearnerConnection
@@ -79,5 +79,5 @@ def streams(folder: Path) -> dict[int, list[Stream]]:
 
 if __name__ == "__main__":
     TimedConnection.folder = Path(sys.argv[1])
-    reconnecting_client.LearnerConnection = TimedConnection  # type: ignore[misc]
+    client.LearnerConnection = TimedConnection  # type: ignore[misc]
     main(sys.argv[2:])

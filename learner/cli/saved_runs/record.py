@@ -1,112 +1,327 @@
-"""`seedrl record RUN`: films episodes of a run's policy."""
+"""`seedrl record RUN`: videos of episodes that a run's policy plays.
+
+The environment is stepped in this process, by the env server's own code: the one place where a
+program of the learner builds an environment (see the import contracts in pyproject.toml).
+"""
 
 import contextlib
-import dataclasses
+import os
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+
+import numpy as np
+import tyro
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, config_of, make_logs, play
-from learner.launch import env_servers
-from learner.launch.child import Command
-from learner.launch.supervisor import Supervisor
-from seedrl.config import Config
+from learner.cli.saved_runs.playing import PlayOptions, config_of
+from seedrl import config_modules
+from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.types import Tree
+
+if TYPE_CHECKING:
+    from envs_server.vector import VectorEnvironment
+    from seedrl.policy import Policy
 
 PROG = "seedrl record"
 
-_FILMS = "episode_*.mp4"
+_OBSERVATION_FPS = 15.0  # Atari's 60 frames per second, of which an agent sees every fourth
+_OBSERVATION_SCALE = 4  # an agent's pictures are small
+_RENDERED_FPS = 30.0  # of an environment whose metadata have no render_fps
+# The codec wants even sizes; the format is named because an incomplete video has another suffix.
+_ENCODING = "-an -pix_fmt yuv420p -crf 10 -vf scale=ceil(iw/2)*2:ceil(ih/2)*2 -f mp4"
+_LONGEST_REASON = 500  # of ffmpeg's own text
+
+
+class VideoError(Exception):
+    """A video cannot be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(PlayOptions):
-    """Films episodes of a run's policy, one file each, as the environment draws itself with
-    render_mode rgb_array; of an ALE game, what the agent sees.
+    """Writes videos of a run's policy, one for each episode, as the environment renders itself with
+    render_mode rgb_array; of an ALE game, the frames that the agent sees.
 
     Attributes:
       workdir: folder of the run.
-      episodes: number of episodes to film.
+      episodes: number of episodes to record.
       step: play the checkpoint of that many updates instead of the newest.
       best: play the checkpoint that scored highest in the evaluations of the run.
       seed: of environments and random actions; by default the run's.
-      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
-        training.
+      greedy: as it is by default; see --epsilon.
       allow: code that the run may name: folders of Python files, and factories of environments,
         package.module:factory; by default only what is installed, and environments by their id.
-      output: folder of the films; by default videos/ in the folder of the run. Films that are there
-        are written over.
+      epsilon: the agent's exploration; 0 is greedy.
+      max_episode_steps: end an episode after so many steps, if it has not ended by itself.
+      output: folder of the videos; by default videos/ in the folder of the run. Videos of earlier
+        commands are replaced.
     """
 
     episodes: int = 3
+    epsilon: float = 0.0
+    max_episode_steps: Annotated[int, tyro.conf.arg(metavar="STEPS")] = 10_000
     output: Path | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_episode_steps < 1:
+            raise ConfigError(
+                f"--max-episode-steps: expected at least 1, got {self.max_episode_steps}"
+            )
+
+
+class Stage(NamedTuple):
+    """One environment and how it looks.
+
+    Attributes:
+      environment: of one environment.
+      picture: takes an observation `[1, ...]`; the picture that belongs to it.
+      fps: pictures in a second.
+    """
+
+    environment: "VectorEnvironment"
+    picture: Callable[[Tree], Any]
+    fps: float
 
 
 def run(argv: Sequence[str]) -> int:
-    """Films, and prints the returns and where the films are; returns the exit code.
-
-    The env server is not started again: which of its films shows which episode would be a guess.
-    """
+    """Records, and prints the returns and the files; returns the exit code."""
     options = parse_flags(RecordOptions, argv, prog=PROG)
     extras.require("learner")
     extras.require("video")
     config = config_of(options)
-    films = (options.output or options.workdir / "videos").absolute()
-    with env_servers.socket_address() as address, _own_folder(films) as folder:
-        logs = make_logs(options.workdir, "record")
-        command = _command(config, address, logs=logs, films=folder)
-        serving = dataclasses.replace(
-            env_servers.on_private_socket(config.serving, address),
-            training_slots=1,
-            evaluation_slots=0,
-        )
-        supervisor = Supervisor([command], restarts=0)
-        config = dataclasses.replace(config, serving=serving)
-        evaluation = play(supervisor, config, options, logs=logs)
-        written = {film.name for film in folder.glob(_FILMS)}
-    if not isinstance(evaluation, tuple):
-        _say_few(written, options.episodes, films)
-        return evaluation
-    for number, episode_return in enumerate(evaluation.returns):
-        if (name := f"episode_{number:03}.mp4") in written:
-            print(f"{films / name}: return {episode_return:g}")
-    if len(written) < len(evaluation.returns):
-        _say_few(written, options.episodes, films)
+    videos = (options.output or options.workdir / "videos").absolute()
+    try:
+        videos.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output: cannot make {videos}: {error.strerror}") from error
+    seed = config.seed if options.seed is None else options.seed
+
+    from seedrl.policy import load
+
+    policy = load(
+        options.workdir,
+        seed=seed,
+        step=options.step,
+        best=options.best,
+        epsilon=options.epsilon,
+        allow=options.allow,
+    )
+    from envs_server.errors import EnvironmentFailedError
+
+    number = 0
+    try:
+        with _staged(config.environment) as stage:
+            for path, score, how in _episodes(stage, policy, options, videos, seed):
+                number += 1
+                print(f"{path}: return {score:g}{how}", flush=True)
+    except (VideoError, EnvironmentFailedError) as error:
+        print(f"{PROG}: {number} of {options.episodes} videos: {error}", file=sys.stderr)
         return ExitCode.FAILED_FILMS
     return ExitCode.OK
 
 
 @contextlib.contextmanager
-def _own_folder(films: Path) -> Iterator[Path]:
-    """A new folder below `films`, whose films are moved there at the end, however that comes.
+def _staged(config: EnvironmentConfig) -> Iterator[Stage]:
+    """Builds the environment of a run. Raises BuildError if it cannot be built or rendered."""
+    from envs_server.build import build, read_recipe
+    from envs_server.errors import BuildError
+    from seedrl.wire.seedrl_pb2 import Environment
 
-    So what is found in it has been written now, and half-written films go with it.
-    """
-    try:
-        films.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--output: cannot make {films}: {error.strerror}") from error
-    with tempfile.TemporaryDirectory(prefix=".filming_", dir=films) as name:
-        folder = Path(name)
+    # Modules of the run's own; `config_of` has refused those that are not allowed.
+    sys.path.extend(config_modules.path_for_children().split(os.pathsep))
+    asked = Environment(id=config.id, arguments=config.arguments, wrappers=config.wrappers)
+    recipe = read_recipe(asked, (config.id, *config.wrappers))
+    if recipe.is_atari and not recipe.wrappers:
+        environment = build(recipe, "atari", 1, max_abs_reward=config.max_abs_reward)
+        stage = Stage(environment, _enlarged, _OBSERVATION_FPS)
+    else:
+        built: list[Any] = []
+
+        def keep(env: Any) -> Any:
+            built.append(env)
+            return env
+
+        arguments = {**recipe.arguments, "render_mode": "rgb_array"}
+        recipe = recipe._replace(arguments=arguments, wrappers=(*recipe.wrappers, keep))
         try:
-            yield folder
+            environment = build(recipe, "sync", 1, max_abs_reward=config.max_abs_reward)
+        except BuildError as error:
+            if "render_mode" not in str(error):
+                raise
+            raise _cannot_render(config, "takes no argument render_mode") from error
+        if built[0].render_mode != "rgb_array":
+            environment.close()
+            raise _cannot_render(config, f"has render_mode {built[0].render_mode!r}")
+        fps = float(built[0].metadata.get("render_fps") or _RENDERED_FPS)
+        stage = Stage(environment, lambda observation: built[0].render(), fps)
+    try:
+        yield stage
+    finally:
+        with contextlib.suppress(Exception):  # the videos are complete
+            environment.close()
+
+
+def _cannot_render(config: EnvironmentConfig, found: str) -> ConfigError:
+    return ConfigError(
+        f"cannot record {config.id}: expected an environment that renders itself with render_mode "
+        f"'rgb_array', it {found}"
+    )
+
+
+def _enlarged(observation: Tree) -> np.ndarray:
+    frame = np.asarray(observation)[0]
+    return frame.repeat(_OBSERVATION_SCALE, 0).repeat(_OBSERVATION_SCALE, 1)
+
+
+def _episodes(
+    stage: Stage, policy: "Policy", options: RecordOptions, videos: Path, seed: int
+) -> Iterator[tuple[Path, float, str]]:
+    """Plays; the file, the return and, if it was cut short, a remark on each episode."""
+    environment, spec = stage.environment, policy.spec
+    start = int(getattr(environment.action_space, "start", 0))  # of discrete actions
+    dtype = environment.action_space.dtype
+    for number in range(options.episodes):
+        observation = environment.reset([seed + number])
+        carry, reward, score, is_over = policy.initial_carry(), 0.0, 0.0, False
+        path = videos / f"episode_{number:03}.mp4"
+        with Video(path, stage.fps) as video:
+            video.add(stage.picture(observation))
+            for _ in range(options.max_episode_steps):
+                row = spec.unflatten([leaf[0] for leaf in spec.flatten(observation)])
+                action, carry = policy(row, carry, reward=reward)
+                own = np.asarray([action], dtype) + start if start else np.asarray([action], dtype)
+                result = environment.step(own)
+                observation, reward = result.observation, float(result.reward[0])
+                score += reward
+                video.add(stage.picture(observation))
+                is_over = bool(result.terminated[0] or result.truncated[0])
+                if is_over:
+                    break
+        cut = f", cut short after {options.max_episode_steps:,} steps (--max-episode-steps)"
+        yield path, score, "" if is_over else cut
+
+
+def rgb(picture: Any) -> np.ndarray:
+    """A rendered picture as `[H, W, 3] uint8`.
+
+    Takes `[H, W]`, `[H, W, 1]` (gray), `[H, W, 3]` and `[H, W, 4]` (its alpha over black), uint8 or
+    bool, or floats of 0 to 1. Raises VideoError with shape and dtype for anything else.
+    """
+    array = np.asarray(picture)
+    is_shape = array.ndim == 2 or (array.ndim == 3 and array.shape[-1] in (1, 3, 4))
+    if not is_shape or not array.size or array.dtype.kind not in "ufb":
+        raise _no_picture(array, "")
+    if array.dtype.kind == "f":
+        low, high = float(array.min()), float(array.max())
+        if not (low >= 0 and high <= 1):
+            raise _no_picture(array, f" from {low:g} to {high:g}")
+        array = np.rint(array * 255)
+    elif array.dtype.kind == "b":
+        array = array * np.uint8(255)
+    elif array.dtype != np.uint8:
+        raise _no_picture(array, "")
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.shape[-1] == 4:
+        array = array[..., :3].astype(np.float32) * (array[..., 3:] / 255)
+    array = np.broadcast_to(array, (*array.shape[:2], 3))
+    return np.ascontiguousarray(array.astype(np.uint8))
+
+
+def _no_picture(array: np.ndarray, values: str) -> VideoError:
+    return VideoError(
+        "expected a picture [H, W], [H, W, 1], [H, W, 3] or [H, W, 4] of uint8, bool or floats of "
+        f"0 to 1 from render, got {array.dtype}{list(array.shape)}{values}"
+    )
+
+
+class Video:
+    """Owns the ffmpeg process that writes one video, which gets its name when it is complete.
+
+    Not `imageio_ffmpeg.write_frames`, which gives neither ffmpeg's exit code nor its error text.
+    """
+
+    def __init__(self, path: Path, fps: float) -> None:
+        self._path, self._partial = path, path.with_name(f"{path.name}.partial")
+        self._fps = fps
+        self._shape: tuple[int, ...] = ()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is not None and self._process is not None:
+                self._process.kill()  # nothing, if it has ended
+                self._close()
+            elif self._close():
+                raise self._failure()
+            else:
+                self._partial.replace(self._path)
         finally:
-            for film in folder.glob(_FILMS):
-                film.replace(films / film.name)
+            self._partial.unlink(missing_ok=True)
+            self._errors.close()
 
+    def add(self, picture: Any) -> None:
+        """Adds a picture. Raises VideoError if it is none, or ffmpeg has ended."""
+        frame = rgb(picture)
+        if self._process is None:
+            self._shape = frame.shape
+            self._process = self._start()
+        if frame.shape != self._shape:
+            raise VideoError(
+                f"expected pictures of one size, got {list(frame.shape[:2])} after "
+                f"{list(self._shape[:2])}"
+            )
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(frame.data)
+        except OSError as error:
+            raise self._failure() from error
 
-def _say_few(written: set[str], asked: int, films: Path) -> None:
-    names = f" in {films}: {', '.join(sorted(written))}" if written else ""
-    print(f"{PROG}: {len(written)} of {asked} films were written{names}", file=sys.stderr)
+    def _start(self) -> "subprocess.Popen[bytes]":
+        import imageio_ffmpeg
 
+        height, width = self._shape[:2]
+        source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {self._fps:g} -i -"
+        words = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
+        try:
+            return subprocess.Popen(
+                [*words, *f"{source} {_ENCODING}".split(), str(self._partial)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                # Ctrl-C reaches only this process, which decides what to do.
+                process_group=0,
+            )
+        except OSError as error:
+            raise VideoError(f"cannot start ffmpeg: {error}") from error
 
-def _command(config: Config, address: str, *, logs: Path, films: Path) -> Command:
-    """Of an env server with one environment, which it films."""
-    alone = env_servers.Fleet(1, 1, 1, config.launch.local_link)
-    (command,) = env_servers.commands(alone, config.environment, address=address, logs=logs)
-    arguments = (*command.arguments, "--films", str(films))
-    return command._replace(arguments=arguments, name="the env server that films")
+    def _close(self) -> int:
+        if self._process is None:
+            return 0
+        assert self._process.stdin is not None
+        # What ffmpeg has not read is its failure, which its exit code shows.
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        return self._process.wait()
+
+    def _failure(self) -> VideoError:
+        code = self._close()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        self._errors.seek(0)
+        text = " ".join(self._errors.read().decode(errors="replace").split())[-_LONGEST_REASON:]
+        return VideoError(
+            f"cannot write {self._path.name}: ffmpeg {how}{': ' if text else ''}{text}"
+        )

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import example_envs
 
-from envs_server.building import choose
+from envs_server.build import Recipe, choose
 from envs_server.check.environment import (
     ADVICE,
     NOTES,
@@ -24,7 +24,6 @@ from envs_server.check.environment import (
     random_actions,
 )
 from envs_server.envs import catch, constant, counting, masked_cartpole
-from envs_server.recipe import Recipe
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType
 

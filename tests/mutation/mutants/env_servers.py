@@ -3,52 +3,19 @@
 from tests.mutation.mutant import Mutant
 
 _ADAPTER = "envs_server/adapter.py"
-_GROUP = "envs_server/group.py"
-_LEASE = "envs_server/connection.py"
-_CRASH_LOG = "envs_server/faults/crash_log.py"
-_MANY = "envs_server/processes/many.py"
-_WATCHDOG = "envs_server/faults/watchdog.py"
+_GROUP = "envs_server/groups.py"
+_LEASE = "envs_server/client.py"
+_SUPERVISOR = "envs_server/supervisor.py"
+_LOOP = "envs_server/loop.py"
 
 MUTANTS = (
     Mutant(
-        "killed_from_outside_and_blamed",
-        _CRASH_LOG,
-        "return ended.isdigit() and int(ended) not in _FROM_OUTSIDE",
-        "return ended.isdigit()",
-        "An environment that was at work when somebody killed the process is blamed for it.",
-        "who is killed from outside has no culprit (matrix, E2)",
-    ),
-    Mutant(
-        "culprit_forgotten",
-        _CRASH_LOG,
-        'known = own or (log.remembered if is_successor else "")',
-        "known = own",
-        "The process after a death knows nothing of the deaths before.",
-        "an environment that ends its process twice is quarantined (matrix, E2)",
-    ),
-    Mutant(
-        "first_step_may_keep_the_lock",
-        _WATCHDOG,
-        "            self._allow(limit_seconds)\n",
-        "            pass\n",
-        "The kernel learns of a limit at the next look, which what keeps the lock does not allow.",
-        "a hang that keeps the interpreter's lock is ended (matrix, E3)",
-    ),
-    Mutant(
         "environments_zero_ends_its_env_server",
-        _MANY,
-        "if said_farewell(",
-        "if code == ExitCode.OK or said_farewell(",
+        _SUPERVISOR,
+        "if has_finished(self._log(child.number)):",
+        "if code == ExitCode.OK or has_finished(self._log(child.number)):",
         "An environment that ends its process with 0 is taken for the end of training.",
         "an environment that ends its process costs its env server a start (matrix, E2)",
-    ),
-    Mutant(
-        "forked_with_the_same_random_numbers",
-        _MANY,
-        "            np.random.seed()",
-        "            np.random.seed(0)",
-        "Environments of all processes draw the same random numbers.",
-        "environments are independent (DESIGN 4)",
     ),
     Mutant(
         "truncation_sent_as_termination",
@@ -83,31 +50,12 @@ MUTANTS = (
         "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
-        "discount_one_row_off",
-        _ADAPTER,
-        "return TimeStep(step_type, reward, discount, observation)\n",
-        "return TimeStep(step_type, reward, np.roll(discount, 1), observation)\n",
-        "Discounts are those of the next environment.",
-        "no row is swapped (DESIGN 9.2)",
-    ),
-    Mutant(
         "reward_one_row_off",
         _ADAPTER,
         "reward = np.array(reward, np.float32)\n",
         "reward = np.roll(np.array(reward, np.float32), 1)\n",
         "Rewards are those of the next environment.",
         "no row is swapped (DESIGN 9.2)",
-    ),
-    Mutant(
-        "reward_one_step_late",
-        _ADAPTER,
-        "reward = np.array(reward, np.float32)\n",
-        """late = getattr(self, "_late", np.zeros(len(actions)))
-        self._late = np.array(reward)
-        reward = np.array(late, np.float32)
-""",
-        "A reward is sent with the step after its own.",
-        "a reward comes with the observation that it led to (DESIGN 4)",
     ),
     Mutant(
         "reward_on_first",
@@ -119,20 +67,25 @@ MUTANTS = (
     ),
     Mutant(
         "last_observation_of_next_episode",
-        "envs_server/backends/sync.py",
-        "    inner = from_gymnasium(env, reset)\n",
-        """    def at_once(actions):
-        observation, reward, terminated, truncated, info = SyncVectorEnv.step(env, actions)
-        for row in (terminated | truncated).nonzero()[0]:
-            observation[row] = env.envs[row].reset()[0]
-            env._autoreset_envs[row] = False
-        return observation, reward, terminated, truncated, info
-
-    env.step = at_once
-    inner = from_gymnasium(env, reset)
+        _LOOP,
+        """                self._write(row, observation)
+                self._reward[row] = reward
+""",
+        """                if terminated or truncated:
+                    observation = env.reset()[0]
+                self._write(row, observation)
+                self._reward[row] = reward
 """,
         "The last step of an episode shows the first observation of the next one.",
         "the true last observation is always sent (DESIGN 4)",
+    ),
+    Mutant(
+        "restart_continues_the_episode",
+        _LOOP,
+        "        self._restarted[row] = True\n",
+        "",
+        "The first step of an environment that was built again continues the broken episode.",
+        "nothing is bootstrapped across a cut (DESIGN 4)",
     ),
     Mutant(
         "action_offset_not_added",
@@ -153,16 +106,16 @@ MUTANTS = (
     Mutant(
         "group_order_swapped",
         _LEASE,
-        "step = self._groups[group].step(",
-        "step = self._groups[-1 - group].step(",
+        "step = self._groups[group].step(actions)",
+        "step = self._groups[-1 - group].step(actions)",
         "Actions go to another group.",
         "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
         "seeds_in_reverse",
-        "envs_server/recipe.py",
-        "seeds = [int(seed) for seed in group.seeds]\n",
-        "seeds = [int(seed) for seed in group.seeds][::-1]\n",
+        _LEASE,
+        "[int(seed) for seed in group.seeds],\n",
+        "[int(seed) for seed in group.seeds][::-1],\n",
         "Environments get each other's seeds.",
         "a seed is that of its slot (DESIGN 5)",
     ),
@@ -181,14 +134,6 @@ MUTANTS = (
         "np.clip(middle - half * actions, low, high)",
         "Real actions mean the other end of their bounds.",
         "the executed action is stored (DESIGN 4)",
-    ),
-    Mutant(
-        "metrics_of_other_rows",
-        _ADAPTER,
-        "np.flatnonzero(self._is_last)",
-        "np.flatnonzero(~self._is_last)",
-        "The numbers of an episode are those of environments whose episode has not ended.",
-        "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
         "later_groups_of_a_message_dropped",

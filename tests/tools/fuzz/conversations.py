@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 
-from envs_server.connection import Finished, Lease, Offer
+from envs_server.build import budget, check_assign, read_recipes
+from envs_server.client import Finished, Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError
-from envs_server.recipe import budget, check_assign, read_recipes
 from envs_server.sent_log import SentLog
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection

@@ -1,99 +1,199 @@
-"""`seedrl record`: what is started and played, and what is said of it."""
+"""`seedrl record`: real videos of an environment that renders in many ways."""
 
+import dataclasses
 import importlib.util
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.cli.saved_runs import record
-from learner.launch.child import Command
-from learner.session.offline_evaluation import Evaluation
-from seedrl import config_file
-from seedrl.config import Config
+from learner.cli.saved_runs.record import VideoError, rgb
+from seedrl import config_file, policy
 from seedrl.config_json import to_json
 from seedrl.exit_codes import ExitCode
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
-RESULT = Evaluation(2.0, 0.5, 1.0, 3.0, 2, 7, 7, returns=(1.0, 3.5))
+_FACTORY = f"{__name__}:make"
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
 
-def _film(commands: list[Command], number: int) -> None:
-    """What the env server leaves behind: `number` films, and one that is not complete."""
-    (command,) = commands
-    folder = Path(command.arguments[command.arguments.index("--films") + 1])
-    for index in range(number):
-        (folder / f"episode_{index:03}.mp4").touch()
-    (folder / f"episode_{number:03}.mp4.partial").touch()
+class Pictured(gymnasium.Env[np.ndarray, np.int64]):
+    """Episodes of ten steps with reward 1; `picture` is rendered, brighter with each step."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(3, start=5)
+    metadata: dict[str, Any] = {"render_fps": 10}  # noqa: RUF012
+    picture: Any = None
+    steps = 10
+    actions: list[int] = []  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._count = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: np.int64) -> Any:
+        self.actions.append(int(action))
+        self._count += 1
+        return np.zeros(4, np.float32), 1.0, self._count == self.steps, False, {}
+
+    def render(self) -> Any:
+        return type(self).picture(self._count)
+
+
+def make(render_mode: str | None = None) -> Pictured:
+    return Pictured(render_mode)
+
+
+def make_without_pictures() -> Pictured:
+    return Pictured()
 
 
 @pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
-    (tmp_path / "config.json").write_text(to_json(config_file.load("cartpole_r2d2")))
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a run whose policy always takes its second action."""
+    config = config_file.load("cartpole_r2d2")
+    environment = dataclasses.replace(config.environment, id=_FACTORY)
+    (tmp_path / "config.json").write_text(
+        to_json(dataclasses.replace(config, environment=environment))
+    )
+    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(3))
+
+    class Second(SimpleNamespace):
+        def __call__(self, observation: Any, carry: Any, *, reward: float) -> Any:
+            assert observation.shape == (4,)
+            return 1, carry
+
+    loaded = Second(spec=spec, initial_carry=lambda: None)
+    monkeypatch.setattr(policy, "load", lambda *_, **__: loaded)
+    monkeypatch.setattr(Pictured, "actions", [])
     return tmp_path
 
 
-def test_one_environment_is_filmed_and_each_film_is_a_line(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def _record(folder: Path, *flags: str) -> int:
+    return main(["record", str(folder), "--allow", _FACTORY, *flags])
+
+
+def _frames(file: Path) -> np.ndarray:
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(file)]
+    command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    data = subprocess.run(command, capture_output=True, check=True).stdout
+    return np.frombuffer(data, np.uint8).reshape(-1, 64, 64, 3)
+
+
+def _flat(value: Any, *channels: int, dtype: str = "uint8") -> np.ndarray:
+    return np.full((64, 64, *channels), value, dtype)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        lambda n: _flat([20 * n, 0, 100], 3),
+        lambda n: _flat([20 * n, 0, 100, 255], 4),
+        lambda n: _flat([20 * n / 255, 0, 100 / 255], 3, dtype="float32"),
+    ],
+)
+def test_an_episode_is_a_video_with_a_picture_for_each_step(
+    run_folder: Path, picture: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    played: list[tuple[list[Command], Config, Any]] = []
-
-    def play(supervisor: list[Command], config: Config, options: Any, **_: Any) -> Evaluation:
-        played.append((supervisor, config, options))
-        _film(supervisor, 2)
-        return RESULT
-
-    monkeypatch.setattr(record, "Supervisor", lambda commands, restarts: commands)
-    monkeypatch.setattr(record, "play", play)
-    assert main(["record", str(run_folder), "--episodes", "2", "--best"]) == 0
-    films = run_folder / "videos"
+    """Issue E: RGBA had its colours shifted and 14 frames for 11, floats were black."""
+    monkeypatch.setattr(Pictured, "picture", picture)
+    assert _record(run_folder, "--episodes", "2") == 0
+    videos = run_folder / "videos"
     assert capsys.readouterr().out == (
-        f"{films}/episode_000.mp4: return 1\n{films}/episode_001.mp4: return 3.5\n"
+        f"{videos}/episode_000.mp4: return 10\n{videos}/episode_001.mp4: return 10\n"
     )
-    (((command,), config, options),) = played
-    assert sorted(path.name for path in films.iterdir()) == ["episode_000.mp4", "episode_001.mp4"]
-    assert command.arguments[command.arguments.index("--num-envs") + 1] == "1"
-    assert (config.serving.training_slots, config.serving.evaluation_slots) == (1, 0)
-    assert (options.episodes, options.best) == (2, True)
+    for file in sorted(videos.iterdir()):
+        frames = _frames(file)
+        assert len(frames) == 11
+        for number in (0, 5, 10):
+            seen = frames[number].mean(axis=(0, 1))
+            np.testing.assert_allclose(seen, [20 * number, 0, 100], atol=12)
+    assert set(Pictured.actions) == {6}  # its actions begin with 5
 
 
-@pytest.mark.parametrize("outcome", [RESULT, ExitCode.FAILED_FILMS])
-def test_only_films_that_were_written_now_are_reported(
-    run_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    outcome: Evaluation | int,
+def test_an_episode_without_an_end_is_cut_short(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    films = run_folder / "videos"
-    films.mkdir()
-    (films / "episode_001.mp4").write_text("of an earlier command")
-
-    def play(supervisor: list[Command], *_: Any, **__: Any) -> Evaluation | int:
-        _film(supervisor, 1)
-        return outcome
-
-    monkeypatch.setattr(record, "Supervisor", lambda commands, restarts: commands)
-    monkeypatch.setattr(record, "play", play)
-    assert main(["record", str(run_folder), "--episodes", "2"]) == ExitCode.FAILED_FILMS
-    said = capsys.readouterr()
-    is_scored = isinstance(outcome, tuple)
-    assert said.out == (f"{films}/episode_000.mp4: return 1\n" if is_scored else "")
-    assert said.err == (f"seedrl record: 1 of 2 films were written in {films}: episode_000.mp4\n")
-    assert sorted(path.name for path in films.iterdir()) == ["episode_000.mp4", "episode_001.mp4"]
-    assert (films / "episode_001.mp4").read_text() == "of an earlier command"
+    monkeypatch.setattr(Pictured, "picture", lambda n: _flat(0))
+    monkeypatch.setattr(Pictured, "steps", 10**9)
+    assert _record(run_folder, "--episodes", "2", "--max-episode-steps", "4") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all("--max-episode-steps" in line for line in lines)
+    assert len(_frames(run_folder / "videos" / "episode_001.mp4")) == 5
 
 
-def test_films_that_have_no_folder_are_one_line(
-    run_folder: Path, capsys: pytest.CaptureFixture[str]
+def test_a_picture_that_changes_its_size_leaves_no_video(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    file = run_folder / "config.json"
-    assert main(["record", str(run_folder), "--output", str(file)]) == 2
+    monkeypatch.setattr(Pictured, "picture", lambda n: np.zeros((64, 64 + 2 * n), np.uint8))
+    assert _record(run_folder) == ExitCode.FAILED_FILMS
+    assert "[64, 66] after [64, 64]" in capsys.readouterr().err
+    assert not [*(run_folder / "videos").iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("picture", "named"),
+    [
+        (None, "object[]"),
+        (_flat(0, 2), "uint8[64, 64, 2]"),
+        (_flat(0, 3, dtype="int32"), "int32[64, 64, 3]"),
+        (_flat(255, 3, dtype="float64"), "float64[64, 64, 3] from 255 to 255"),
+        (_flat(np.nan, 3, dtype="float32"), "float32[64, 64, 3] from nan"),
+        (np.zeros((0, 4, 3), np.uint8), "uint8[0, 4, 3]"),
+    ],
+)
+def test_a_picture_whose_meaning_is_not_clear_is_named_by_shape_and_dtype(
+    picture: Any, named: str
+) -> None:
+    with pytest.raises(VideoError) as error:
+        rgb(picture)
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("picture", "expected"),
+    [
+        (_flat(7), (7, 7, 7)),
+        (_flat(7, 1), (7, 7, 7)),
+        (_flat(True, dtype="bool"), (255, 255, 255)),
+        (_flat([1.0, 0.5, 0.0], 3, dtype="float64"), (255, 128, 0)),
+        (_flat([200, 100, 50, 128], 4), (100, 50, 25)),
+        (_flat([1.0, 1.0, 0.0, 0.0], 4, dtype="float32"), (0, 0, 0)),
+    ],
+)
+def test_pictures_are_converted(picture: np.ndarray, expected: Sequence[int]) -> None:
+    found = rgb(picture)
+    assert (found.dtype, found.shape, found.flags.c_contiguous) == (np.uint8, (64, 64, 3), True)
+    assert tuple(found[3, 4]) == tuple(expected)
+
+
+@pytest.mark.parametrize("flags", [("--episodes", "0"), ("--max-episode-steps", "0")])
+def test_wrong_usage_is_one_line(run_folder: Path, flags: tuple[str, ...], capsys: Any) -> None:
+    assert _record(run_folder, *flags) == ExitCode.USAGE
     error = capsys.readouterr().err
-    assert error == f"seedrl: error: --output: cannot make {file}: File exists\n"
+    assert flags[0] in error and error.count("\n") == 1
+
+
+def test_an_environment_that_does_not_render_is_one_line(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setitem(globals(), "make", make_without_pictures)
+    assert _record(run_folder) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "render_mode" in error and error.count("\n") == 1
 
 
 def test_a_missing_extra_is_one_line(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -101,6 +201,6 @@ def test_a_missing_extra_is_one_line(
         "find_spec",
         lambda name, *rest: None if name == "imageio_ffmpeg" else find(name, *rest),
     )
-    assert main(["record", str(run_folder)]) == 2
+    assert _record(run_folder) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "pip install 'seedrl[video]'" in error

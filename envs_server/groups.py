@@ -1,35 +1,21 @@
 """A group of environments that are stepped together, between action and step payloads."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from types import FrameType
-from typing import NamedTuple
 
 import numpy as np
 
 from envs_server.adapter import Adapter
-from envs_server.errors import EnvironmentFailedError, FilmError, one_line
-from envs_server.faults.culprit import row_in, row_of
+from envs_server.errors import EnvironmentFailedError, one_line
+from envs_server.failures import Failures
+from envs_server.loop import Place
 from envs_server.spaces import env_spec, to_own_actions
 from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
-from seedrl.types import TimeStep
+from seedrl.types import StepType, TimeStep
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.values import ValueFaultError
-
-
-class Place(NamedTuple):
-    """Where an environment stands.
-
-    Attributes:
-      position: its number among those of the env server.
-      slot: the learner's number of it.
-    """
-
-    position: int
-    slot: int
 
 
 def read_actions(
@@ -64,7 +50,7 @@ class EnvGroup:
         metrics: Sequence[str] = (),
         *,
         places: Sequence[Place] = (),
-        max_abs_reward: float = 0.0,
+        failures: Failures | None = None,
     ) -> None:
         """Resets nothing yet.
 
@@ -74,10 +60,11 @@ class EnvGroup:
           seeds: of their first episodes.
           metrics: the names of the numbers that LAST rows carry, "" for always NaN.
           places: where each environment stands; by default the first so many.
-          max_abs_reward: bounds rewards, 0 for no bound.
+          failures: counts those of a vector implementation, which end the stream.
         """
         self._index = index
         self._places = places or [Place(row, row) for row in range(len(seeds))]
+        self._failures = failures
         self._environment = environment
         self._seeds = seeds
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
@@ -85,63 +72,53 @@ class EnvGroup:
         self._to_own_actions = to_own_actions(environment.action_space)
         self._layout = StepLayout(self.spec, len(seeds), len(metrics))
         self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
-        self._adapter = Adapter(environment, metrics, max_abs_reward)
+        self._adapter = Adapter(environment, metrics)
         self._sequence = -1
-        self._is_closing = False
 
     def first(self) -> FramedStep:
         """Resets every environment; step 0. Raises EnvironmentFailedError."""
         try:
             return self._message(self._adapter.reset(self._seeds))
-        except (Exception, SystemExit) as error:  # sys.exit would look like the end of training
+        except EnvironmentFailedError:
+            raise
+        except BaseException as error:  # sys.exit would look like the end of training
             raise self._failure(f"reset of group {self._index}", error) from error
 
     def step(self, payload: ActionsPayload) -> FramedStep:
         """Takes the actions that answer the step in flight, and gives the next one.
 
         Raises WireError if they are not actions for it, EnvironmentFailedError if an environment
-        fails, FilmError if its film does.
+        has failed and the group cannot go on.
         """
         actions = read_actions(payload, self.action_layout, self._index, self._sequence)
         try:
-            return self._message(self._adapter.step(self._to_own_actions(actions)))
-        except FilmError:
+            timestep = self._adapter.step(self._to_own_actions(actions))
+            message = self._message(timestep)
+        except EnvironmentFailedError:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             where = f"step {self._sequence + 1} of group {self._index}"
             raise self._failure(where, error) from error
-
-    def overdue(self, frames: Sequence[FrameType], seconds: float) -> EnvironmentFailedError:
-        """What there is to say of a step, the reset or `close` that takes longer than `seconds`.
-
-        `frames` are those of the thread that is at it, outermost first. Called by another thread.
-        """
-        what, limit = f"step {self._sequence + 1}", f"{seconds:g} s (serving.step_deadline_seconds)"
-        if self._is_closing or self._sequence < 0:
-            what, limit = "close" if self._is_closing else "reset", f"{seconds:g} s"
-        where = f"{what} of group {self._index}"
-        code = frames[-1].f_code
-        text = f"{where}: it hangs for {limit}, in {code.co_name} of {Path(code.co_filename).name}"
-        return self._named(row_in(frames), text)
+        if self._failures and not self._failures.has_worked:  # FIRST rows are of resets
+            self._failures.has_worked = bool((timestep.step_type != StepType.FIRST).any())
+        return message
 
     def close(self) -> None:
         """Closes the environments."""
-        self._is_closing = True
         self._environment.close()
 
     def _failure(self, where: str, error: BaseException) -> EnvironmentFailedError:
-        """Names the environment that has failed, if it can be known which it was."""
-        text = str(error) if isinstance(error, ValueFaultError) else one_line(error)
-        return self._named(row_of(error), f"{where}: {text}")
-
-    def _named(self, row: int | None, text: str) -> EnvironmentFailedError:
-        if row is None:
-            return EnvironmentFailedError(text)
-        position, slot = self._places[row]
-        return EnvironmentFailedError(f"environment {position} (slot {slot}), {text}", position)
+        """Counts what a vector implementation has raised; it names no environment, mostly."""
+        if not isinstance(error, ValueFaultError):
+            text, position = f"{where}: {one_line(error)}", None
+        else:
+            position, slot = self._places[error.row]
+            text = f"environment {position} (slot {slot}), {where}: {error}"
+        if self._failures is not None:
+            self._failures.failed(position, text)
+        return EnvironmentFailedError(text)
 
     def _message(self, timestep: TimeStep) -> FramedStep:
-        self._layout.check_observation(timestep.observation)
         sequence, metrics = self._sequence + 1, self._adapter.metrics
         message = self._layout.pack_framed(self._index, sequence, timestep, metrics)
         self._sequence += 1

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
 from envs_server.errors import BuildError, EnvironmentFailedError
-from envs_server.group import EnvGroup
+from envs_server.groups import EnvGroup
 from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.action_layout import StepHeader, read_header

@@ -1,20 +1,18 @@
 """The handshake and the lock step of an env server, against a scripted learner."""
 
-import queue
 import re
+import threading
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
-from envs_server import recipe
-from envs_server.connection import Lease, Offer
+from envs_server import build
+from envs_server.client import Client, Offer
 from envs_server.envs.counting import reward_of
-from envs_server.errors import BuildError
-from envs_server.reconnecting_client import ReconnectingClient
-from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.spec_json import decode_spec
@@ -24,6 +22,7 @@ from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.version import MAJOR
+from tests.patience import SECONDS
 
 _FINISH = FromLearner(finish=Finish(reason="enough"))
 
@@ -218,7 +217,7 @@ def test_the_actions_of_several_groups_may_share_a_message(learner: Any) -> None
 def test_steps_that_the_learner_would_not_take_are_refused_before_ready(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe, "LEAST_MESSAGE_BYTES", 1)
+    monkeypatch.setattr(build, "LEAST_MESSAGE_BYTES", 1)
     assign = learner.assign([1]).assign
     # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.
     assign.environments[0].metrics.append("step")
@@ -269,17 +268,82 @@ def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str
         yield _FINISH
 
     learner.serve(script)
-    assert (
-        ReconnectingClient(learner.address, Offer(1, 1, ()), Stop(), 2**20, token=token).run()
-        is ExitCode.OK
-    )
+    assert Client(learner.address, Offer(1, 1, ()), Stop(), 2**20, token=token).run() is ExitCode.OK
     assert found == sent
 
 
-def test_one_environment_is_filmed_and_no_more(tmp_path: Path) -> None:
-    lease = Lease(Offer(2, 1, (), films=tmp_path), queue.SimpleQueue(), SentLog())
-    assign = Assign(
-        environments=[Environment(id="CartPole-v1")], groups=[Group(slots=[0, 1], seeds=[1, 2])]
-    )
-    with pytest.raises(BuildError, match="expected one environment to film, got 2"):
-        lease.handle(FromLearner(assign=assign))
+class Waiting(gymnasium.Env[np.ndarray, int]):
+    """Waits in its first step if its seed is 1; notes the threads that use it."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,))
+    action_space = gymnasium.spaces.Discrete(5)
+    goes_on = threading.Event()
+    threads: ClassVar[dict[int, set[int]]] = {}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._seed = seed or 0
+        return self._used()
+
+    def step(self, action: int) -> Any:
+        if self._seed == 1:
+            assert self.goes_on.wait(SECONDS)
+        return self._used()[0], 0.0, False, False, {}
+
+    def close(self) -> None:
+        self._used()
+
+    def _used(self) -> Any:
+        self.threads.setdefault(self._seed, set()).add(threading.get_ident())
+        return np.zeros(1, np.float32), {}
+
+
+def test_a_group_that_waits_holds_back_no_other(
+    learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EnvSpec("Waiting-v0", entry_point=Waiting)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    monkeypatch.setattr(Waiting, "goes_on", threading.Event())
+    Waiting.threads.clear()
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1], [2], environment=Environment(id=spec.id))
+        next(messages)
+        for _ in range(2):
+            next(messages)
+        zero = np.zeros(1, np.int32)
+        yield ActionsPayload(pack_actions(0, 0, zero))
+        for sequence in range(5):
+            yield ActionsPayload(pack_actions(1, sequence, zero))
+            assert read_header(next(messages))[::2] == (1, sequence + 1)
+        Waiting.goes_on.set()
+        assert read_header(next(messages))[::2] == (0, 1)
+        yield _FINISH
+
+    learner.serve(script)
+    assert learner.run(2, 2, group_threads=True).wait() is ExitCode.OK
+    # Each environment lives in one thread, the group's own.
+    (one,), (other,) = Waiting.threads[1], Waiting.threads[2]
+    assert one != other
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_actions_that_pile_up_before_a_thread_are_refused(
+    learner: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = EnvSpec("Waiting-v0", entry_point=Waiting)
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    monkeypatch.setattr(Waiting, "goes_on", threading.Event())
+
+    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        next(messages)
+        yield learner.assign([1], [2], environment=Environment(id=spec.id))
+        next(messages)
+        for sequence in range(3):
+            yield ActionsPayload(pack_actions(0, sequence, np.zeros(1, np.int32)))
+        threading.Timer(0.2, Waiting.goes_on.set).start()
+        list(messages)
+
+    learner.serve(script)
+    assert learner.run(2, 2, group_threads=True).wait() is ExitCode.USAGE
+    assert "expected no actions for group 0 before its next step" in caplog.text

@@ -1,1 +1,0 @@
-"""Back ends that step many environments at once; each offers `build(recipe, num_envs)`."""

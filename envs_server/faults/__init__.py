@@ -1,1 +1,0 @@
-"""What an env server does about environments that fail, hang or grow."""

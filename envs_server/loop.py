@@ -1,0 +1,294 @@
+"""Steps single environments one after another; one that fails is built again by itself.
+
+With NEXT_STEP autoreset an episode that has ended starts anew on the next step, for an action that
+is ignored. Because the loop is ours, the environment that fails is known, and the others keep their
+episodes.
+"""
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from envs_server.errors import BuildError, EnvironmentFailedError, one_line
+from envs_server.failures import Failures
+from envs_server.spaces import check_size, env_spec
+from envs_server.vector import VectorEnvironment, VectorStep
+from seedrl.types import Tree
+from seedrl.wire.payload import StepLayout
+from seedrl.wire.values import ValueFaultError, check_rewards
+
+Env = gymnasium.Env[Any, Any]
+
+
+class Place(NamedTuple):
+    """Where an environment stands.
+
+    Attributes:
+      position: its number among those of the env server.
+      slot: the learner's number of it.
+    """
+
+    position: int
+    slot: int
+
+
+def build_loop(
+    build_one: Callable[[], Env],
+    num_envs: int,
+    *,
+    max_abs_reward: float = 0.0,
+    places: Sequence[Place] = (),
+    failures: Failures | None = None,
+) -> VectorEnvironment:
+    """`num_envs` environments, each from `build_one` and with a seed of its own.
+
+    Anything that an environment raises counts in `failures`, and it is built again; without
+    `failures` it ends the play with EnvironmentFailedError. Raises BuildError if the first
+    environment of all cannot be built.
+    """
+    loop = _Loop(build_one, num_envs, max_abs_reward, places, failures)
+    first = loop.envs[0]
+    return VectorEnvironment(
+        first.observation_space, first.action_space, loop.reset, loop.step, loop.close
+    )
+
+
+class _Loop:
+    """Owns the environments of a group. Used by one thread."""
+
+    def __init__(
+        self,
+        build_one: Callable[[], Env],
+        num_envs: int,
+        max_abs_reward: float,
+        places: Sequence[Place],
+        failures: Failures | None,
+    ) -> None:
+        self._build_one, self._failures = build_one, failures
+        self._max_abs_reward = max_abs_reward
+        self._places = places or [Place(row, row) for row in range(num_envs)]
+        self._pid = os.getpid()
+        self._num_restarts = 0
+        self._seeds: Sequence[int] = ()
+        self.envs: list[Env] = []
+        try:
+            for row in range(num_envs):
+                self._add(row, num_envs)
+        except BaseException:
+            self.close()
+            raise
+        # What follows is allocated by `reset`, once the group knows that the spaces have a spec.
+        self._observation: Tree = ()
+        self._write: Callable[[int, Any], None] = lambda row, value: None
+        self._check_observation: Callable[[Tree], None] = lambda observation: None
+        self._reward = np.zeros(num_envs, np.float64)
+        self._terminated = np.zeros(num_envs, np.bool_)
+        self._truncated = np.zeros(num_envs, np.bool_)
+        self._restarted = np.zeros(num_envs, np.bool_)
+        self._is_over = [False] * num_envs
+        self._infos: list[Any] = [{}] * num_envs
+
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        """Starts the first episodes."""
+        self._seeds = seeds
+        space, action_space = self.envs[0].observation_space, self.envs[0].action_space
+        layout = StepLayout(env_spec(space, action_space), len(self.envs))
+        self._check_observation = layout.check_observation
+        self._observation, self._write = _writer(space, len(self.envs))
+        self._is_over = [False] * len(self.envs)
+        for row, env in enumerate(self.envs):
+            try:
+                observation, _ = env.reset(seed=int(seeds[row]))
+                self._write(row, observation)
+            except BaseException as error:
+                self._restart(row, "reset", error)
+        self._reward[:] = 0
+        self._settle("reset")
+        return self._observation
+
+    def step(self, actions: np.ndarray) -> VectorStep:
+        """Steps all, resets those whose episode is over, and builds again those that fail."""
+        self._restarted[:] = False
+        for row, env in enumerate(self.envs):
+            try:
+                if self._is_over[row]:
+                    observation, info = env.reset()
+                    result: Any = (observation, 0.0, False, False, info)
+                else:
+                    result = env.step(actions[row])
+                observation, reward, terminated, truncated, info = result
+                if os.getpid() != self._pid:
+                    os._exit(0)  # a fork that an environment made, and that came back: not ours
+                self._write(row, observation)
+                self._reward[row] = reward
+                self._terminated[row], self._truncated[row] = terminated, truncated
+                self._infos[row] = info
+            # All: SystemExit and KeyboardInterrupt of an environment are no wish to stop, which
+            # arrives as a signal (`envs_server.stop`).
+            except BaseException as error:
+                self._restart(row, "reset" if self._is_over[row] else "step", error)
+        self._settle("step")
+        self._is_over = (self._terminated | self._truncated).tolist()
+        is_any_restarted = 1 in self._restarted.tobytes()
+        return VectorStep(
+            self._observation,
+            self._reward,
+            self._terminated,
+            self._truncated,
+            self._infos,
+            self._restarted if is_any_restarted else None,
+        )
+
+    def close(self) -> None:
+        """Closes every environment, also if one raises; then raises the first error."""
+        with contextlib.ExitStack() as stack:
+            for env in self.envs:
+                stack.callback(env.close)
+            self.envs = []
+
+    def _settle(self, where: str) -> None:
+        """Builds again each environment that gave a number which a learner cannot take."""
+        while True:
+            try:
+                check_rewards(self._reward, self._max_abs_reward)
+                self._check_observation(self._observation)
+                return
+            except ValueFaultError as error:
+                self._restart(error.row, where, error)
+
+    def _add(self, row: int, num_envs: int) -> None:
+        """Builds the environment of a row for the first time."""
+        try:
+            self.envs.append(self._built())
+        except BuildError as error:
+            # Only the very first failure says that the configuration is wrong.
+            if self._failures is None or not self._failures.has_built:
+                raise
+            self.envs.append(self._build_again(row, error))
+        if self._failures is not None:
+            self._failures.has_built = True
+        if row == 0:  # before the others are built
+            check_size(_num_bytes(self.envs[0].observation_space), num_envs)
+        if difference := self._difference(self.envs[row]):
+            raise BuildError(difference)
+
+    def _built(self) -> Env:
+        env = self._build_one()
+        if os.getpid() != self._pid:
+            os._exit(0)
+        return env
+
+    def _difference(self, env: Env) -> str:
+        first = self.envs[0]
+        for name in ("observation_space", "action_space"):
+            space, other = getattr(first, name), getattr(env, name)
+            if space != other:
+                return f"expected environments of one {name}: {space}, got {other}"
+        return ""
+
+    def _build_again(self, row: int, error: BaseException) -> Env:
+        """Counts failures and builds until one succeeds or the budget is spent."""
+        while True:
+            self._count(row, "constructor", error)
+            try:
+                return self._built()
+            except BaseException as again:
+                error = again
+
+    def _restart(self, row: int, where: str, error: BaseException) -> None:
+        """Builds the environment of a row again and starts an episode: its stream is cut there.
+
+        Raises EnvironmentFailedError if its budget is spent.
+        """
+        while True:
+            self._count(row, where, error)
+            with contextlib.suppress(BaseException):  # it has failed already
+                self.envs[row].close()
+            try:
+                self.envs[row] = self._built()
+                if difference := self._difference(self.envs[row]):
+                    raise BuildError(difference)
+                observation, _ = self.envs[row].reset(seed=self._new_seed(row))
+                self._write(row, observation)
+                break
+            except BaseException as again:
+                where, error = "restart", again
+        self._reward[row] = 0
+        self._terminated[row] = self._truncated[row] = False
+        self._restarted[row] = True
+        self._infos[row] = {}
+
+    def _count(self, row: int, where: str, error: BaseException) -> None:
+        position, slot = self._places[row]
+        text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
+        line = f"environment {position} (slot {slot}), {where}: {text}"
+        if self._failures is None:
+            raise EnvironmentFailedError(line) from error
+        self._failures.failed(position, line)
+
+    def _new_seed(self, row: int) -> int:
+        """One that was not used before, so that no episode is played twice."""
+        self._num_restarts += 1
+        sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
+        return int(sequence.generate_state(1)[0]) >> 1
+
+
+def _num_bytes(space: Any) -> int:
+    """Of one observation; dicts and tuples, and anything without a shape, are left to the spec."""
+    shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
+    return 0 if shape is None or dtype is None else math.prod(shape) * np.dtype(dtype).itemsize
+
+
+def _writer(space: Any, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]]:
+    """Memory for observations `[E, *shape]`, and a function that writes one row of it.
+
+    The function raises ValueFaultError for another shape, or a number that the dtype cannot hold.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        is_dict = isinstance(space, spaces.Dict)
+        inner = space.spaces if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
+        parts = {key: _writer(item, num_envs) for key, item in inner.items()}
+
+        def write_parts(row: int, value: Any) -> None:
+            for key, (_, write_part) in parts.items():
+                write_part(row, value[key])
+
+        leaves = {key: leaf for key, (leaf, _) in parts.items()}
+        return (leaves if is_dict else tuple(leaves.values())), write_parts
+    dtype = np.dtype(np.int64) if isinstance(space, spaces.Discrete) else np.dtype(space.dtype)
+    shape: tuple[int, ...] = tuple(space.shape)
+    memory = np.zeros((num_envs, *shape), dtype)
+
+    def write(row: int, value: Any) -> None:
+        if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+            value = _fitted(row, value, shape, dtype)
+        memory[row] = value
+
+    return memory, write
+
+
+def _fitted(row: int, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """`value` in the dtype that its space declares, if that changes none of its numbers."""
+    array = np.asarray(value)
+    if array.shape != shape:
+        text = f"expected an observation of shape {shape}, got one of {array.shape}"
+        raise ValueFaultError(text, row)
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+    if np.can_cast(array.dtype, dtype):
+        return cast
+    fits = np.isfinite(cast) == np.isfinite(array) if dtype.kind == "f" else cast == array
+    if not np.all(fits):
+        where = tuple(np.argwhere(~np.asarray(fits))[0].tolist())
+        raise ValueFaultError(
+            f"expected an observation that fits into {dtype}, as its space declares, got "
+            f"{array[where]} of {array.dtype} at {list(where)}",
+            row,
+        )
+    return cast

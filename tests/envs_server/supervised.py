@@ -1,0 +1,60 @@
+"""A supervisor of three processes that do as a test says, in place of env servers.
+
+`python -m tests.envs_server.supervised FOLDER SETTINGS BODY`: SETTINGS are statements about
+`supervisor`, the module; BODY are those of each process, which end it with an exit code and find
+
+  number, start              which of the three it is, and how often that was started, from 1
+  wait_for(number, starts)   waits until that number was started so often
+  over()                     notes that training is over
+  folder, os, time, subprocess, signal
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+from envs_server import supervisor
+from envs_server.options import read_options
+from envs_server.sent_log import SentLog
+
+_MODULE = "tests.envs_server.supervised"
+
+
+def _act(folder: Path, body: str, log: Path) -> int:
+    supervisor.end_with_parent()
+    number = int(log.stem.removeprefix("env_server_"))
+    starts = folder / f"{number}"
+    with starts.open("a") as file:
+        file.write("x")
+
+    def wait_for(number: int, wanted: int) -> None:
+        file = folder / f"{number}"
+        while not file.exists() or len(file.read_text()) < wanted:
+            time.sleep(0.005)
+
+    names: dict[str, Any] = {
+        **{"os": os, "time": time, "subprocess": subprocess, "signal": signal, "folder": folder},
+        **{"number": number, "start": len(starts.read_text()), "wait_for": wait_for},
+        "over": lambda: SentLog(log).note_finished(),
+    }
+    exec(f"def act():\n{textwrap.indent(body, '    ')}", names)
+    return int(names["act"]() or 0)
+
+
+def main() -> int:
+    """Supervises, or is supervised."""
+    if "--sent-log" in sys.argv:
+        return _act(Path(sys.argv[1]), sys.argv[3], Path(sys.argv[-1]))
+    exec(sys.argv[2])
+    options = read_options(["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"])
+    with supervisor.Supervisor(options, sys.argv[1:], _MODULE) as supervising:
+        return supervising.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Which environments an env server leaves out."""
+
+import pytest
+
+from envs_server.errors import EnvironmentFailedError
+from envs_server.failures import Budget, Failures
+
+
+class Clock:
+    """Seconds, and the pauses that were made."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _failures(num_envs: int = 3) -> tuple[Failures, Clock]:
+    clock = Clock()
+    return Failures(num_envs, clock=clock, pause=clock.pauses.append), clock
+
+
+def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_other() -> None:
+    failures, clock = _failures()
+    for _ in range(3):
+        failures.failed(1, "no licence")
+        failures.failed(0, "no licence")
+    with pytest.raises(EnvironmentFailedError, match="left out after failure 4 .*: no licence; 2"):
+        failures.failed(1, "no licence")
+    assert failures.live == [0, 2]
+    assert "no licence" in failures.reason
+    # None before the first try; then they double.
+    assert clock.pauses == [0.1, 0.1, 0.2, 0.2]
+
+
+def test_the_budget_of_an_hour_is_another_and_what_is_older_does_not_count() -> None:
+    failures, clock = _failures()
+    failures.budget = Budget(per_minute=3, per_hour=4)
+    for _ in range(40):
+        clock.now += 1000.0  # four within an hour, at most
+        failures.failed(2, "no licence")
+    clock.now += 61.0
+    with pytest.raises(EnvironmentFailedError):
+        failures.failed(2, "no licence")
+    assert failures.live == [0, 1]
+
+
+def test_a_failure_that_names_no_environment_counts_against_all() -> None:
+    failures, _ = _failures()
+    failures.budget = Budget(per_minute=1, per_hour=1)
+    failures.failed(None, "segfault")
+    with pytest.raises(EnvironmentFailedError, match="0 of 3"):
+        failures.failed(None, "segfault")
+    assert failures.live == []

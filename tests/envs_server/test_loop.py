@@ -1,0 +1,294 @@
+"""Environments stepped one after another, and those of them that fail."""
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from envs_server import spaces as spaces_module
+from envs_server.adapter import Adapter
+from envs_server.build import Recipe, build
+from envs_server.envs import counting, masked_cartpole
+from envs_server.errors import BuildError, EnvironmentFailedError
+from envs_server.failures import Failures
+from envs_server.vector import VectorEnvironment
+from seedrl.types import StepType
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+_STAY = np.zeros(3, np.int64)
+
+
+def test_every_environment_gets_its_own_seed() -> None:
+    environment = build(Recipe("counting", {}, (), counting.make), "sync", 3)
+    observation = environment.reset([5, 9 << 16 | 1, 2**31 - 1])
+    assert observation.tolist() == [[5, 0, 0, 0], [1, 9, 0, 0], [0xFFFF, 0x7FFF, 0, 0]]
+
+
+def test_a_registered_environment_reproduces_from_its_seeds() -> None:
+    recipe = Recipe("CartPole-v1", {})
+    first, again, other = (
+        np.array(build(recipe, "sync", 2).reset(seeds)) for seeds in ([1, 2], [1, 2], [2, 1])
+    )
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first, other[::-1])
+    assert (first[0] != first[1]).any()
+
+
+def test_arguments_reach_the_environment_and_wrappers_go_around_it() -> None:
+    wrappers = (masked_cartpole.hide_velocities,)
+    environment = build(Recipe("CartPole-v1", {"sutton_barto_reward": True}, wrappers), "sync", 2)
+    assert environment.observation_space.shape == (2,)
+    environment.reset([1, 2])
+    step = environment.step(np.zeros(2, np.int64))
+    assert step.observation.shape == (2, 2)
+    assert step.reward.tolist() == [0, 0]  # 1 without the argument
+
+
+class Wide(gymnasium.Env[Any, Any]):
+    """Returns wider numbers than its space declares; the third one is `last`."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, last: Any, dtype: str, nested: bool = False) -> None:
+        box = spaces.Box(-1e38 if dtype == "float32" else -(2**31), 2**30, (2,), dtype)
+        self.observation_space = spaces.Dict({"a": spaces.Tuple((box,))}) if nested else box
+        self._numbers = iter([0, 1, last])
+        self._nested = nested
+
+    def _observe(self) -> Any:
+        number = next(self._numbers)
+        wide = np.array([0, number], np.float64 if isinstance(number, float) else np.int64)
+        return {"a": (wide,)} if self._nested else wide
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        return self._observe(), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("last", "dtype", "reason"),
+    [
+        (1e300, "float32", r"row|fits into float32.* got 1e\+300 of float64 at \[1\]"),
+        (2**40 + 1, "int32", r"fits into int32.* got 1099511627777 of int64 at \[1\]"),
+    ],
+)
+def test_wider_numbers_are_cast_and_refused_where_they_do_not_fit(
+    last: Any, dtype: str, reason: str, nested: bool
+) -> None:
+    recipe = Recipe("wide", {"last": last, "dtype": dtype, "nested": nested}, (), Wide)
+    environment = build(recipe, "sync", 2)
+    environment.reset([1, 2])
+    observation = environment.step(np.zeros(2, np.int64)).observation
+    leaf = observation["a"][0] if nested else observation
+    assert leaf.dtype == dtype and leaf.tolist() == [[0, 1], [0, 1]]
+    with pytest.raises(EnvironmentFailedError, match=reason):
+        environment.step(np.zeros(2, np.int64))
+
+
+def test_observations_that_would_fill_the_memory_are_refused_before_all_are_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spaces_module, "MOST_OBSERVATION_BYTES", 100)
+    build(Recipe("CartPole-v1", {}), "sync", 6).close()
+    with pytest.raises(BuildError, match="7 of 0.0 MiB would be more; see environment.arguments"):
+        build(Recipe("CartPole-v1", {}), "sync", 7)
+
+
+class Fleet:
+    """Three environments with episodes of four steps; `does` is called in each method of each."""
+
+    def __init__(self, does: Any = lambda where, number: None) -> None:
+        self.does = does
+        self.num_built = 0
+        self.closed: list[int] = []
+
+    def make(self) -> "Fragile":
+        number = self.num_built
+        self.num_built += 1
+        self.does("build", number)
+        return Fragile(self, number)
+
+    def build(self, failures: Failures | None) -> VectorEnvironment:
+        return build(Recipe("f:make", {}, (), self.make), "sync", 3, failures=failures)
+
+
+class Fragile(gymnasium.Env[np.ndarray, np.int64]):
+    """Shows its number, the seed of its first episode, and its step."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, fleet: Fleet, number: int) -> None:
+        self._fleet, self._number, self._first_seed = fleet, number, -1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._first_seed = self._first_seed if seed is None else seed
+        self._step = 0
+        self._fleet.does("reset", self._number)
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self._step += 1
+        reward = self._fleet.does("step", self._number)
+        return self._observe(), 1.0 if reward is None else reward, self._step == 4, False, {}
+
+    def _observe(self) -> np.ndarray:
+        return np.array([self._number, self._first_seed, self._step], np.float64)
+
+    def close(self) -> None:
+        self._fleet.closed.append(self._number)
+
+
+def _failures() -> Failures:
+    return Failures(3, pause=lambda seconds: None)
+
+
+def _once(where: str, number: int, error: BaseException | float) -> Any:
+    """What fails the first time that environment is there."""
+    left = [error]
+
+    def does(at: str, who: int) -> Any:
+        if (at, who) == (where, number) and left:
+            wrong = left.pop()
+            if isinstance(wrong, BaseException):
+                raise wrong
+            return wrong
+        return None
+
+    return does
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("no licence"),
+        KeyboardInterrupt(),
+        SystemExit(0),
+        GeneratorExit(),
+        float("nan"),
+        1e39,
+    ],
+)
+def test_one_that_fails_in_a_step_costs_its_own_episode_and_no_other(error: Any) -> None:
+    fleet = Fleet(_once("step", 1, error))
+    adapter = Adapter(fleet.build(_failures()))
+    adapter.reset([7, 8, 9])
+    step = adapter.step(_STAY)
+    # FIRST where MID was due: the learner cuts that row's stream there.
+    assert step.step_type.tolist() == [MID, FIRST, MID]
+    assert step.reward.tolist() == [1, 0, 1] and step.discount.tolist() == [1, 1, 1]
+    number, seed, count = step.observation[1].tolist()
+    # Another instance with another seed: no episode is played twice.
+    assert (number, count) == (3, 0) and seed not in (7, 8, 9)
+    assert step.observation[[0, 2]].tolist() == [[0, 7, 1], [2, 9, 1]]
+    assert fleet.closed == [1]
+    kinds = [adapter.step(_STAY).step_type.tolist() for _ in range(5)]
+    assert np.transpose(kinds).tolist() == [
+        [MID, MID, LAST, FIRST, MID],
+        [MID, MID, MID, LAST, FIRST],
+        [MID, MID, LAST, FIRST, MID],
+    ]
+
+
+def test_a_reset_that_fails_cuts_nothing() -> None:
+    """The episode before it has ended; issue: each failure rebuilt all environments."""
+    resets: list[int] = []
+
+    def does(where: str, number: int) -> None:
+        if where == "reset":
+            resets.append(number)
+            if resets == [0, 1, 2, 0, 1]:
+                raise RuntimeError("no free port")
+
+    fleet = Fleet(does)
+    adapter = Adapter(fleet.build(_failures()))
+    adapter.reset([7, 8, 9])
+    kinds = [adapter.step(_STAY).step_type.tolist() for _ in range(6)]
+    assert np.transpose(kinds).tolist() == [[MID, MID, MID, LAST, FIRST, MID]] * 3
+    assert resets == [0, 1, 2, 0, 1, 3, 2] and fleet.num_built == 4
+
+
+def test_a_constructor_that_fails_once_after_a_failure_is_tried_again() -> None:
+    """Issue D2: a licence server that is not there for a moment ended the run."""
+
+    def does(where: str, number: int) -> None:
+        if (where, number) in (("step", 1), ("build", 3), ("reset", 4)):
+            raise RuntimeError("no licence")
+
+    fleet = Fleet(does)
+    adapter = Adapter(fleet.build(_failures()))
+    adapter.reset([7, 8, 9])
+    assert adapter.step(_STAY).step_type.tolist() == [MID, FIRST, MID]
+    assert fleet.num_built == 6
+
+
+def test_one_that_always_fails_is_left_out_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def does(where: str, number: int) -> None:
+        if number not in (0, 2) and where == "step":
+            raise RuntimeError("no\nlicence")
+
+    failures = _failures()
+    environment = Fleet(does).build(failures)
+    environment.reset([7, 8, 9])
+    for _ in range(3):
+        environment.step(_STAY)
+    with pytest.raises(EnvironmentFailedError):
+        environment.step(_STAY)
+    assert failures.live == [0, 2]
+    line = "environment 1 (slot 1), step: RuntimeError: no licence"
+    assert failures.reason.endswith(line) and caplog.text.count(line) == 4
+
+
+def test_only_the_very_first_construction_is_wrong_usage() -> None:
+    def does(where: str, number: int) -> None:
+        if (where, number) == ("build", number_of_bad):
+            raise RuntimeError("no licence")
+
+    number_of_bad = 0
+    with pytest.raises(BuildError, match="cannot build f:make: RuntimeError: no licence"):
+        Fleet(does).build(_failures())
+    number_of_bad = 2
+    fleet = Fleet(does)
+    assert fleet.build(_failures()).reset([1, 2, 3])[:, 0].tolist() == [0, 1, 3]
+    # Environments have worked before this stream.
+    number_of_bad = 0
+    fleet = Fleet(does)
+    failures = Failures(3, has_worked=True, pause=lambda seconds: None)
+    assert fleet.build(failures).reset([1, 2, 3])[:, 0].tolist() == [1, 2, 3]
+
+
+def test_a_fork_that_returns_into_the_loop_ends_there(tmp_path: Any) -> None:
+    """Issue D2: it went on as a second env server on the same sockets, and the run ended."""
+    trace = tmp_path / "trace"
+    pids: list[int] = []
+
+    def does(where: str, number: int) -> None:
+        if (where, number) == ("step", 1) and not pids:
+            pids.append(os.fork())
+        with trace.open("a") as file:
+            file.write(f"{where} {number}\n")
+
+    environment = Fleet(does).build(_failures())
+    environment.reset([7, 8, 9])
+    environment.step(_STAY)
+    _, status = os.waitpid(pids[0], 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert trace.read_text().count("step 2") == 1
+
+
+def test_one_that_raises_when_it_is_closed_keeps_no_other_open() -> None:
+    fleet = Fleet()
+    environment = fleet.build(None)
+    environment.reset([1, 2, 3])
+    Fragile.close, before = lambda self: 1 / 0, Fragile.close  # type: ignore[method-assign]
+    try:
+        with pytest.raises(ZeroDivisionError):
+            environment.close()
+    finally:
+        Fragile.close = before  # type: ignore[method-assign]

@@ -1,0 +1,128 @@
+"""Env servers that are started again when they die, and end together."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
+
+_QUICK = "supervisor._FIRST_PAUSE_SECONDS = 0.01"
+_WAIT = "time.sleep(60)"
+
+
+def _start(folder: Path, *body: str, settings: str = _QUICK) -> "subprocess.Popen[str]":
+    program = [sys.executable, "-m", "tests.envs_server.supervised"]
+    return subprocess.Popen(
+        [*program, str(folder), settings, "\n".join(body)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def _run(folder: Path, *body: str, settings: str = _QUICK) -> tuple[int, str]:
+    with _start(folder, *body, settings=settings) as process:
+        try:
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    return process.returncode, stderr
+
+
+def _starts(folder: Path) -> list[int]:
+    return [len((folder / str(number)).read_text()) for number in range(3)]
+
+
+def _is_alive(file: Path) -> bool:
+    stat = Path(f"/proc/{file.read_text()}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_each_that_dies_is_started_again_until_training_is_over(tmp_path: Path) -> None:
+    code, stderr = _run(
+        tmp_path,
+        "if number == 1 and start == 1: os.kill(os.getpid(), 11)",
+        "if number == 1 and start == 2: os._exit(70)",
+        "if number == 1 and start == 3: os._exit(0)",  # an environment's doing
+        "wait_for(1, 4)",
+        "over()",
+    )
+    assert (code, _starts(tmp_path)) == (0, [1, 4, 1])
+    ends = [line.split(" ended with ")[1] for line in stderr.splitlines() if " ended with " in line]
+    assert [end.split()[0] for end in ends] == ["139", "70", "0"]
+    assert [end.split(" in ")[1] for end in ends] == ["0.01 s", "0.02 s", "0.04 s"]
+
+
+def test_wrong_usage_of_one_ends_all_with_its_code(tmp_path: Path) -> None:
+    code, stderr = _run(tmp_path, "if number == 1: return 2", _WAIT)
+    assert code == 2 and "error: " in stderr
+    assert (tmp_path / "1").read_text() == "x"
+
+
+def test_one_that_dies_after_training_is_over_stays_away(tmp_path: Path) -> None:
+    settings = "supervisor._LONG_LIFE_SECONDS = 0.0"
+    ends = "over(); os.kill(os.getpid(), 11)"
+    code, _ = _run(tmp_path, f"if number == 1: {ends}", "over()", settings=settings)
+    assert (code, _starts(tmp_path)) == (0, [1, 1, 1])
+
+
+def test_a_signal_ends_all_also_one_that_does_not_listen(tmp_path: Path) -> None:
+    body = "if number == 1: signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    settings = "supervisor._GRACE_SECONDS = 0.5"
+    with _start(
+        tmp_path, body, "(folder / f'ready{number}').touch()", _WAIT, settings=settings
+    ) as p:
+        wait_until(lambda: len(list(tmp_path.glob("ready*"))) == 3)
+        p.send_signal(signal.SIGTERM)
+        _, stderr = p.communicate(timeout=60)
+    assert p.returncode == 0 and "1 env servers did not end in time" in stderr
+
+
+_STARTS_OTHERS = (
+    "own = subprocess.Popen(['sleep', '60'])",
+    "away = subprocess.Popen(['sleep', '60'], start_new_session=True)",
+    "if number == 1 and start == 1:",
+    "    (folder / 'own').write_text(str(own.pid))",
+    "    (folder / 'away').write_text(str(away.pid))",
+    "    os._exit(4)",
+)
+
+
+def test_processes_that_an_environment_started_end_with_its_env_server(tmp_path: Path) -> None:
+    """Issue: those in a session of their own, or of a child that was reaped first, survived."""
+    code, _ = _run(tmp_path, *_STARTS_OTHERS, "wait_for(1, 2)", "over()")
+    assert code == 0
+    assert not _is_alive(tmp_path / "own") and not _is_alive(tmp_path / "away")
+
+
+def test_a_process_that_stops_itself_is_replaced(tmp_path: Path) -> None:
+    code, stderr = _run(
+        tmp_path,
+        "if number == 1 and start == 1: os.kill(os.getpid(), signal.SIGSTOP)",
+        "wait_for(1, 2)",
+        "over()",
+        settings=f"{_QUICK}; supervisor._STOPPED_SECONDS = 0.2",
+    )
+    assert (code, _starts(tmp_path)) == (0, [1, 2, 1]) and "was stopped" in stderr
+
+
+def test_they_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
+    body = "(folder / f'pid{number}').write_text(str(os.getpid()))"
+    with _start(tmp_path, body, _WAIT) as process:
+        wait_until(lambda: len([*tmp_path.glob("pid*")]) == 3)
+        wait_until(lambda: all(file.read_text() for file in tmp_path.glob("pid*")))
+        process.kill()
+    wait_until(lambda: not any(map(_is_alive, tmp_path.glob("pid*"))))
+
+
+def test_a_child_that_it_did_not_start_ends_nothing(tmp_path: Path) -> None:
+    # `true` is a child of the shell, which then becomes its parent.
+    program = [sys.executable, "-m", "tests.envs_server.supervised", str(tmp_path), _QUICK]
+    command = ["sh", "-c", 'true & exec "$@"', "sh", *program, "wait_for(0, 1)\nover()"]
+    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ended.returncode, _starts(tmp_path)) == (0, [1, 1, 1]), ended.stderr

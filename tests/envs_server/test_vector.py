@@ -1,0 +1,150 @@
+"""Environments with a vector implementation of their own, and ALE's games."""
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from envs_server.adapter import Adapter
+from envs_server.build import Recipe, build
+from envs_server.envs import catch, masked_cartpole
+from envs_server.errors import BuildError
+from envs_server.vector import VectorEnvironment, info_of
+from seedrl.types import StepType
+
+_CARTPOLE = Recipe("CartPole-v1", {})
+
+
+def _native(recipe: Recipe, num_envs: int) -> VectorEnvironment:
+    return build(recipe, "native", num_envs)
+
+
+def _balance(observation: np.ndarray) -> np.ndarray:
+    """A hand-made policy that keeps CartPole's pole up for a whole episode."""
+    position, velocity, angle, spin = observation.T
+    return (angle + 0.4 * spin + 0.05 * position + 0.1 * velocity > 0).astype(np.int64)
+
+
+def test_cartpole_truncates_at_500_steps_and_bootstraps() -> None:
+    adapter = Adapter(_native(_CARTPOLE, 3))
+    step = adapter.reset([1, 2, 3])
+    returns = np.zeros(3)
+    for number in range(1, 501):
+        step = adapter.step(_balance(step.observation))
+        returns += step.reward
+        expected = StepType.LAST if number == 500 else StepType.MID
+        assert step.step_type.tolist() == [expected] * 3, number
+    assert step.discount.tolist() == [1, 1, 1]
+    assert returns.tolist() == [500, 500, 500]
+    assert np.abs(step.observation).max() > 0
+    step = adapter.step(np.zeros(3, np.int64))
+    assert step.step_type.tolist() == [StepType.FIRST] * 3
+    assert (np.abs(step.observation) <= 0.05).all()
+
+
+def test_cartpole_terminates_when_the_pole_falls() -> None:
+    adapter = Adapter(_native(_CARTPOLE, 2))
+    step = adapter.reset([1, 2])
+    while not (step.step_type == StepType.LAST).any():
+        step = adapter.step(np.zeros(2, np.int64))
+    row = int(np.argmax(step.step_type == StepType.LAST))
+    assert step.discount[row] == 0 and step.reward[row] == 1
+    assert abs(step.observation[row, 2]) > 12 * np.pi / 180  # the fallen pole itself
+
+
+def test_environments_differ_and_reproduce_from_the_seed() -> None:
+    first, again, other = (_native(_CARTPOLE, 2).reset(s) for s in ([1, 2], [1, 2], [2, 1]))
+    np.testing.assert_array_equal(first, again)
+    assert len(np.unique(np.concatenate([first, other]), axis=0)) == 4
+
+
+def _other_mode(num_envs: int) -> Any:
+    return SyncVectorEnv([catch.make] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+_HIDE = (masked_cartpole.hide_velocities,)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "back_end", "reason"),
+    [
+        (Recipe("CartPole-v1", {}, _HIDE), "native", "cannot be wrapped under"),
+        (Recipe("c:make", {}, (), catch.make), "native", "c:make has no vector factory c:make_vec"),
+        (Recipe("c:make", {}, (), catch.make, _other_mode), "native", "mode NEXT_STEP, SyncVector"),
+        (Recipe("Acrobot-v1", {}), "native", "vector entry point"),
+        (Recipe("ALE/Pong-v5", {}, _HIDE), "atari", "ALE/... id without wrappers"),
+        (_CARTPOLE, "atari", "ALE/... id without wrappers"),
+        (Recipe("ALE/Pong-v5", {"stack_num": 4}), "atari", "must not contain stack_num"),
+        (
+            Recipe("ALE/Pong-v5", {"img_height": 100_000, "img_width": 100_000}),
+            "atari",
+            "expected observations of at most 1024 MiB in a group",
+        ),
+    ],
+)
+def test_a_recipe_that_a_back_end_cannot_honour_is_refused(
+    recipe: Recipe, back_end: str, reason: str
+) -> None:
+    if recipe.is_atari:
+        pytest.importorskip("ale_py")
+    with pytest.raises(BuildError) as refusal:
+        build(recipe, back_end, 2)
+    assert reason in str(refusal.value)
+
+
+def test_merged_info_is_taken_apart() -> None:
+    info = {
+        "lives": np.array([3, 0, 2]),
+        "_lives": np.array([True, False, True]),
+        "episode": {"r": np.array([0.0, 2.5, 0.0]), "_r": np.array([False, True, False])},
+        "listed": [4, 5, 6],
+        "alone": 7,
+        5: np.zeros(3),
+    }
+    assert info_of(info, 0) == {"lives": 3, "episode": {}, "listed": 4}
+    assert info_of(info, 1) == {"episode": {"r": 2.5}, "listed": 5}
+
+
+@pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the extra atari")
+class TestAtari:
+    """ALE games: frames, rewards, ends and seeds."""
+
+    def test_observations_are_single_frames_and_arguments_have_ales_names(self) -> None:
+        environment = build(Recipe("ALE/Pong-v5", {"full_action_space": True}), "atari", 1)
+        assert environment.observation_space.shape == (84, 84)
+        assert environment.action_space.n == 18  # type: ignore[attr-defined]
+        first = environment.reset([1])
+        step = environment.step(np.zeros(1, np.int64))
+        for frame in (first, step.observation):
+            assert frame.shape == (1, 84, 84) and frame.dtype == np.uint8
+            assert frame.flags.c_contiguous
+        assert first.max() > 0
+
+    def test_a_frame_limit_truncates_and_the_next_row_is_first(self) -> None:
+        short = {"max_num_frames_per_episode": 80, "noop_max": 8}
+        adapter = Adapter(build(Recipe("ALE/Pong-v5", short), "atari", 2))
+        kinds = [adapter.reset([1, 2]).step_type]
+        discounts = []
+        for _ in range(45):
+            step = adapter.step(np.zeros(2, np.int64))
+            kinds.append(step.step_type)
+            discounts.append(step.discount)
+        assert np.array(discounts).min() == 1
+        for row in np.array(kinds).T.tolist():
+            lasts = [index for index, kind in enumerate(row) if kind == StepType.LAST]
+            firsts = [index for index, kind in enumerate(row) if kind == StepType.FIRST]
+            assert len(lasts) == 2
+            assert firsts == [0, *(last + 1 for last in lasts)]
+
+    def test_every_environment_gets_its_own_seed_and_reproduces_from_it(self) -> None:
+        def play(seeds: list[int]) -> np.ndarray:
+            environment = build(Recipe("ALE/Pong-v5", {}), "atari", 2)
+            environment.reset(seeds)
+            steps = [environment.step(np.zeros(2, np.int64)) for _ in range(20)]
+            return np.array([step.observation for step in steps])
+
+        first, other = play([1, 5]), play([5, 3])
+        np.testing.assert_array_equal(first[:, 1], other[:, 0])
+        assert (first[:, 0] != first[:, 1]).any()

@@ -15,8 +15,10 @@ def main() -> int:
 
 def _end(code: int) -> NoReturn:
     """Ends this process, whatever Python itself waits for."""
+    from learner.processes.stop import end_with
     from learner.threads.exit_deadline import ExitDeadline
 
+    end_with(code)
     # Never cancelled. Not in `main`, whose caller may be a process that goes on.
     ExitDeadline(_EXIT_SECONDS, "all is done; the process did not end", then=code)
     sys.exit(code)

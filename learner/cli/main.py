@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from learner.processes.stop import end_with
 from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code
 
@@ -36,7 +37,10 @@ _OF_SAVED_RUNS = frozenset(
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a sub-command; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
-    return exit_code(lambda: _run(arguments), prog="seedrl")
+    code = exit_code(lambda: _run(arguments), prog="seedrl")
+    if argv is None:  # else the process continues
+        end_with(code)
+    return code
 
 
 def _run(argv: Sequence[str]) -> int:

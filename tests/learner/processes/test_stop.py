@@ -1,6 +1,7 @@
 """Signals that ask a run to end."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -51,3 +52,16 @@ def test_the_first_reason_to_stop_counts_and_handlers_are_put_back() -> None:
         signal.raise_signal(signal.SIGTERM)
     assert (stop.by, stop.command) == ("the env servers failed", "the command")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_signal_after_the_end_of_a_run_keeps_its_exit_code(code: int) -> None:
+    program = (
+        "import signal; from learner.processes.stop import end_with, stop_on_signals\n"
+        "with stop_on_signals(): pass\n"
+        f"end_with({code})\n"
+        "signal.raise_signal(signal.SIGTERM)\n"
+        "print('still there')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (code, b"")

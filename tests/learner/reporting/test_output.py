@@ -82,16 +82,6 @@ def test_the_loss_of_one_stream_is_told_once_on_the_other() -> None:
         os.close(pipe)
 
 
-@needs_full
-def test_without_it_the_same_writes_raise(tmp_path: Path) -> None:
-    with FULL.open("w") as full:
-        with pytest.raises(OSError):
-            print("x", file=full, flush=True)
-        stream = TolerantStream(full)
-        assert stream.write("x\n") == 2
-        stream.release()
-
-
 def test_a_stream_that_was_closed_takes_what_is_written(tmp_path: Path) -> None:
     file = (tmp_path / "log").open("w")
     file.close()

@@ -51,16 +51,14 @@ def test_the_first_reason_that_holds_ends_a_run(
     assert found is expected
 
 
-def test_a_service_that_died_ends_a_run() -> None:
+@pytest.mark.parametrize(
+    ("failure", "death"), [(OSError("gone"), None), (None, Death("status", OSError("gone")))]
+)
+def test_a_thread_outside_the_session_that_died_ends_a_run(
+    failure: Exception | None, death: Death | None
+) -> None:
     session: Any = SimpleNamespace(failed=_event(False))
-    service: Any = SimpleNamespace(failure=OSError("gone"))
-    assert end_of_run(session, service, _event(False), _LEARNING) is EndOfRun.FAILED
-
-
-def test_a_thread_that_nobody_watches_ends_a_run() -> None:
-    session: Any = SimpleNamespace(failed=_event(False))
-    service: Any = SimpleNamespace(failure=None)
-    death = Death("status", OSError("gone"))
+    service: Any = SimpleNamespace(failure=failure)
     found = end_of_run(session, service, _event(False), _LEARNING, death=death)
     assert found is EndOfRun.FAILED
 

@@ -360,16 +360,15 @@ class EnvServerRegistry:
 
     def _shares(self, arrival: Arrival) -> str:
         """The environments of an env server by role, and how many slots are filled by now."""
+        ready = [server.status for server in self._present.values() if server.was_ready]
+        training, evaluation = self._slots
         number = arrival.training + arrival.evaluation
-        ready = [server.arrival for server in self._present.values() if server.was_ready]
-        parts = []
-        for role, verb, slots in zip(
-            ("training", "evaluation"), ("train", "evaluate"), self._slots, strict=True
-        ):
-            if own := getattr(arrival, role):
-                filled = sum(getattr(other, role) for other in ready)
-                parts.append(f"{own} to {verb} ({filled} of {slots.total} slots)")
-        text = f"{environments(number)}: {', '.join(parts)}"
+        text = (
+            f"{environments(number)}, {arrival.training} to train and {arrival.evaluation} to "
+            f"evaluate (slots filled: {sum(each.training_slots for each in ready)} of "
+            f"{training.total} and {sum(each.evaluation_slots for each in ready)} of "
+            f"{evaluation.total})"
+        )
         if arrival.offered > number:
             text += f"; {arrival.offered} were offered, and all slots are taken"
         return text

@@ -56,7 +56,7 @@ def test_an_env_server_joins_once_it_is_ready(registry: EnvServerRegistry, heard
         "evaluation": 27,
         "away_seconds": None,
     }
-    assert "8 to train (8 of 8 slots), 27 to evaluate (27 of 100 slots)" in event.text
+    assert "8 to train and 27 to evaluate (slots filled: 8 of 8 and 27 of 100)" in event.text
     joined(registry, 2, arrival("vm:8", training=0, evaluation=1, offered=4))
     assert "4 were offered" in heard.take()[0].text
 

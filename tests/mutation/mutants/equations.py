@@ -12,26 +12,6 @@ _EXPLORATION = "seedrl/rl/exploration.py"
 
 MUTANTS = (
     Mutant(
-        "n_step_one_short",
-        _RETURNS,
-        """    for _ in range(n_steps):
-        length = returns.shape[0] - 1
-        following = slice(1, 1 + length)
-        ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])
-        returns = timesteps.reward[following] + gamma * timesteps.discount[following] * ahead
-    return returns
-""",
-        """    for _ in range(n_steps - 1):
-        length = returns.shape[0] - 1
-        following = slice(1, 1 + length)
-        ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])
-        returns = timesteps.reward[following] + gamma * timesteps.discount[following] * ahead
-    return returns[:-1]
-""",
-        "Returns have one step fewer than asked for.",
-        "n-step returns (DESIGN 8)",
-    ),
-    Mutant(
         "n_step_past_last",
         _RETURNS,
         "ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])",
@@ -56,27 +36,11 @@ MUTANTS = (
         "discount 0 ends a return (DESIGN 4)",
     ),
     Mutant(
-        "bootstrap_from_row_before",
-        _RETURNS,
-        "bootstrap_values[following], returns[1:])",
-        "bootstrap_values[:length], returns[1:])",
-        "A truncated return bootstraps from the row before the last observation.",
-        "n-step sums bootstrap at LAST (DESIGN 4)",
-    ),
-    Mutant(
         "last_row_trained",
         _Q_LEARNING,
         "is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST",
         "is_trained = steps.timestep.step_type[:trained_rows] >= StepType.FIRST",
         "The ignored action of a LAST row is trained.",
-        "LAST to FIRST is masked in every loss (DESIGN 4)",
-    ),
-    Mutant(
-        "mask_one_row_early",
-        _Q_LEARNING,
-        "is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST",
-        "is_trained = steps.timestep.step_type[1 : 1 + trained_rows] != StepType.LAST",
-        "The row before LAST is masked instead of LAST.",
         "LAST to FIRST is masked in every loss (DESIGN 4)",
     ),
     Mutant(
@@ -88,28 +52,12 @@ MUTANTS = (
         "double Q-learning (DESIGN 8)",
     ),
     Mutant(
-        "online_network_values",
-        _Q_LEARNING,
-        "return action_values(q_target, jnp.argmax",
-        "return action_values(q_online, jnp.argmax",
-        "The online network values the action that it chooses.",
-        "double Q-learning (DESIGN 8)",
-    ),
-    Mutant(
         "value_not_unscaled",
         _Q_LEARNING,
         "values = scaling.invert(double_q_values(q_online, q_target))",
         "values = double_q_values(q_online, q_target)",
         "Bootstrap values stay in scaled space.",
         "value rescaling (DESIGN 8)",
-    ),
-    Mutant(
-        "textbook_scaling",
-        _VALUE_SCALING,
-        "return values / (jnp.sqrt(jnp.abs(values) + 1) + 1) + epsilon * values",
-        "return jnp.sign(values) * (jnp.sqrt(jnp.abs(values) + 1) - 1) + epsilon * values",
-        "h takes the difference of nearly equal numbers, and its slope at 0 is epsilon.",
-        "a numerically stable h (DESIGN 8)",
     ),
     Mutant(
         "textbook_inverse_scaling",
@@ -127,14 +75,6 @@ MUTANTS = (
         "q_target = unrolled_after_burn_in(network, config.burn_in, params, sequence)",
         "Bootstrap values come from the online parameters.",
         "target network (DESIGN 8)",
-    ),
-    Mutant(
-        "target_never_updated",
-        _TARGET_NETWORK,
-        "jnp.where(is_due, new, old)",
-        "jnp.where(is_due, old, old)",
-        "The target network stays what it was at the start.",
-        "hard target copies (DESIGN 8)",
     ),
     Mutant(
         "target_shares_buffers",
@@ -169,14 +109,6 @@ MUTANTS = (
 """,
         "Burn-in rows are part of the loss.",
         "burn-in only warms the carry up (DESIGN 8)",
-    ),
-    Mutant(
-        "burn_in_left_out",
-        _INPUTS,
-        "    if burn_in:\n",
-        "    if burn_in < 0:\n",
-        "The stored carry is used `burn_in` rows late: SEED RL's bug.",
-        "exact stored state at the window's first step (DESIGN 8)",
     ),
     Mutant(
         "weights_not_applied",
@@ -221,14 +153,6 @@ MUTANTS = (
         "the previous executed action (DESIGN 4, 9.3)",
     ),
     Mutant(
-        "previous_action_one_row_late",
-        _INPUTS,
-        "jnp.concatenate([sequence.carry.previous_action[None], action[:-1]])",
-        "action",
-        "Learning shows the core the action of the same row.",
-        "the previous executed action (DESIGN 4, 9.3)",
-    ),
-    Mutant(
         "initial_priority_of_executed_action",
         _R2D2,
         """    td = _td_errors(config, q_acting, q_acting, steps)
@@ -250,35 +174,11 @@ MUTANTS = (
         "priority 0.9 max + 0.1 mean (DESIGN 8)",
     ),
     Mutant(
-        "priority_counts_masked_rows",
-        "seedrl/rl/priorities.py",
-        "jnp.maximum(num_trained, 1.0)",
-        "errors.shape[0]",
-        "Masked rows count in the mean error.",
-        "priority of the trained rows (DESIGN 8)",
-    ),
-    Mutant(
         "epsilon_ladder_reversed",
         _EXPLORATION,
         "positions = np.arange(num_slots, dtype=np.float64)",
         "positions = np.arange(num_slots, dtype=np.float64)[::-1]",
         "The first slot explores least.",
         "epsilon by training slot (DESIGN 8)",
-    ),
-    Mutant(
-        "epsilon_ladder_too_short",
-        _EXPLORATION,
-        "/ max(num_slots - 1, 1)",
-        "/ max(num_slots, 1)",
-        "The last slot does not reach the smallest epsilon.",
-        "epsilon by training slot (DESIGN 8)",
-    ),
-    Mutant(
-        "exploration_draw_used_twice",
-        _EXPLORATION,
-        "jnp.floor(which * num_actions)",
-        "jnp.floor(whether * num_actions)",
-        "Whether to explore and where to are one draw.",
-        "exploration is uniform (DESIGN 8)",
     ),
 )

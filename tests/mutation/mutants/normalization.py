@@ -56,22 +56,6 @@ MUTANTS = (
         "nothing crosses the end of an episode (DESIGN 4)",
     ),
     Mutant(
-        "first_rows_have_a_reward",
-        _NORMALIZED,
-        "has_reward = timestep.step_type[start + 1 : stop + 1] != StepType.FIRST",
-        "has_reward = timestep.step_type[start + 1 : stop + 1] >= StepType.FIRST",
-        "An episode's first row, on which no reward arrives, counts as a sum of 0.",
-        "moments are of the rewards that are trained",
-    ),
-    Mutant(
-        "rewards_lose_their_mean",
-        _NORMALIZED,
-        "reward = timestep.reward / std_of(params.returns)",
-        "reward = (timestep.reward - params.returns.mean) / std_of(params.returns)",
-        "Rewards are shifted, which makes long episodes better or worse than they are.",
-        "rewards are divided by a deviation, and nothing else",
-    ),
-    Mutant(
         "moments_are_not_guarded",
         "learner/learning/learn_step.py",
         "is_all_finite((output.guarded, guarded))",

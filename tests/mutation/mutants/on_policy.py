@@ -10,7 +10,6 @@ _PPO = "seedrl/agents/ppo.py"
 _PIECES = "seedrl/agents/inputs.py"
 _MEMORY = "seedrl/replay/queue_memory.py"
 _INDEX = "seedrl/replay/queue_index.py"
-_LIMITER = "seedrl/replay/queue_limiter.py"
 
 MUTANTS = (
     Mutant(
@@ -22,36 +21,12 @@ MUTANTS = (
         "q_t is made of v_{t+1} (Espeholt et al. 2018, section 4.2)",
     ),
     Mutant(
-        "vtrace_trace_of_the_next_row",
-        _VTRACE,
-        "decays = discount * settings.vtrace_lambda * weights.c",
-        "decays = discount * settings.vtrace_lambda * jnp.roll(weights.c, -1, axis=0)",
-        "Traces are cut by the ratio of the next row.",
-        "c_s to c_{t-1} weight δ_t (Espeholt et al. 2018, equation 1)",
-    ),
-    Mutant(
         "vtrace_bootstraps_past_last",
         _VTRACE,
         "jnp.where(is_trained, jnp.exp(jnp.where(is_trained, log_ratios, 0.0)), 0.0)",
         "jnp.exp(log_ratios)",
         "A LAST row bootstraps from the next episode.",
         "nothing crosses the end of an episode (DESIGN 4)",
-    ),
-    Mutant(
-        "vtrace_baselines_bootstrap_past_last",
-        _VTRACE,
-        "ones = is_trained.astype(ratios.dtype)",
-        "ones = jnp.ones_like(ratios)",
-        "Without correction a LAST row bootstraps from the next episode.",
-        "nothing crosses the end of an episode (DESIGN 4)",
-    ),
-    Mutant(
-        "vtrace_truncation_is_termination",
-        _VTRACE,
-        "discount = settings.gamma * timesteps.discount[1:]",
-        "discount = settings.gamma * (timesteps.step_type[1:] != StepType.LAST)",
-        "A truncated episode is taken for one that terminated.",
-        "truncation bootstraps (DESIGN 4)",
     ),
     Mutant(
         "vtrace_lambda_left_out_of_the_advantage",
@@ -120,14 +95,6 @@ def _loss(
         "truncation bootstraps (DESIGN 4)",
     ),
     Mutant(
-        "gae_targets_of_the_new_row",
-        _GAE,
-        "advantages + values[:-1], is_trained)",
-        "advantages + values[1:], is_trained)",
-        "Value targets take the value of the next row.",
-        "the target is A + V (Schulman et al. 2017)",
-    ),
-    Mutant(
         "advantage_normalized_over_the_wrong_axis",
         _SURROGATE,
         "centred = advantages - mean_of(advantages, is_trained)",
@@ -136,28 +103,12 @@ def _loss(
         "advantages are normalised over all rows of a minibatch",
     ),
     Mutant(
-        "ignored_rows_dilute_means",
-        _SURROGATE,
-        "count = jnp.maximum(jnp.sum(is_trained, dtype=jnp.float32), 1.0)",
-        "count = jnp.float32(is_trained.size)",
-        "Means are divided by all rows, those of ignored actions too.",
-        "an action taken on LAST is ignored (DESIGN 4)",
-    ),
-    Mutant(
         "clipped_gain_is_the_larger",
         _SURROGATE,
         "return jnp.minimum(ratios * advantages, clipped * advantages)",
         "return clipped * advantages",
         "A ratio that has gone too far the wrong way has no gradient back.",
         "the lesser of both (Schulman et al. 2017, equation 7)",
-    ),
-    Mutant(
-        "value_clip_takes_the_nearer",
-        _SURROGATE,
-        "return jnp.maximum(square, jnp.square(near - targets))",
-        "return jnp.square(near - targets)",
-        "A value that is far from its old one is not drawn back.",
-        "the larger of both squares (Huang et al. 2022, detail 9)",
     ),
     Mutant(
         "targets_of_the_new_critic",
@@ -176,14 +127,6 @@ def _loss(
         "with unchanged parameters every ratio is 1",
     ),
     Mutant(
-        "pieces_weigh_as_others",
-        _PPO,
-        "jnp.tile(weights, num_steps // chunk_steps)",
-        "jnp.repeat(weights, num_steps // chunk_steps)",
-        "A piece has the weight of another sequence.",
-        "what an empty shard gives weighs nothing",
-    ),
-    Mutant(
         "pieces_bootstrap_at_their_ends",
         _PPO,
         "gae_lambda=config.gae_lambda,",
@@ -192,28 +135,12 @@ def _loss(
         "advantages are those of whole sequences, GAE(λ)",
     ),
     Mutant(
-        "ppo_stores_the_greedy_action",
-        _PPO,
-        "extras=Acted(policy.log_probability(action), output.value),",
-        "extras=Acted(policy.log_probability(policy.draw(0 * exploration, key)), output.value),",
-        "The log-probability of the likeliest action is stored, not of the executed one.",
-        "with unchanged parameters every ratio is 1",
-    ),
-    Mutant(
         "gaussian_without_its_deviation",
         "seedrl/rl/distributions.py",
         "square + self.log_std + 0.5",
         "square + 0.5",
         "The density of an action is that of a deviation of 1.",
         "ln N(a; μ, σ²) has -ln σ",
-    ),
-    Mutant(
-        "next_batch_is_stopped_too",
-        _PPO,
-        "has_stopped = is_far | (state.extras == state.updates)",
-        "has_stopped = is_far | (state.extras >= 0)",
-        "Once a batch was stopped, nothing is learned any more.",
-        "what remains of a batch is left out",
     ),
     Mutant(
         "stopped_minibatch_keeps_the_learning_rate",
@@ -232,14 +159,6 @@ def _loss(
         "each sequence is trained exactly once",
     ),
     Mutant(
-        "newest_sequence_first",
-        _INDEX,
-        "self._waiting.popleft()",
-        "self._waiting.pop()",
-        "The newest sequences are drawn first.",
-        "in order of arrival",
-    ),
-    Mutant(
         "waiting_sequences_overwritten",
         _INDEX,
         "places = (self._num_inserted + np.cumsum(is_ours) - 1) % self._capacity",
@@ -256,14 +175,6 @@ def _loss(
         "a sequence is consecutive steps of one stream (DESIGN 6)",
     ),
     Mutant(
-        "queue_forgets_what_is_on_its_way",
-        _LIMITER,
-        "return self.completed - self.taken < self.ahead_updates * self._batch",
-        "return self.held < self.ahead_updates * self.batch_per_device",
-        "Acting waits for what has arrived alone, and what is on its way is not bounded.",
-        "acting is ahead by `replay.ahead_updates` at most",
-    ),
-    Mutant(
         "age_of_the_newest_row",
         "learner/acting/loop.py",
         "self._versions[batch.slots[batch.positions == 0]] = frozen.version",
@@ -272,27 +183,11 @@ def _loss(
         "no row is trained with a lag above `replay.max_lag_updates`",
     ),
     Mutant(
-        "acting_waits_for_what_was_dropped",
-        "learner/learning/loop.py",
-        "        self._limiter.dropped(num_pages)\n",
-        "",
-        "Acting waits for updates that dropped sequences will never be part of.",
-        "at every moment acting or learning may continue",
-    ),
-    Mutant(
         "lag_without_what_waits",
         _INDEX,
         "due = updates + (num_waiting + position - len(stale)) // batch",
         "due = updates",
         "A sequence is judged as if it were trained at once.",
         "no row is trained with a lag above `replay.max_lag_updates`",
-    ),
-    Mutant(
-        "queue_dealt_by_slot",
-        "seedrl/replay/queue.py",
-        "            shard_of=by_turns,\n",
-        "",
-        "A shard whose slots are slow stops the others for ever.",
-        "at every moment acting or learning may continue",
     ),
 )

@@ -47,7 +47,9 @@ class LSTM(nn.Module):
             4 * self.size, dtype=self.dtype, bias_init=_forget_gate_of_one, name="input"
         )
         projected = project(inputs)
-        kernel = self.param("recurrent_kernel", _KERNEL_INIT, (self.size, 4 * self.size))
+        shape = (self.size, 4 * self.size)
+        # By default an initializer has the widest floats: float64 with JAX_ENABLE_X64.
+        kernel = self.param("recurrent_kernel", _KERNEL_INIT, shape, jnp.float32)
         kernel = kernel.astype(self.dtype)
         # σ(x) = tanh(x/2)/2 + 1/2: one tanh over all four gates takes a third of the time that
         # four separate activations take on a CPU.
@@ -93,9 +95,11 @@ class GRU(nn.Module):
         """`inputs [T, B, D]`, `is_first [T, B] bool` -> outputs `[T, B, H] float32`, carry."""
         chex.assert_rank([inputs, is_first], [3, 2])
         projected = nn.Dense(3 * self.size, dtype=self.dtype, name="input")(inputs)
-        kernel = self.param("recurrent_kernel", _KERNEL_INIT, (self.size, 3 * self.size))
+        shape = (self.size, 3 * self.size)
+        kernel = self.param("recurrent_kernel", _KERNEL_INIT, shape, jnp.float32)
         kernel = kernel.astype(self.dtype)
-        bias = self.param("recurrent_bias", nn.initializers.zeros_init(), (1, self.size))
+        zeros = nn.initializers.zeros_init()
+        bias = self.param("recurrent_bias", zeros, (1, self.size), jnp.float32)
 
         def step(carry: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
             projected_t, is_first_t = row

@@ -18,6 +18,7 @@ from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
+from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 
@@ -73,11 +74,18 @@ def _widened(*arguments: Any, mean: Any) -> Any:
     return state._replace(params={"w": jnp.ones((4, 3))}), output
 
 
-def test_an_agent_that_keeps_its_contract_passes_with_64_bits_too() -> None:
+def test_an_agent_that_keeps_its_contract_passes() -> None:
     check_agent(AGENT, SPEC)
     check_agent(AGENT._replace(minibatches=4, epochs=2), SPEC)
+
+
+@pytest.mark.parametrize("core", ["lstm", "gru"])
+def test_parameters_are_float32_with_64_bits_too(core: Any) -> None:
+    """So a checkpoint fits whatever JAX_ENABLE_X64 says."""
     with jax.enable_x64(True):
-        build_agent(R2D2Config(), SPEC)
+        agent = build_agent(R2D2Config(network=QNetworkConfig(core=core)), SPEC)
+        params = jax.eval_shape(agent.init, jax.random.PRNGKey(0))
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
 
 
 # Of the field of `Agent` a value that does not fit, and the field that the line names.

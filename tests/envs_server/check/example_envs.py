@@ -168,23 +168,6 @@ class SeveralChoices(Walk):
     action_space = MultiDiscrete([2, 2])
 
 
-class LongNumbers(Walk):
-    """Names itself by a number of 41 bits."""
-
-    observation_space = Box(0, 2**60, (1,), np.int64)
-
-    def observation(self) -> Any:
-        return np.array([2**40 + int(100 * self.position)])
-
-
-class OldInterface(Walk):
-    """Four results, as in gym."""
-
-    def step(self, action: Any) -> Any:
-        observation, reward, terminated, _, info = super().step(action)
-        return observation, reward, terminated, info
-
-
 class RaisesInReset(Walk):
     """Cannot start a second episode."""
 
@@ -332,8 +315,6 @@ Walk_vec = Walks
 ERRORS = {
     NanReward: "fails",
     LargeReward: "fails",
-    LongNumbers: "fails",
-    OldInterface: "fails",
     RaisesInReset: "fails",
     RaisingVectors: "fails",
     WrongDtype: "observation",

@@ -102,11 +102,6 @@ class Infinite(CartPole):
         self.reward = np.inf
 
 
-class FromOne(ExampleServer):
-    def payload(self, group: int, sequence: int) -> bytes:
-        return super().payload(group, sequence + 1)
-
-
 class Hasty(ExampleServer):
     def send_step(self, group: int) -> None:
         super().send_step(group)
@@ -160,12 +155,6 @@ class Unseeded(CartPole):
 class OneSeed(CartPole):
     def __init__(self, seed: int) -> None:
         super().__init__(0)
-
-
-class WideStart(CartPole):
-    def reset(self) -> None:
-        super().reset()
-        self.state = self.state * 2 + 0.06
 
 
 class OtherPhysics(CartPole):
@@ -268,7 +257,6 @@ FEWER = "one environment, and a field that no version knows"
         (OtherSpec, "steps", "ready"),
         (Unpadded, "steps", "steps"),
         (_with(Infinite), "steps", "steps"),
-        (FromOne, "steps", "steps"),
         (Hasty, "steps", "steps"),
         (_with(SameStepReset), "steps", "steps"),
         (OneAMessage, "several groups", "groups"),
@@ -276,7 +264,6 @@ FEWER = "one environment, and a field that no version knows"
         (AllThatIsOffered, FEWER, "fewer"),
         (_with(Unseeded), "seeds", "seeds"),
         (_with(OneSeed), "seeds", "seeds"),
-        (_with(WideStart), CARTPOLE, "cartpole"),
         (_with(OtherPhysics), CARTPOLE, "cartpole"),
         (_with(AlwaysTerminated), CARTPOLE, "cartpole"),
         (ForgetsReport, "return after OK", "sent-missing"),

@@ -1,9 +1,7 @@
 """The acting thread's work: batches in, actions out, full pages on to learning."""
 
 import collections
-import contextlib
 import math
-import queue
 from typing import NamedTuple
 
 import jax
@@ -294,7 +292,5 @@ class Acting:
                 rows = len(item.streams) * self._actor.page_steps
                 self.totals.add(abandoned_rows=rows)
                 raise ClosedError
-            with contextlib.suppress(queue.Full):
-                self._exchange.pages.put(item, timeout=_LOOK_SECONDS)
-                is_sent = True
+            is_sent = self._exchange.pages.put(item, timeout=_LOOK_SECONDS)
         self._waited(self._clock() - start)

@@ -22,17 +22,21 @@ def update_bytes(compiled: Any) -> int | None:
     return int(needed.argument_size_in_bytes + results + needed.temp_size_in_bytes)
 
 
-def require_update_memory(compiled: Any, scale: Scale) -> None:
+def require_update_memory(compiled: Any, scale: Scale, pages_bytes: int) -> None:
     """Raises ConfigError if the compiled update needs more than a device has.
 
     Without that the first update would fail, an hour after the start where replay fills slowly.
+
+    Args:
+      pages_bytes: of pages on their way to replay, which the device may hold, too.
     """
-    wanted = update_bytes(compiled)
-    if wanted is None or wanted <= scale.device_bytes:
+    needed = update_bytes(compiled)
+    if needed is None or (wanted := needed + pages_bytes) <= scale.device_bytes:
         return
     raise ConfigError(
         f"learning.batch_sequences: an update of {scale.batch_per_device} sequences needs "
-        f"{wanted / 2**30:.1f} GiB on each device with the replay, but {scale.device_name} has "
+        f"{wanted / 2**30:.1f} GiB on each device with the replay and the pages on their way, but "
+        f"{scale.device_name} has "
         f"{scale.device_bytes / 2**30:.1f} GiB; fewer sequences, a smaller replay or more devices "
         "would fit"
     )

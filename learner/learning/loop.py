@@ -1,7 +1,5 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
-import contextlib
-import queue
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -178,16 +176,16 @@ class Learning:
         """
         # Not more than wait now: acting could keep sending for ever.
         pages = self._exchange.pages
-        for _ in range(pages.qsize() or int(timeout > 0)):
+        for _ in range(len(pages) or int(timeout > 0)):
             if not all(index.has_room(self._shards.most_pages) for index in self._shards.indices):
                 return
-            with contextlib.suppress(queue.Empty):
-                self._insert(pages.get(timeout=timeout))
+            if (item := pages.get(timeout)) is not None:
+                self._insert(item)
 
     def abandon_pages(self) -> None:
         """Counts what was not inserted. After both threads have ended."""
-        while not self._exchange.pages.empty():
-            self.abandoned_rows += len(self._exchange.pages.get().streams) * self._shards.page_steps
+        while (item := self._exchange.pages.get()) is not None:
+            self.abandoned_rows += len(item.streams) * self._shards.page_steps
 
     def _insert(self, item: FilledPages) -> None:
         if item.streams:

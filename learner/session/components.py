@@ -1,5 +1,6 @@
 """The parts of a session: everything that is built once the environment's spec is known."""
 
+import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -29,7 +30,7 @@ from learner.serving.hub import Hub
 from learner.session.geometry import Geometry, scale
 from learner.session.sharing.part import limiter_of, take_part
 from learner.session.sharing.replay import sharded_replay
-from learner.threads.exchange import Exchange, FrozenParams, open_exchange
+from learner.threads.exchange import MOST_BYTES, Exchange, FrozenParams, open_exchange
 from learner.threads.rate_limiter import SharedLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
@@ -51,6 +52,7 @@ class Parts(NamedTuple):
       replay_bytes: size of one device's replay.
       agent: that of the run.
       scale: of the devices.
+      pages_bytes: what pages on their way to replay may take of a device that learns.
       hosts: that share the run.
     """
 
@@ -62,6 +64,7 @@ class Parts(NamedTuple):
     replay_bytes: int
     agent: Agent
     scale: Scale
+    pages_bytes: int
     hosts: Hosts
 
 
@@ -138,7 +141,20 @@ def assemble(
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     per_device, rows = replay_bytes // len(geometry.devices), tuple(shards.page_rows)
     take_part(hosts, config, acting[0].totals, learning, exchange.limiter, metrics)
-    return Parts(acting, learning, exchange, page, rows, per_device, agent, of_devices, hosts)
+    # Devices that only act hold them elsewhere.
+    pages_bytes = MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0
+    return Parts(
+        acting,
+        learning,
+        exchange,
+        page,
+        rows,
+        per_device,
+        agent,
+        of_devices,
+        pages_bytes,
+        hosts,
+    )
 
 
 def _gauge_constants(given: _Given) -> None:
@@ -167,7 +183,7 @@ def compile_all(parts: Parts) -> None:
 
 
 def _warm_up_learning(parts: Parts) -> None:
-    require_update_memory(parts.learning.compile_update(), parts.scale)
+    require_update_memory(parts.learning.compile_update(), parts.scale, parts.pages_bytes)
     parts.learning.warm_up(parts.page, parts.page_rows)
 
 
@@ -207,12 +223,21 @@ def _exchange(
     )
 
 
+def resumed_key(key: Array, regime: str, version: int) -> Array:
+    """The acting key of a session that resumed at `version`; consumes the run's.
+
+    Neither the checkpoint's session nor another one that resumed from it has the same: they would
+    explore alike. In lock step the same bits follow from the same checkpoint.
+    """
+    salt = version if regime == "lock_step" else secrets.randbits(32)
+    return jax.random.fold_in(key, salt)
+
+
 def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> list[Acting]:
     """Acting, from the checkpoint's step on; `version`: of the parameters to begin with."""
     config, checkpoint = given.config, given.checkpoint
     if checkpoint is not None:
-        # The acting key of the checkpoint's session must not be used again.
-        key = jax.random.fold_in(key, version)
+        key = resumed_key(key, config.learning.regime, version)
     geometry, exploration = given.geometry, _exploration(given.geometry, config, given.agent)
     totals = Totals(
         config.environment.metrics,

@@ -61,7 +61,8 @@ class FreeRunning:
     def _compile_update(self) -> None:
         # The process would only end after it.
         if self._insertion.exception() is None:
-            require_update_memory(self._learning.compile_update(), self._parts.scale)
+            compiled = self._learning.compile_update()
+            require_update_memory(compiled, self._parts.scale, self._parts.pages_bytes)
 
     def end_waits(self) -> None:
         """Wakes both threads for the last time; what has not begun to compile is not needed."""

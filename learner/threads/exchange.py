@@ -1,16 +1,20 @@
 """Everything that crosses between the acting and the learning thread."""
 
-import queue
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
+
 from learner.threads.rate_limiter import SharedLimiter
 from seedrl.types import Page, Tree
 
-# Pages that are on their way: enough that acting never waits for an update of ordinary length.
-_CAPACITY = 64
+# Pages on their way: enough that acting never waits for an update of ordinary length, and little
+# beside what devices and hosts have.
+MOST_BYTES = 256 * 2**20
 
 
 class FilledPages(NamedTuple):
@@ -38,6 +42,52 @@ class FrozenParams(NamedTuple):
     version: int
 
 
+class PageQueue:
+    """Pages from the acting threads to the learning thread, in order; bounded by their bytes.
+
+    Acting waits in `put` while those that wait are too large together: that bounds what is in
+    flight. One item is taken in whatever its size, or it could never be sent.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES):
+        self._most_bytes = most_bytes
+        self._items: deque[FilledPages] = deque()
+        self._num_bytes = 0
+        self._changed = threading.Condition()  # guards all of this
+
+    def put(self, item: FilledPages, timeout: float) -> bool:
+        """Sends `item` once there is room; whether there was in time."""
+        size = _bytes_of(item)
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._has_room(size), timeout):
+                return False
+            self._items.append(item)
+            self._num_bytes += size
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self, size: int) -> bool:
+        return not self._num_bytes or self._num_bytes + size <= self._most_bytes
+
+    def get(self, timeout: float = 0.0) -> FilledPages | None:
+        """The oldest item; None if there is none in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._items, timeout):
+                return None
+            item = self._items.popleft()
+            self._num_bytes -= _bytes_of(item)
+            self._changed.notify_all()
+            return item
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def _bytes_of(item: FilledPages) -> int:
+    """Of its arrays, padding included."""
+    return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(item.pages))
+
+
 @dataclass(eq=False)
 class Exchange:
     """What acting and learning share, and all that they know of each other.
@@ -56,7 +106,7 @@ class Exchange:
     """
 
     limiter: SharedLimiter
-    pages: queue.Queue[FilledPages]
+    pages: PageQueue
     params: Sequence[FrozenParams]
     learned_version: int
     wake_acting: Callable[[], None]
@@ -70,10 +120,10 @@ def open_exchange(
     *,
     wake_acting: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
-    capacity: int = _CAPACITY,
+    most_bytes: int = MOST_BYTES,
 ) -> Exchange:
     """An exchange without pages, in which `first` is the newest version on each inference device.
 
-    `capacity`: how many items acting may send before learning takes them; then it waits.
+    `most_bytes`: of the pages that acting may send before learning takes them; then it waits.
     """
-    return Exchange(limiter, queue.Queue(capacity), first, first[0].version, wake_acting, clock)
+    return Exchange(limiter, PageQueue(most_bytes), first, first[0].version, wake_acting, clock)

@@ -212,7 +212,7 @@ class ProgramLearner:
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
             # One thread does both: the queue must never be what acting waits for.
-            capacity=100_000,
+            most_bytes=2**40,
         )
         # On its device as acting returns it: else each program is compiled for both.
         acting_state = jax.device_put(
@@ -256,7 +256,7 @@ class ProgramLearner:
     def learn(self) -> None:
         """Inserts pages, and learns if an update is owed."""
         self._learning.run_once()
-        while self.exchange.pages.qsize():  # a store without room, until there is
+        while len(self.exchange.pages):  # a store without room, until there is
             self._learning.run_once()
 
     def save(self) -> Snapshot:

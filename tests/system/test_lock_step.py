@@ -132,7 +132,8 @@ def newest(workdir: Path) -> Saved:
     for meta in workdir.glob("checkpoints/[0-9]*/meta.json"):
         with suppress(FileNotFoundError):  # it has just been replaced by a newer one
             content = json.loads(meta.read_bytes())
-            found.append(Saved(content["meta"]["streams"]["num_batches"], content["step"]))
+            batches = content["streams"]["num_batches"]
+            found.append(Saved(batches, int(meta.parent.name)))
     return max(found)
 
 

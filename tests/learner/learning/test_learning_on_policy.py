@@ -153,7 +153,7 @@ def send(running: Running, *pages: Page, versions: tuple[int, ...] = ()) -> None
     streams = list(range(len(pages)))
     running.exchange.limiter.acted(LENGTH * len(pages), len(pages))
     slots = [2 * i for i in streams]
-    running.exchange.pages.put(FilledPages(stacked, streams, slots, (), versions))
+    running.exchange.pages.put(FilledPages(stacked, streams, slots, (), versions), 0.0)
 
 
 def state_of(running: Running) -> Any:

@@ -103,7 +103,7 @@ class Queue:
 def _send(exchange: Exchange, *streams: int) -> None:
     pages: Any = np.zeros((len(streams), 1))
     slots = [0] * len(streams)
-    exchange.pages.put_nowait(FilledPages(pages, streams, slots, (), [0] * len(streams)))
+    exchange.pages.put(FilledPages(pages, streams, slots, (), [0] * len(streams)), 0.0)
 
 
 def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
@@ -115,7 +115,7 @@ def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
     learning.insert_pages()
     # A third page might come with another one, for which there would be no room.
     assert queue.planned == [1, 2]
-    assert exchange.pages.qsize() == 1
+    assert len(exchange.pages) == 1
     queue.room = 4
     learning.insert_pages()
     assert queue.planned == [1, 2, 3]

@@ -21,7 +21,7 @@ from learner.learning.snapshot import Snapshot
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
 from learner.serving.leases import lanes_of
-from learner.session.components import _exploration, _gauge_constants, _learner_state
+from learner.session.components import _exploration, _gauge_constants, _learner_state, resumed_key
 from learner.session.geometry import plan_geometry, scale
 from learner.session.sharing import replay
 from learner.session.sharing.replay import sharded_replay
@@ -242,3 +242,13 @@ def test_a_learning_rate_that_decays_is_no_constant(
     _gauge_constants(given)
     assert gauges.pop("exploration_mean") > 0
     assert gauges == shown
+
+
+def test_sessions_that_resume_from_one_checkpoint_explore_with_keys_of_their_own() -> None:
+    key = jax.random.PRNGKey(3)
+
+    def keys(regime: str) -> set[tuple[int, ...]]:
+        return {tuple(resumed_key(key, regime, 7).tolist()) for _ in range(4)}
+
+    assert len(keys("asynchronous")) == len(keys("synchronous")) == 4
+    assert len(keys("lock_step")) == 1 and keys("lock_step") != {tuple(key.tolist())}

@@ -88,6 +88,7 @@ def _free_running(learning: Any, acting: Any, limiter: RateLimiter | None = None
         page=(),
         page_rows=(1,),
         scale=None,
+        pages_bytes=0,
     )
     return FreeRunning(parts)
 

@@ -173,7 +173,7 @@ def test_a_stop_does_not_compile_insertion_for_pages_that_wait(
         page = session._parts.page
         pages = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), page)
         filled = FilledPages(jax.device_put(pages), (0,), (0,), (), [0])
-        session._parts.exchange.pages.put_nowait(filled)
+        session._parts.exchange.pages.put(filled, 0.0)
         compiled.clear()
         assert session.stop(SECONDS)
         assert compiled == []
@@ -210,7 +210,7 @@ def test_what_is_compiled_ahead_is_what_runs(
         pages = jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), parts.page)
         own = jax.device_put(pages, geometry.inference[lane.device])
         filled = FilledPages(own, lane.slots, lane.slots, (), [0] * size)
-        parts.exchange.pages.put_nowait(filled)
+        parts.exchange.pages.put(filled, 0.0)
     compiled.clear()
     assert learning.run_without_update()
     parts.exchange.limiter.acted(SLOTS * 4)

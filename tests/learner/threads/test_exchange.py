@@ -1,10 +1,10 @@
 """What a new exchange holds, and what bounds it."""
 
-import queue
+from typing import Any
 
-import pytest
+import numpy as np
 
-from learner.threads.exchange import FilledPages, FrozenParams, open_exchange
+from learner.threads.exchange import FilledPages, FrozenParams, PageQueue, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.replay.limiter import ratio_limiter
 
@@ -22,19 +22,29 @@ def test_the_first_parameters_are_the_newest_and_no_pages_wait() -> None:
     )
     assert exchange.params == [FrozenParams("params", 7)]
     assert exchange.learned_version == 7
-    assert exchange.pages.empty() and not exchange.is_closed
+    assert len(exchange.pages) == 0 and not exchange.is_closed
     exchange.wake_acting()
     assert woken == ["acting"]
 
 
-def test_acting_waits_once_as_many_items_are_under_way_as_fit() -> None:
-    exchange = open_exchange(
-        _limiter(), [FrozenParams("params", 0)], wake_acting=lambda: None, capacity=2
-    )
-    item = FilledPages((), (), (), ended=(3,), versions=())
-    for _ in range(2):
-        exchange.pages.put_nowait(item)
-    with pytest.raises(queue.Full):
-        exchange.pages.put_nowait(item)
-    assert exchange.pages.get_nowait() == item
-    exchange.pages.put_nowait(item)
+def _pages(num_bytes: int) -> FilledPages:
+    pages: Any = np.zeros(num_bytes, np.uint8)
+    return FilledPages(pages, (3,), (0,), ended=(), versions=(0,))
+
+
+def test_acting_waits_while_what_is_under_way_is_too_large() -> None:
+    pages = PageQueue(most_bytes=100)
+    sent = [_pages(60), _pages(40), _pages(1)]
+    assert [pages.put(item, 0.0) for item in sent] == [True, True, False]
+    assert pages.put(FilledPages((), (), (), ended=(3,), versions=()), 0.0)  # that has no bytes
+    assert pages.get() is sent[0]
+    assert pages.put(sent[2], 0.0)
+    assert [len(item.streams) for _ in range(3) if (item := pages.get())] == [1, 0, 1]
+    assert pages.get() is None
+
+
+def test_pages_that_are_larger_than_the_bound_are_sent_alone() -> None:
+    pages = PageQueue(most_bytes=100)
+    assert pages.put(_pages(500), 0.0) and not pages.put(_pages(1), 0.0)
+    assert pages.get() is not None
+    assert pages.put(_pages(1), 0.0)

@@ -1,14 +1,16 @@
 """A run as evidence: its learning curve, its final score, and what it took."""
 
-import json
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from learner.reporting.json_lines import parsed, whole_lines
 from learner.saving.run_records import RunRecord, read_final_score, read_run
 from seedrl import run_files
 from seedrl.errors import ConfigError
+from seedrl.run_files import open_regular
 
 
 class Round(NamedTuple):
@@ -96,6 +98,15 @@ class MeasuredRun(NamedTuple):
         return next((each for each in rounds if each.mean_return >= threshold), None)
 
 
+# Months of a run.
+_MOST_LINES = 1_000_000
+_LARGEST_OBJECT_BYTES = 2**24
+_NEEDED = (
+    *("kind", "env_steps", "elapsed_seconds", "mean_return", "episodes", "is_confirmation"),
+    *Pace._fields,
+)
+
+
 def measure(folder: Path) -> MeasuredRun:
     """Reads the folder of a run. Raises ConfigError if it shows no score."""
     config = _json(folder / run_files.CONFIG).get("config")
@@ -130,7 +141,13 @@ def _kept(metrics: Path) -> list[dict[str, Any]]:
         if line.get("kind") == "session":
             kept = [each for each in kept if each["env_steps"] <= line["env_steps"]]
         elif line.get("kind") in ("evaluation", "metrics") and "env_steps" in line:
-            kept.append(line)
+            # A line has some hundred numbers, and the file may be large: only what is needed.
+            kept.append({name: line[name] for name in _NEEDED if name in line})
+            if len(kept) > _MOST_LINES:
+                raise ConfigError(
+                    f"{metrics}: expected at most {_MOST_LINES:,} intervals and rounds; leave the "
+                    "run out, or raise logging.interval_seconds in the next one"
+                )
     return kept
 
 
@@ -186,15 +203,8 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _objects(path: Path, *, whole: bool = False) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line or `whole`; what is torn or not there is skipped."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return
-    for part in [text] if whole else text.splitlines():
-        try:
-            value = json.loads(part)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            yield value
+    """The JSON objects of a file, one a line or `whole`; damaged and missing ones are skipped."""
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        for text in [file.read(_LARGEST_OBJECT_BYTES)] if whole else whole_lines(file):
+            if value := parsed(text):
+                yield value

@@ -65,3 +65,15 @@ def test_a_run_that_shows_no_score_is_refused(tmp_path: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(ConfigError, match=r"whose run has not begun to train"):
         measure(folder)
+
+
+def test_a_file_of_a_stranger_is_read_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", [10.0, 30.0])
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "metrics", "x": "' + "y" * 3_000_000 + '"}\n')
+    assert measure(run).rounds
+    monkeypatch.setattr("learner.evidence.measured_run._MOST_LINES", 1)
+    with pytest.raises(ConfigError, match="metrics.jsonl"):
+        measure(run)

@@ -1,1 +1,1 @@
-"""What a run says of itself: metrics, progress, the learning curve."""
+"""Reports of a run: metrics, events, status, progress, the learning curve."""

@@ -134,7 +134,7 @@ class EnvServerRegistry:
     """Knows every env server of a run, and reports when one joins, fails, hangs or leaves.
 
     The hub calls it under its own lock when an env server comes or leaves, and once a second with
-    `look`, never for a step. It waits for no thread but another one that is here, for less than a
+    `look`, never for a step. It blocks only while another thread is in it, for less than a
     millisecond. Leases go by their number; times are of any clock.
     """
 

@@ -110,8 +110,8 @@ class Metrics:
       elapsed_seconds: of earlier processes of the run; see the function of that name.
       totals: counts of earlier processes, as `totals` gave them.
       mirrors: take the same scalars as TensorBoard; closed with the files.
-      purge_step: TensorBoard hides what earlier processes wrote for this many environment steps or
-        more, for the run did not resume from there.
+      purge_step: TensorBoard hides the values of earlier processes for this many environment steps
+        or more, because the run did not resume from there.
     """
 
     def __init__(

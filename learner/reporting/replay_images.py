@@ -1,4 +1,4 @@
-"""Sampled sequences of a saved replay as a picture, for looking at what is learned from."""
+"""Sampled sequences of a saved replay as a picture."""
 
 from collections.abc import Mapping
 from pathlib import Path

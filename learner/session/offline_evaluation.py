@@ -32,12 +32,12 @@ class Evaluation(NamedTuple):
 
     Attributes:
       mean, standard_error, minimum, maximum: of the returns.
-      episodes: how many were played; how many by each slot is fixed beforehand.
-      updates: the version of the parameters.
-      step: updates of the checkpoint, which are more where confirmed parameters were saved with it.
-      returns: each episode's.
-      slots_leased_again: slots whose env server was lost, and which then had other environments
-        than follow from the seed.
+      episodes: number of episodes; how many each slot plays is fixed beforehand.
+      updates: version of the parameters.
+      step: updates of the checkpoint, which are more if it holds confirmed parameters.
+      returns: of each episode.
+      slots_leased_again: slots whose env server was lost, so that their later environments do not
+        follow from the seed.
     """
 
     mean: float
@@ -61,9 +61,9 @@ def evaluate(
 ) -> Evaluation:
     """Serves until env servers have played `episodes` of a checkpoint; blocks.
 
-    Every slot plays, all of them in lock step, once all of them are leased. So the result follows
-    from the seed, however many env servers there are, if every environment is seeded by itself
-    (`environment.vectorization` other than `native`) and no env server is lost on the way.
+    All slots play in lock step, once all are leased. So the result follows from the seed for any
+    number of env servers, if each environment has a seed of its own (`environment.vectorization`
+    other than `native`) and no env server is lost meanwhile.
 
     Args:
       config: of the run; its `serving.bind` is served on.
@@ -163,7 +163,7 @@ class _Player:
                     return round_.score
 
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
-        # First, for who is back by now has played with other seeds meanwhile.
+        # First: an env server that is back by now has played with other seeds meanwhile.
         cut = self._hub.take_ended()
         live = self._hub.live_slots("evaluation")
         if cut or len(live) < self._actor.num_slots:

@@ -154,7 +154,7 @@ class Feed:
 
     def _run(self, name: str) -> RunReader | None:
         with self._lock:
-            if name not in self._readers:  # the pages hear of it with the next search
+            if name not in self._readers:  # the pages get it with the next search
                 self._find()
             return self._readers.get(name)
 

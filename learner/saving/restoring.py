@@ -81,8 +81,8 @@ def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
     try:
         run = run_of_best(workdir)
         if run is not None:
-            return choose(run, is_best=True)
-        return choose(workdir, or_best=True)
+            return choose(run, is_best=True, parts=checkpoints.PARAMS)
+        return choose(workdir, or_best=True, parts=checkpoints.PARAMS)
     except CheckpointError as error:
         raise ConfigError(f"--init-from: {error}") from error
 

@@ -127,30 +127,6 @@ def test_the_reward_and_the_carry_are_seen(loaded: policy.Policy) -> None:
     assert not np.array_equal(plain.extras, rewarded.extras)
 
 
-def test_an_agent_gets_time_steps_as_in_training() -> None:
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        return ActOutput(jnp.zeros(1, jnp.int32), carry, timestep)
-
-    agent = _agent()._replace(act=act, initial_carry=lambda batch_size: ())
-    plain = policy.Policy(agent, (), _SPEC, step=0, seed=0, epsilon=0.0)
-    first = plain.act(_OBSERVATION, plain.initial_carry(), reward=9.0)
-    second = plain.act(_OBSERVATION, first.carry, reward=9.0)
-    for result, step_type, reward in ((first, StepType.FIRST, 0.0), (second, StepType.MID, 9.0)):
-        timestep = result.extras
-        assert (timestep.step_type, timestep.reward, timestep.discount) == (step_type, reward, 1.0)
-        for name, expected in _OBSERVATION.items():
-            np.testing.assert_array_equal(timestep.observation[name], expected)
-            assert timestep.observation[name].dtype == expected.dtype
-
-
-def test_a_step_can_be_chosen(workdir: Path, loaded: policy.Policy) -> None:
-    older = policy.load(workdir, step=1)
-    assert (older.step, loaded.step) == (1, 2)
-    one = older.act(_OBSERVATION, older.initial_carry()).extras
-    other = loaded.act(_OBSERVATION, loaded.initial_carry()).extras
-    assert not np.array_equal(one, other)
-
-
 def test_random_actions_follow_the_seed(workdir: Path) -> None:
     random = policy.load(workdir, seed=3, epsilon=1.0)
     episodes = []

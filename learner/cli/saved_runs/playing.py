@@ -123,11 +123,16 @@ def play(
         watcher.start()
         try:
             from learner.session.offline_evaluation import evaluate
-            from seedrl.checkpoints import choose
+            from seedrl import checkpoints
 
             evaluation = evaluate(
                 config,
-                choose(options.workdir, step=options.step, is_best=options.best),
+                checkpoints.choose(
+                    options.workdir,
+                    step=options.step,
+                    is_best=options.best,
+                    parts=checkpoints.PARAMS,
+                ),
                 episodes=options.episodes,
                 seed=options.seed,
                 is_greedy=options.greedy,

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -160,20 +159,6 @@ def test_a_full_disk_ends_the_recording_and_not_the_run(
         assert len(_rewards(path)) == left
 
 
-def test_a_recording_that_is_not_sure_to_be_on_disk_ends_and_the_run_does_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "fsync", mock.Mock(side_effect=OSError(errno.EIO, "broken")))
-    recorder = _recorder(tmp_path / "recording")
-    for number in range(3):
-        recorder.append(_batch(number, [[0, 1, 2, 3]]), _actions(number))
-        recorder.sync()
-    recorder.close()
-    assert len(_rewards(tmp_path / "recording")) == 1
-    assert "ends before batch 1: it cannot be written (broken)" in caplog.text
-    assert len(caplog.records) == 1
-
-
 def test_a_run_that_begins_anew_begins_its_recording_anew(tmp_path: Path) -> None:
     path = tmp_path / "recording"
     _record(path, range(6))
@@ -181,13 +166,6 @@ def test_a_run_that_begins_anew_begins_its_recording_anew(tmp_path: Path) -> Non
     with Recording(path) as recording:
         assert list(recording.header.streams) == [8, 9, 6, 7]
         assert recording.num_records == 2
-
-
-def test_another_file_in_its_place_is_replaced_at_the_start_of_a_run(tmp_path: Path) -> None:
-    path = tmp_path / "recording"
-    path.write_text("something else\n" * 99)
-    _record(path, range(2))
-    assert len(_rewards(path)) == 2
 
 
 @pytest.mark.parametrize(("num_records", "num_slots"), [(2, N), (3, N + 1), (None, N)])

@@ -20,31 +20,6 @@ from tests.learner.saving.snapshots import CONFIG, META, replay, state
 from tests.patience import SECONDS
 
 
-def test_one_save_waits_for_the_one_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entered, release, order = threading.Event(), threading.Event(), []
-
-    def save(directory: Path, step: int, *_: Any, **__: Any) -> Path:
-        order.append(("begin", step))
-        entered.set()
-        assert release.wait(SECONDS)
-        order.append(("end", step))
-        return directory
-
-    monkeypatch.setattr(checkpoints, "save", save)
-    saver = Saver(tmp_path, keep=2)
-    assert not saver.is_busy
-    saver.start(Snapshot(state(updates=1), [], ()), META)
-    assert entered.wait(SECONDS)
-    assert saver.is_busy
-    release.set()
-    saver.start(Snapshot(state(updates=2), [], ()), META)
-    saver.wait()
-    assert not saver.is_busy
-    assert order == [("begin", 1), ("end", 1), ("begin", 2), ("end", 2)]
-
-
 def test_a_save_that_hangs_is_reported_once_and_keeps_the_next_one_from_waiting_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,17 +152,6 @@ def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:
     assert found is not None
     assert found.meta == {**META, "replay_indices": [{}]}
     assert "replay_indices" not in meta
-
-
-def test_a_second_save_of_an_update_says_what_is_new(tmp_path: Path) -> None:
-    said: list[str] = []
-    listener: Any = SimpleNamespace(report=lambda kind, text, **fields: said.append(text))
-    saver = Saver(tmp_path, keep=2, listener=listener)
-    for env_steps in (12, 3_400):
-        saver.start(Snapshot(state(updates=1), [], ()), {**META, "env_steps": env_steps})
-        saver.wait()
-    assert said[0].startswith("saved the checkpoint of update 1 in ")
-    assert said[1].startswith("saved the checkpoint of update 1 again, now at 3,400 environment ")
 
 
 def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import functools
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from seedrl import checkpoints, sums
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
 from tests.learner.hosts.linked import at_once, linked
-from tests.patience import SECONDS
 
 KEY = np.zeros(2, np.uint32)
 
@@ -150,24 +148,6 @@ def test_a_page_index_that_nobody_can_send_fails_the_save_and_keeps_nobody_waiti
     assert texts[0].startswith("host 1 of 2: RuntimeError: expected a value that JSON holds")
 
 
-def test_page_indices_go_to_the_first_host_alone(tmp_path: Path) -> None:
-    large = list(range(1000))
-
-    def one(saver: SharedSave, index: int) -> Path:
-        saver.require_equal(7, state())
-        meta = {"replay_indices": [{"sampleable": large}]}
-        return saver.save(tmp_path, 7, state()._asdict(), meta, keep=2, extra=shard(index))
-
-    with linked(3) as peers:
-        for each in peers[1:]:
-            each._links[0].longest_bytes = 1000
-        hosts = savers(peers)
-        at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
-    assert found.meta["replay_indices"] == [{"sampleable": large}] * 3
-
-
 def test_parameters_that_differ_in_a_bit_end_every_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,21 +206,6 @@ def test_a_host_that_ends_at_once_is_no_loss_to_one_whose_thread_hears_later_of_
         at_once([functools.partial(one, peers) for peers in hosts])
     assert codes == dict.fromkeys(range(3), ExitCode.HOSTS_DIFFER)
     assert losses == []
-
-
-def test_a_host_that_does_not_answer_keeps_nobody_from_ending_for_a_difference(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def end(text: str, code: ExitCode) -> None:
-        raise SystemExit(code)
-
-    monkeypatch.setattr(shared_save, "exit_now", end)
-    monkeypatch.setattr(shared_save, "_END_SECONDS", 0.0)
-    with linked(2) as peers, ThreadPoolExecutor(1) as pool:
-        other = pool.submit(peers[1].gather, "save 1 digest", ["", 7, "of another state"])
-        with pytest.raises(SystemExit, match="81"):
-            SharedSave(peers[0]).require_equal(7, state())
-        other.result(SECONDS)
 
 
 @pytest.mark.parametrize("failing", [0, 1])

@@ -12,7 +12,6 @@ import pytest
 
 import learner.session.offline_evaluation
 from learner.cli.main import main
-from learner.cli.saved_runs.evaluate import _just_enough
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.saving.run_records import FinalScore, read_final_score
@@ -20,7 +19,6 @@ from learner.session.offline_evaluation import Evaluation
 from seedrl import checkpoints, config_file
 from seedrl.config import Config
 from seedrl.config_json import to_json
-from seedrl.errors import CheckpointError
 
 RESULT = Evaluation(
     mean=2.0,
@@ -56,7 +54,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: R
     def evaluate(
         config: Config, checkpoint: Any, *, episodes: int, seed: int | None, is_greedy: bool
     ) -> Evaluation:
-        assert checkpoint == {"step": None, "is_best": False}
+        assert checkpoint == {"step": None, "is_best": False, "parts": checkpoints.PARAMS}
         assert config.environment.vectorization == "seeded"
         calls.append((config, episodes))
         result: Evaluation = act()
@@ -67,7 +65,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: R
     return calls
 
 
-def test_the_result_is_one_line(
+def test_the_result_is_one_line_or_json(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch)
@@ -75,6 +73,8 @@ def test_the_result_is_one_line(
     assert capsys.readouterr().out == (
         "return 2.00 ± 0.50 (standard error), minimum 1, maximum 3, 2 episodes, after 7 updates\n"
     )
+    assert main(["evaluate", str(run_folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
 
 
 def test_an_evaluation_whose_env_servers_did_not_all_stay_says_so(
@@ -141,27 +141,28 @@ def test_no_more_environments_than_episodes_are_started(
     assert sizes == expected
 
 
-def test_the_result_can_be_json(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("flags", "code", "named"),
+    [
+        (("--best",), 74, "checkpoint"),
+        (("--step", "7"), 74, "checkpoint"),
+        (("--best", "--step", "7"), 2, "--step and --best"),
+        (("--episodes", "0"), 2, "--episodes"),
+        (("--seed", "-1"), 2, "--seed"),
+        (("--best", "--save"), 2, "--save"),
+        (("--step", "7", "--save"), 2, "--save"),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(
+    run_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    code: int,
+    named: str,
 ) -> None:
-    stand_in(monkeypatch)
-    assert main(["evaluate", str(run_folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
-
-
-@pytest.mark.parametrize("flags", [("--best",), ("--step", "7")])
-def test_a_checkpoint_that_is_missing_ends_before_anything_is_played(
-    run_folder: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
-) -> None:
-    assert main(["evaluate", str(run_folder), *flags]) == 74
-    assert "expected a checkpoint" in capsys.readouterr().err
-
-
-def test_a_checkpoint_is_chosen_by_step_or_as_the_best(
-    run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", str(run_folder), "--best", "--step", "7"]) == 2
-    assert "--step and --best: expected one of them" in capsys.readouterr().err
+    assert main(["evaluate", str(run_folder), *flags]) == code
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1
 
 
 def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
@@ -173,34 +174,6 @@ def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
     path.write_text(json.dumps(document))
     assert main(["evaluate", str(run_folder)]) == 2
     assert "add --allow subprocess:run other:wrap" in capsys.readouterr().err
-
-
-def test_a_folder_without_a_run_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", str(tmp_path)]) == 2
-    assert "expected the folder of a run with its config.json" in capsys.readouterr().err
-
-
-def test_a_missing_checkpoint_has_its_exit_code(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> None:
-        raise CheckpointError("there is none")
-
-    stand_in(monkeypatch, fail)
-    assert main(["evaluate", str(run_folder)]) == 74
-    assert capsys.readouterr().err == "seedrl: error: there is none\n"
-
-
-def test_no_episodes_are_refused(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", str(run_folder), "--episodes", "0"]) == 2
-    assert "--episodes: expected at least 1, got 0" in capsys.readouterr().err
-
-
-def test_a_seed_below_zero_is_refused(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", str(run_folder), "--seed", "-1"]) == 2
-    assert "--seed: expected at least 0, got -1" in capsys.readouterr().err
 
 
 def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
@@ -236,15 +209,6 @@ def test_the_result_is_kept_as_the_final_score_of_the_run(
     assert read_final_score(run_folder) is None
 
 
-def test_the_final_score_of_confirmed_parameters_is_that_of_the_run_which_learned_meanwhile(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in(monkeypatch, lambda: RESULT._replace(updates=5))
-    (run_folder / "status.json").write_text('{"updates": 7}')
-    assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 0
-    assert read_final_score(run_folder) == (2.0, 2, 7, True)
-
-
 def test_a_result_that_cannot_be_kept_is_printed(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,16 +219,3 @@ def test_a_result_that_cannot_be_kept_is_printed(
     monkeypatch.setattr("learner.saving.run_records.write_final_score", fail)
     assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 74
     assert capsys.readouterr().out.startswith("return 2.00")
-
-
-def test_an_evaluation_has_the_fleet_settings_of_the_run() -> None:
-    config = config_file.load("cartpole_r2d2")
-    fleet = env_servers.Fleet(4, 8, 2, False, 300, True)
-    assert _just_enough(fleet, config, 3) == (3, 1, 1, False, 300, True)
-
-
-def test_only_the_newest_checkpoint_has_the_final_score(
-    run_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", str(run_folder), "--best", "--save"]) == 2
-    assert "--save: expected the newest checkpoint" in capsys.readouterr().err

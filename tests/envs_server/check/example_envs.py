@@ -72,7 +72,9 @@ class OddInfo(Walk):
     """Sound: `info` may hold anything, of any kind at each step."""
 
     def info(self) -> Any:
-        return {0: 1, ("a", 1): 2, "nested": {"score": 0.5, 7: 1}, "won": self.is_over()}
+        value: Any = [1] if self.num_steps % 2 else [[1], [2, 3]]
+        odd = {0: 1, ("a", 1): 2, "ragged": value, "mixed": 1.0 if self.num_steps % 3 else "no"}
+        return {**odd, "huge": 10**30, "nested": {"score": 0.5, 7: 1}, "won": self.is_over()}
 
 
 class Chatty(Walk):

@@ -12,7 +12,6 @@ from seedrl_plugin.env import LEFT, RIGHT, make
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate
-from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 
@@ -63,13 +62,6 @@ def test_initial_priorities_come_from_the_stored_q_values() -> None:
     # With the online network as target: 1 + 0.5 * 4 - 1, |1 - 2|, 1 + 0.5 * 4 - 1.
     priorities = jax.jit(agent.initial_priorities)(transitions())
     np.testing.assert_allclose(priorities, [2, 1, 2, 0])
-
-
-def test_the_agent_has_no_carry_and_trains_single_transitions() -> None:
-    config = DQNConfig()
-    agent = config.build(SPEC)
-    assert agent.window == config.window == WindowSpec(0, 1, 1, 1)
-    assert agent.initial_carry(7) == ()
 
 
 def test_the_corridor_ends_on_the_right_and_in_time() -> None:

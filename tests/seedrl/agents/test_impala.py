@@ -10,7 +10,6 @@ import pytest
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.window import WindowSpec
 from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     LAST,
@@ -65,10 +64,6 @@ def outputs_at(start: int) -> Any:
     _, params = built()
     output = unroll()(params, window_at(start))
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
-
-
-def test_sequences_follow_each_other_without_a_shared_row() -> None:
-    assert ImpalaConfig(unroll=20).window == WindowSpec(0, 20, 1, 21)
 
 
 STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)

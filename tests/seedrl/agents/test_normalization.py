@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -10,13 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.check import build_agent
-from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.normalization import (
     Normalization,
-    NormalizedCarry,
     NormalizedParams,
     RunningStatistics,
     batch_statistics,
@@ -38,7 +34,6 @@ from tests.seedrl.agents.actor_critics import (
     SPEC,
     B,
     acted,
-    random_timesteps,
     updated,
     window_of,
 )
@@ -228,19 +223,6 @@ def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
     assert float(guarded[0]) == 7
 
 
-def test_a_checkpoint_brings_the_moments_back_bit_by_bit(tmp_path: Path) -> None:
-    state, _ = kept()
-    arrays = {"params": state.params, "updates": np.int32(2)}
-    checkpoints.save(tmp_path, 2, arrays, {}, keep=2)
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
-    agent = with_normalization(within().agent, SETTINGS)
-    restored = checkpoints.restore(found, {"params": jax.eval_shape(agent.init, KEY)})["params"]
-    assert jax.tree.structure(restored) == jax.tree.structure(state.params)
-    jax.tree.map(np.testing.assert_array_equal, restored, state.params)
-    assert float(restored.returns.count) > 1
-
-
 @pytest.mark.parametrize(("observations", "rewards"), [(True, False), (False, True)])
 def test_one_without_the_other(observations: bool, rewards: bool) -> None:
     agent = normalizing(observations, rewards)
@@ -362,30 +344,6 @@ def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
     assert float(divergence(untouched, sequence)[1]) > 1e-3
 
 
-@pytest.mark.parametrize("kind", [PpoConfig, ImpalaConfig])
-def test_agents_normalize_what_their_fields_say_and_by_default_nothing(kind: Any) -> None:
-    """For all that a run does with an agent, by shapes alone."""
-    assert not isinstance(kind(network=NETWORK).build(SPEC).initial_carry(1), NormalizedCarry)
-    network = dataclasses.replace(NETWORK, core="none")
-    config = kind(network=network, unroll=6, normalize_rewards=True)
-    agent = build_agent(config, SPEC)
-
-    def use(sequence: Sequence, key: Any) -> Any:
-        state = agent.init_state(agent.init(key))
-        state, output = updated(agent, state, sequence)
-        return agent.update_statistics(state, sequence, alone), output.metrics
-
-    timesteps = jax.tree.map(lambda leaf: leaf[:7], random_timesteps())
-    row = jax.tree.map(lambda leaf: leaf[0], timesteps)
-    carry = agent.initial_carry(B)
-    output = jax.eval_shape(lambda: agent.act(agent.init(KEY), carry, row, jnp.ones(B), KEY))
-    extras = jax.tree.map(lambda leaf: np.zeros((7, *leaf.shape), leaf.dtype), output.extras)
-    steps = StoredStep(timesteps, np.zeros((7, B), np.int32), np.zeros((7, B), np.int32), extras)
-    (state, _), metrics = jax.eval_shape(use, Sequence(steps, carry), KEY)
-    assert state.params.observations == ()
-    assert state.params.returns.mean.shape == metrics["return_std"].shape == ()
-
-
 ALONE = functools.partial(jax.tree.map, lambda leaf: leaf)
 _moments_alone = jax.jit(functools.partial(batch_statistics, mean=ALONE))
 _merged = jax.jit(merged)
@@ -478,18 +436,3 @@ def test_a_long_run_loses_no_precision() -> None:
     assert float(found.count) == 100_000
     np.testing.assert_allclose(found.mean, expected, atol=1e-4 * np.sqrt(variance))
     np.testing.assert_allclose(found.variance, variance, rtol=1e-4)
-
-
-def test_what_never_changes_has_its_own_value_as_mean_and_no_variance() -> None:
-    rows = jnp.full((7, 3), 1234.567)
-    once = _moments_alone(rows, jnp.ones((7, 3), bool))
-    moments = _merged(_merged(empty_statistics(()), once), once)
-    assert (float(moments.mean), float(moments.variance)) == (float(rows[0, 0]), 0)
-
-
-def test_a_count_that_no_batch_adds_to_forgets_slowly() -> None:
-    """Beyond 2^24 batches."""
-    before = RunningStatistics(jnp.float32(2**24), jnp.float32(0), jnp.float32(1))
-    after = _merged(before, RunningStatistics(jnp.float32(1), jnp.float32(1), jnp.float32(1)))
-    assert float(after.count) == 2**24
-    np.testing.assert_allclose(after.mean, 2**-24, rtol=1e-3)

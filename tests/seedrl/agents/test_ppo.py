@@ -305,12 +305,6 @@ def test_a_learning_rate_falls_by_updates_also_where_all_minibatches_are_stopped
         jax.tree.map(np.testing.assert_array_equal, old, new)
 
 
-def test_a_limit_of_the_divergence_is_a_field() -> None:
-    init_state = dataclasses.replace(CONFIG, target_kl=0.1).build(SPEC).init_state
-    assert int(init_state(jnp.zeros(())).extras) == -1
-    assert CONFIG.build(SPEC).init_state(jnp.zeros(())).extras == ()
-
-
 def _state_of(params: Any) -> AgentState:
     return AgentState(params, (), (), jnp.int32(0))
 

@@ -9,7 +9,6 @@ import pytest
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.agents.window import WindowSpec
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
@@ -103,15 +102,6 @@ def rows_of(sequence: Sequence, rows: slice) -> Sequence:
 def with_rewards(sequence: Sequence, reward: np.ndarray) -> Sequence:
     timestep = sequence.steps.timestep._replace(reward=reward)
     return sequence._replace(steps=sequence.steps._replace(timestep=timestep))
-
-
-def test_defaults_are_those_of_the_paper() -> None:
-    config = R2D2Config()
-    assert config.window == WindowSpec(burn_in=40, unroll=80, bootstrap=5, stride=40)
-    assert (config.gamma, config.learning_rate, config.adam_epsilon) == (0.997, 1e-4, 1e-3)
-    assert config.reward_scale == 1
-    assert (config.target_update_interval, config.priority_eta) == (2500, 0.9)
-    assert (config.value_scaling, config.value_scaling_epsilon) == (True, 1e-3)
 
 
 @pytest.mark.parametrize("start", range(ROWS - CONFIG.window.length + 1))

@@ -171,14 +171,6 @@ def test_the_default_network_follows_the_observation(observation: Any, expected:
     jax.eval_shape(config.build(spec).init, jax.random.key(0))
 
 
-def test_what_is_set_is_kept() -> None:
-    spec = EnvSpec({"image": ATARI, "speed": VECTOR}, DiscreteSpec(2))
-    assert view(spec, "impala", None) == View("impala", 4)
-    assert view(spec, "mlp", None) == View("mlp", 1)
-    assert view(spec, "mlp", 3) == View("mlp", 3)
-    assert view(spec, "auto", 2) == View("nature", 2)
-
-
 def test_an_image_that_is_too_small_for_the_torso_is_refused() -> None:
     spec = EnvSpec(GRID, DiscreteSpec(2))
     with pytest.raises(ConfigError, match=r"36 x 36 at least\), the observation has .*uint8\[7, 7"):

@@ -137,17 +137,6 @@ def test_nothing_crosses_the_start_of_an_episode() -> None:
     assert after == [8, 7, 0]
 
 
-def test_an_episode_may_start_on_the_first_row() -> None:
-    assert stacked([2], [1, 0, 0], [0]) == ([[2, 0, 0, 0]], [2, 0, 0])
-
-
-def test_an_episode_that_starts_on_the_last_row_leaves_only_its_own_frame() -> None:
-    out, after = stacked([3, 4, 5], [2, 1, 9], [2])
-    assert out == [[3, 2, 1, 9], [4, 3, 2, 1], [5, 0, 0, 0]]
-    assert after == [5, 0, 0]
-    assert stacked([6], after, [])[0] == [[6, 5, 0, 0]]
-
-
 def looped_stack(frames: np.ndarray, is_first: np.ndarray, k: int) -> np.ndarray:
     """The definition, row by row, for a stream that starts with zeros behind it."""
     out = np.zeros((*frames.shape, k), frames.dtype)

@@ -28,10 +28,6 @@ def test_the_epsilons_of_one_two_and_no_slots() -> None:
     assert epsilons(0).shape == (0,)
 
 
-def test_base_and_alpha_are_settings() -> None:
-    np.testing.assert_allclose(epsilons(2, base=0.5, alpha=3), [0.5, 0.0625], rtol=1e-6)
-
-
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(num_slots=st.integers(0, 300), base=st.floats(0.01, 1), alpha=st.floats(0, 10))
 def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: float) -> None:

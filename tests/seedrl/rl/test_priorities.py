@@ -23,12 +23,6 @@ from seedrl.types import Array
 _priority, _mass = jax.jit(sequence_priority), jax.jit(stored_mass)
 
 
-def test_a_worked_example() -> None:
-    errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
-    priority = _priority(errors, np.ones((3, 1), bool))
-    np.testing.assert_allclose(priority, [0.9 * 4 + 0.1 * 2], rtol=1e-6)
-
-
 @pytest.mark.parametrize(("eta", "expected"), [(0.0, 2.0), (0.5, 3.0), (1.0, 4.0)])
 def test_eta_goes_from_mean_to_maximum(eta: float, expected: float) -> None:
     errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
@@ -64,16 +58,6 @@ def test_any_priority_is_the_mixture_of_maximum_and_mean(
     found = _priority(errors, is_trained, eta=eta)
     # What is smaller than any normal float32 may count as 0.
     np.testing.assert_allclose(found, [expected], rtol=1e-6, atol=2e-38)
-
-
-def test_mass_is_the_priority_to_the_exponent() -> None:
-    mass = _mass(np.array([1.0, 4.0, 0.25], np.float32), 0.5)
-    np.testing.assert_allclose(mass, [1.0, 2.0, 0.5], rtol=1e-6)
-
-
-def test_exponent_zero_samples_uniformly() -> None:
-    mass = _mass(np.array([1e-3, 1.0, 1e3], np.float32), 0.0)
-    np.testing.assert_array_equal(mass, [1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
@@ -119,17 +103,6 @@ def test_weights_of_a_worked_example() -> None:
     # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
     weights = _weights(np.array([0.1, 0.2, 0.4], np.float32), 0.5)
     np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
-
-
-def test_exponent_zero_weighs_everything_alike() -> None:
-    weights = _weights(np.array([0.1, 0.9], np.float32), 0.0)
-    np.testing.assert_array_equal(weights, [1.0, 1.0])
-
-
-def test_exponent_one_cancels_the_probability() -> None:
-    probability = np.array([1e-30, 1e-3, 0.5], np.float32)
-    weights = _weights(probability, 1.0)
-    np.testing.assert_allclose(weights * probability, np.full(3, 1e-30), rtol=1e-4)
 
 
 def test_draws_of_an_empty_shard_weigh_nothing() -> None:

@@ -167,13 +167,6 @@ def test_on_policy_targets_are_n_step_returns_and_advantages_gae() -> None:
     np.testing.assert_allclose(found.advantages, expected_gae[::-1], rtol=1e-5, atol=1e-5)
 
 
-def test_what_was_never_done_by_the_present_policy_teaches_nothing() -> None:
-    rows = random_rows(101)._replace(log_ratios=np.full((12, 5), -np.inf, np.float32))
-    found = corrected(rows)
-    np.testing.assert_array_equal(found.targets, rows.values[:-1])
-    np.testing.assert_array_equal(found.advantages, np.zeros((12, 5)))
-
-
 def test_an_episode_is_corrected_as_if_it_were_alone() -> None:
     rows = TRUNCATED
     alone = Rows(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from envs_server.options import PROG, Options, read_options
+from envs_server.stop import Stop, end_with_parent, is_supervised
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code, leave
@@ -24,9 +25,9 @@ def _run(words: Sequence[str]) -> int:
     print_version_if_asked(words)
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
-    from envs_server.supervisor import Supervisor, is_supervised
-
     if (options.processes > 1 or options.logs is not None) and not is_supervised():
+        from envs_server.supervisor import Supervisor
+
         with Supervisor(options, words) as supervisor:
             return supervisor.wait()
     return serve(options)
@@ -40,10 +41,7 @@ def serve(options: Options) -> int:
     from envs_server.client import Client, Offer
     from envs_server.hang import HangLimit
     from envs_server.sent_log import SentLog
-    from envs_server.stop import Stop
-    from envs_server.supervisor import end_with_parent
     from seedrl.wire.credentials import Certificates, read_token
-    from seedrl.wire.recording import Recording
 
     logging.basicConfig(
         level=options.log_level.upper(),
@@ -54,7 +52,11 @@ def serve(options: Options) -> int:
     stop.install()
     end_with_parent()
     with _naming("--play"):
-        recording = None if options.play is None else Recording(options.play)
+        recording = None
+        if options.play is not None:
+            from seedrl.wire.recording import Recording
+
+            recording = Recording(options.play)
     with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
     with _naming("--token-file"):

@@ -18,7 +18,7 @@ from envs_server.factories import (
 )
 from envs_server.failures import Budget, Failures
 from envs_server.loop import Place, build_loop
-from envs_server.vector import ALE_PREFIX, VectorEnvironment, atari, from_factory, register_ale
+from envs_server.vector import VectorEnvironment
 from seedrl.programs import extras
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
@@ -29,6 +29,7 @@ _RESERVED = frozenset(
 )
 # Pong-v0, PongDeterministic-v4, PongNoFrameskip-v4, Pong-ram-v0 and the like.
 _OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip)?-v[045]")
+_ALE_PREFIX = "ALE/"
 _BACK_ENDS = ("sync", "native", "atari")
 
 
@@ -52,7 +53,7 @@ class Recipe(NamedTuple):
     @property
     def is_atari(self) -> bool:
         """True for a game of ALE's namespace."""
-        return self.factory is None and self.id.startswith(ALE_PREFIX)
+        return self.factory is None and self.id.startswith(_ALE_PREFIX)
 
     @property
     def has_single(self) -> bool:
@@ -156,8 +157,12 @@ def build(
                     f"{recipe.id} with {len(recipe.wrappers)} wrappers; use sync"
                 )
             case "atari":
+                from envs_server.native import atari
+
                 return atari(recipe.id, recipe.arguments, num_envs, max_abs_reward)
             case "native":
+                from envs_server.native import from_factory
+
                 _check_native(recipe)
                 vector = recipe.vector_factory
                 return from_factory(vector, recipe.id, recipe.arguments, num_envs, max_abs_reward)
@@ -206,6 +211,8 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
 def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
     try:
         if recipe.is_atari:
+            from envs_server.native import register_ale
+
             register_ale()
         yield
     except (BuildError, EnvironmentFailedError):

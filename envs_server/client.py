@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import grpc
 
@@ -20,7 +20,6 @@ from envs_server.failures import Failures
 from envs_server.groups import EnvGroup
 from envs_server.hang import HangLimit
 from envs_server.loop import Place
-from envs_server.playback import PlayedGroup
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
@@ -34,7 +33,6 @@ from seedrl.wire.learner_connection import LearnerConnection
 from seedrl.wire.local_link import UnusableLinkError, require_room
 from seedrl.wire.payload import split
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
-from seedrl.wire.recording import Recording
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
@@ -45,6 +43,10 @@ from seedrl.wire.seedrl_pb2 import (
     Refusal,
 )
 from seedrl.wire.version import MAJOR, MINOR, MINOR_OF_FAILURE
+
+if TYPE_CHECKING:  # only few env servers play a recording
+    from envs_server.playback import PlayedGroup
+    from seedrl.wire.recording import Recording
 
 _log = logging.getLogger("envs_server")
 
@@ -71,7 +73,7 @@ _NOBODY = "failed to connect to all addresses"
 _REMINDER_PAUSES = 60  # between two lines that there is no learner yet
 
 Result = TypeVar("Result")
-Stepped: TypeAlias = EnvGroup | PlayedGroup
+Stepped: TypeAlias = "EnvGroup | PlayedGroup"
 
 
 class Offer(NamedTuple):
@@ -88,7 +90,7 @@ class Offer(NamedTuple):
     num_envs: int
     num_groups: int
     allowed: tuple[str, ...]
-    recording: Recording | None = None
+    recording: "Recording | None" = None
     group_threads: bool = False
     niceness: int = 0
 
@@ -318,6 +320,8 @@ class Lease:
 
     def _build(self, assign: Assign) -> None:
         if (recording := self._offer.recording) is not None:
+            from envs_server.playback import PlayedGroup
+
             self._groups = [
                 PlayedGroup(index, recording, group.slots, first_row=group.first_row)
                 for index, group in enumerate(assign.groups)

@@ -1,6 +1,7 @@
 """The wish to stop, from a signal to a thread that blocks."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
@@ -11,6 +12,9 @@ from types import FrameType
 
 from seedrl.exit_codes import ExitCode
 
+# In the environment of a supervisor's child: the number of the supervisor's process.
+PARENT_VARIABLE = "SEEDRL_PARENT"
+_PR_SET_PDEATHSIG = 1
 # For environments to be closed, once the process is asked to stop.
 _GRACE_SECONDS = 3.0
 
@@ -75,3 +79,17 @@ class Stop:
         if self._has_process:  # an environment that hangs does not hold it up
             time.sleep(_GRACE_SECONDS)
             os._exit(ExitCode.OK)
+
+
+def is_supervised() -> bool:
+    """True in a child of a supervisor, until `end_with_parent`."""
+    return PARENT_VARIABLE in os.environ
+
+
+def end_with_parent() -> None:
+    """Has the kernel send SIGTERM when the supervisor of this process dies. In the main thread."""
+    parent = os.environ.pop(PARENT_VARIABLE, "")
+    if parent:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+        if os.getppid() != int(parent):  # it died before the kernel knew
+            os.kill(os.getpid(), signal.SIGTERM)

@@ -1,7 +1,6 @@
 """The env servers of one machine: child processes that are started again when they die."""
 
 import contextlib
-import ctypes
 import os
 import re
 import select
@@ -16,19 +15,19 @@ from typing import NamedTuple, Self
 
 from envs_server.options import PROG, Options
 from envs_server.sent_log import has_finished
+from envs_server.stop import PARENT_VARIABLE
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.abandoned import holding
 from seedrl.programs.ending_signals import ending_signals
 
-# In a child's environment: its parent, and a mark that everything inherits that it starts.
-_PARENT_VARIABLE, _MARK_VARIABLE = "SEEDRL_PARENT", "SEEDRL_ENV_SERVER"
+# In a child's environment: a mark that everything inherits which it starts.
+_MARK_VARIABLE = "SEEDRL_ENV_SERVER"
 # One that has lived for so long is started again at once; others after a pause that doubles.
 _LONG_LIFE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 _GRACE_SECONDS = 10.0  # for children to end by themselves
 _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is not waited for longer
 _FOR_EVER_SECONDS = 3600.0
-_PR_SET_PDEATHSIG = 1
 
 
 class _Child(NamedTuple):
@@ -189,7 +188,7 @@ class Supervisor:
     def _start(self, number: int) -> None:
         self._num_starts += 1
         mark = f"{os.getpid()}.{self._num_starts}"
-        marks = {_PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: mark}
+        marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: mark}
         try:
             with contextlib.ExitStack() as stack:
                 output = None
@@ -223,20 +222,6 @@ class Supervisor:
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # a closed terminal does not end the env servers
             print(f"{PROG}: {line}", file=sys.stderr, flush=True)
-
-
-def is_supervised() -> bool:
-    """True in a child of a Supervisor, until `end_with_parent`."""
-    return _PARENT_VARIABLE in os.environ
-
-
-def end_with_parent() -> None:
-    """In a child of a Supervisor: SIGTERM from the kernel when that dies. In the main thread."""
-    parent = os.environ.pop(_PARENT_VARIABLE, "")
-    if parent:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-        if os.getppid() != int(parent):  # it died before the kernel knew
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _last_line(log: Path) -> str:

@@ -21,12 +21,13 @@ from typing import Any
 from envs_server import supervisor
 from envs_server.options import read_options
 from envs_server.sent_log import SentLog
+from envs_server.stop import end_with_parent
 
 _MODULE = "tests.envs_server.supervised"
 
 
 def _act(folder: Path, body: str, log: Path) -> int:
-    supervisor.end_with_parent()
+    end_with_parent()
     number = int(log.stem.removeprefix("env_server_"))
     starts = folder / f"{number}"
     with starts.open("a") as file:

@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from learner.threads.hung_exit import exit_now
+from learner.threads.watchdog import exit_now
 from seedrl.exit_codes import ExitCode
 
 

@@ -17,7 +17,7 @@ from learner.processes.tuning import returns_freed_memory
 from learner.reporting.events import NO_SINK, EventSink
 from learner.saving.restoring import leaves_by_name
 from learner.saving.shared_save import SharedSave
-from learner.threads.awake_clock import AwakeClock
+from learner.threads.watchdog import AwakeClock
 from seedrl import checkpoints
 from seedrl.checkpoints import best_directory, best_return
 from seedrl.config import Config

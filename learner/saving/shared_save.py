@@ -13,7 +13,7 @@ from learner.hosts.waiting import Clock, Waiting
 from learner.learning.learn_step import LearnerState
 from learner.saving.digest import digests
 from learner.saving.restoring import leaves_by_name
-from learner.threads.hung_exit import exit_now
+from learner.threads.watchdog import exit_now
 from learner.threads.worker import ClosedError
 from seedrl import checkpoints
 from seedrl.checkpoints import OtherWriters, Written, write_part

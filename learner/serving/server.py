@@ -22,7 +22,7 @@ from learner.serving.connection import Connection
 from learner.serving.handshake.messages import message_limit
 from learner.serving.hub import Hub
 from learner.serving.peer import EndError, unavailable
-from learner.threads.awake_clock import AwakeClock
+from learner.threads.watchdog import AwakeClock
 from learner.threads.worker import Worker
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError

@@ -15,7 +15,7 @@ from learner.reporting.weights_and_biases import WeightsAndBiases
 from learner.reporting.wording import duration
 from learner.saving.run_folder import RunFolder
 from learner.session.status_writer import StatusWriter
-from learner.threads.exit_deadline import ExitDeadline
+from learner.threads.watchdog import ExitDeadline
 from seedrl.checkpoints import Checkpoint, best_return, holds_best
 from seedrl.config import Config
 from seedrl.errors import UserError

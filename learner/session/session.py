@@ -1,5 +1,6 @@
 """A training session: acting and learning while they run."""
 
+import functools
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -22,8 +23,9 @@ from learner.session.free_running import FreeRunning
 from learner.session.geometry import Geometry
 from learner.session.lock_step import LockStep
 from learner.session.rounds import Rounds
-from learner.threads.awake_clock import AwakeClock
+from learner.session.sharing.stuck import end_if_stuck
 from learner.threads.requests import Requests
+from learner.threads.watchdog import Watchdog
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_actor_params
 from seedrl.config import Config
@@ -73,6 +75,7 @@ class Session:
       evaluator: the evaluation's state.
       replay_bytes: size of one device's replay.
       failed: set when a thread has died.
+      watchdog: ends the process if one of its threads hangs.
       begins_untrained: whether its first parameters are neither resumed nor another run's.
       hosts: that share the run.
     """
@@ -110,13 +113,19 @@ class Session:
         self.failed = threading.Event()
         self.begins_untrained = origin == NEW
         self._regime = _regime(config, self._parts, hub, recorder)
-        self._awake, blamed = AwakeClock(), self.hosts.peers.blamed
+        blamed = self.hosts.peers.blamed
+        self.watchdog = Watchdog(
+            functools.partial(end_if_stuck, self.hosts.peers, config.logging.stuck_seconds),
+            is_compiling=lambda: self.is_compiling,
+        )
         self._workers = [
-            Worker(name, blamed(body), self.failed) for name, body in self._regime.bodies.items()
+            Worker(name, blamed(body), self.failed, self.watchdog.heartbeat(name))
+            for name, body in self._regime.bodies.items()
         ]
 
     def start(self) -> None:
         """Compiles what acting needs, or for one thread everything, and starts the threads."""
+        self.watchdog.start()
         self._regime.warm_up()
         for worker in self._workers:
             worker.start()
@@ -125,17 +134,6 @@ class Session:
     def is_compiling(self) -> bool:
         """Whether learning waits for its programs."""
         return self._regime.is_compiling
-
-    def stuck(self, seconds: float) -> list[str]:
-        """Names of threads that have been at one piece of work for longer than that.
-
-        Time in which this process was suspended does not count, if this is called several times a
-        second; nor does time in which programs are compiled, for acting may have to wait for that.
-        """
-        if self.is_compiling:
-            return []
-        now = self._awake.tick()
-        return [worker.name for worker in self._workers if worker.seconds_at_work(now) > seconds]
 
     @property
     def failure(self) -> BaseException | None:
@@ -219,6 +217,7 @@ class Session:
         """Ends the threads after their present piece of work; whether they ended in time."""
         self._regime.end_waits()
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
+        self.watchdog.stop()
         if has_stopped and not self.failed.is_set():
             self.learning.finish_update()  # what is reported and saved knows whether it counts
             if self._regime.can_insert:  # else this thread would compile that, to end

@@ -17,7 +17,6 @@ from learner.session.reports import Reports
 from learner.session.session import Session
 from learner.session.sharing.end import SharedEnd
 from learner.session.sharing.part import depend_on_no_service
-from learner.session.sharing.stuck import end_if_stuck
 from learner.threads.deaths import Deaths
 from seedrl.config import Config
 from seedrl.errors import NotFiniteError
@@ -84,7 +83,6 @@ class Supervision:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
             self._session.failed.wait(_TICK_SECONDS)
-            self._look_for_stuck()
             self._saver.look(self._config.logging.stuck_seconds)
             self.announcements.look()
             depend_on_no_service(self._session.hosts, self._session.learning)
@@ -223,9 +221,6 @@ class Supervision:
         if snapshot is not None and (kept := self._session.best(snapshot)) is not None:
             self._saver.start_best(kept)
 
-    def _look_for_stuck(self) -> None:
-        end_if_stuck(self._session, self._config.logging.stuck_seconds)
-
     def _snapshot(self, *, with_replay: bool) -> Snapshot | None:
         """A copy of the state while it is learned from; None if the run is over before.
 
@@ -235,7 +230,6 @@ class Supervision:
         while not answer.done():
             if self._is_over():
                 return None
-            self._look_for_stuck()
             wait([answer], _TICK_SECONDS)
         return answer.result()
 

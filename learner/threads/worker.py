@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from learner.threads.awake_clock import wait_awake
+from learner.threads.watchdog import Heartbeat, wait_awake
 
 
 class ClosedError(Exception):
@@ -24,11 +24,11 @@ class Worker:
         name: str,
         body: Callable[[], object],
         failed: threading.Event,
+        heartbeat: Heartbeat | None = None,
     ):
+        """`heartbeat`: beaten before each piece of work; None if nobody watches."""
         self.name = name
-        # The number of the present piece of work, 0 if there is none. Its thread alone changes it.
-        self._piece = 0
-        self._seen_piece, self._seen_since = 0, 0.0
+        self._heartbeat = heartbeat or Heartbeat(name)
         self.failure: BaseException | None = None
         self._body = body
         self._failed = failed
@@ -38,17 +38,6 @@ class Worker:
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
-
-    def seconds_at_work(self, now: float) -> float:
-        """How long the present piece of work has been seen to take; 0 if there is none.
-
-        Whoever supervises asks, again and again, by a clock of its own, and so the work itself
-        needs none: a piece counts from when this first finds it.
-        """
-        piece = self._piece  # read once: the thread may go on to the next one meanwhile
-        if piece != self._seen_piece:
-            self._seen_piece, self._seen_since = piece, now
-        return now - self._seen_since if piece else 0.0
 
     def stop(self, timeout: float) -> bool:
         """Asks the thread to end after its present piece of work; whether it has in time.
@@ -65,7 +54,7 @@ class Worker:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._piece += 1
+                self._heartbeat.beat()
                 self._body()
         except ClosedError:
             pass  # A neighbour was closed first: the run is ending.
@@ -73,4 +62,4 @@ class Worker:
             self.failure = error
             self._failed.set()
         finally:
-            self._piece = 0
+            self._heartbeat.rest()

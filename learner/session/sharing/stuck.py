@@ -1,9 +1,9 @@
 """Work that never ends, of this host or of another one that it waits for."""
 
 from learner.hosts.host_loss import exit_lost
+from learner.hosts.peers import Peers
 from learner.hosts.waiting import named
-from learner.session.session import Session
-from learner.threads.hung_exit import exit_hung
+from learner.threads.watchdog import Watchdog, exit_hung
 from seedrl.exit_codes import ExitCode
 
 # By then a host whose thread hangs has ended, with a code that says so, which ends the others. The
@@ -11,13 +11,17 @@ from seedrl.exit_codes import ExitCode
 _OTHERS_SECONDS = 30.0
 
 
-def end_if_stuck(session: Session, seconds: float) -> None:
+def end_if_stuck(peers: Peers, seconds: float, watchdog: Watchdog) -> None:
     """Ends the process at once: nothing can be saved or joined while a thread hangs.
 
-    Called several times a second. `seconds`: what a piece of work may take; see `Session.stuck`.
+    Called several times a second, by the watchdog's thread.
+
+    Args:
+      peers: the hosts that threads may wait for.
+      seconds: what a piece of work may take.
+      watchdog: knows which threads are late.
     """
-    peers = session.hosts.peers
-    if not (names := session.stuck(seconds)):
+    if not (names := watchdog.late(seconds)):
         return
     if own := [name for name in names if not peers.waited_for(name)]:
         exit_hung(
@@ -26,7 +30,7 @@ def end_if_stuck(session: Session, seconds: float) -> None:
             ExitCode.STUCK,
         )
     seconds += _OTHERS_SECONDS if peers.place.is_first else 2 * _OTHERS_SECONDS
-    if (late := session.stuck(seconds)) and (missing := peers.waited_for(late[0])):
+    if (late := watchdog.late(seconds)) and (missing := peers.waited_for(late[0])):
         text = f"{named(missing)} of {peers.place.num_hosts} did not answer for {seconds:.0f} s"
         peers.fail(text)  # or the others would name this host
         exit_lost(text)

@@ -51,7 +51,6 @@ class SupervisedRun:
         self.ends: list[str] = []
         self.said: dict[str, str] = {}
         self.residues: list[str] = []
-        self.stuck: list[str] = []
         self.answer: Future[Any] | None = None
         self.failure: Exception | None = None
         self.failed = SimpleNamespace(wait=self._step, is_set=lambda: self.failure is not None)
@@ -158,7 +157,6 @@ class SupervisedRun:
                     "accounts": dict,
                     "meta": lambda snapshot: {},
                     "best": lambda snapshot: f"the best {snapshot.name}",
-                    "stuck": lambda seconds: run.stuck,
                     "residues": lambda at_rest=False: run.residues,
                     "snapshot": lambda with_replay: run.answer or answered("while it runs"),
                     "final_snapshot": lambda: snapshot("at the end"),

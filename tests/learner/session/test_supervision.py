@@ -12,7 +12,7 @@ import pytest
 
 from learner.hosts.agenda import Agenda, Hosts
 from learner.processes.stop import StopRequest
-from learner.session.sharing import joining, stuck
+from learner.session.sharing import joining
 from learner.session.sharing.joining import joined
 from seedrl.errors import CheckpointError, NotFiniteError
 from seedrl.exit_codes import ExitCode
@@ -335,29 +335,6 @@ def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     assert run.calls[-1] == "record ledger"
 
 
-class EndedError(Exception):
-    """The process would be gone."""
-
-
-@pytest.fixture
-def exit_hung(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(text: str, code: int) -> None:
-        raise EndedError(text, code)
-
-    monkeypatch.setattr(stuck, "exit_hung", end)
-
-
-@pytest.mark.usefixtures("exit_hung")
-def test_a_thread_that_hangs_ends_the_process_with_a_code_of_its_own() -> None:
-    run = SupervisedRun(config_of())
-    run.at_step[2] = lambda: run.stuck.extend(["acting", "learning"])
-    with pytest.raises(EndedError) as caught:
-        run.supervision.run()
-    text, code = caught.value.args
-    assert text.startswith("acting and learning finished nothing for 60 seconds")
-    assert code == ExitCode.STUCK == 75
-
-
 class Unanswered(Future[Any]):
     """A snapshot that nobody takes; calls `look` whenever somebody looks whether it is there."""
 
@@ -368,19 +345,6 @@ class Unanswered(Future[Any]):
     def done(self) -> bool:
         self._look()
         return False
-
-
-@pytest.mark.usefixtures("exit_hung")
-@pytest.mark.parametrize("is_best", [False, True])
-def test_a_thread_that_hangs_while_a_save_waits_for_it_ends_the_process(is_best: bool) -> None:
-    run = SupervisedRun(config_of(report_seconds=1e9))
-    run.saver.take_turn = lambda has_learned: not is_best
-    run.acting.best_score = SimpleNamespace(score=SimpleNamespace(mean=5.0))
-    looks = iter(range(3))
-    run.answer = Unanswered(lambda: run.stuck.extend(["learning"] * next(looks)))
-    with pytest.raises(EndedError, match="learning finished nothing for 60 seconds"):
-        run.supervision.run()
-    assert next(looks) == 2
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])

@@ -85,22 +85,3 @@ def test_stopping_says_if_the_present_piece_of_work_goes_on() -> None:
 
 def test_a_worker_that_never_started_is_stopped() -> None:
     assert Worker("acting", lambda: None, threading.Event()).stop(0.0)
-
-
-def test_it_says_how_long_its_present_piece_of_work_has_taken() -> None:
-    failed, started, release = threading.Event(), threading.Event(), threading.Event()
-
-    def body() -> None:
-        started.set()
-        release.wait(SECONDS)
-
-    worker = Worker("acting", body, failed)
-    assert worker.seconds_at_work(100.0) == 0.0
-    worker.start()
-    assert started.wait(SECONDS)
-    # From when it is first seen.
-    assert worker.seconds_at_work(101.0) == 0.0
-    assert worker.seconds_at_work(108.5) == 7.5
-    release.set()
-    assert worker.stop(SECONDS)
-    assert worker.seconds_at_work(109.0) == 0.0

@@ -13,15 +13,13 @@ and the others stand around them:
     hosts       several learner processes as one run: who they are, what they agree on, who is lost
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
-    extras      what a run can do without: `seedrl launch --on ray`
     session     a run from start to end: the only package that wires the ones above
     watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
     bench       what `seedrl bench` measures
-    experiment  what `seedrl experiment` plans, and the processes that do it
-    evidence    what `seedrl compare` says of several runs: reads run folders
+    extras      what a run can do without: `seedrl launch --on ray`, `experiment`, `compare`
     cli         one file per command
 
-Imports go one way: cli, experiment, bench, watch, evidence or extras, session, saving,
+Imports go one way: cli, extras, bench or watch, session, saving,
 acting, then serving or learning, then hosts, then threads, reporting or launch. The import
 linter holds that (pyproject.toml).
 """

@@ -12,11 +12,9 @@ import tyro
 
 from learner.cli import train
 from learner.cli.arguments import parse, parse_flags
-from learner.experiment.grid import PlannedRun, read_grid
-from learner.experiment.run_state import check_same
-from learner.experiment.workers import Workers
-from learner.launch.env_servers import child_environment
-from learner.launch.supervisor import forward_signals
+from learner.extras.experiment import Experiment, Outcome, check_same
+from learner.extras.grid import PlannedRun, read_grid
+from learner.processes.stop import stop_on_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.reporting.wording import score
 from learner.saving.folder_lock import lock
@@ -93,33 +91,24 @@ def checked_runs(grid: Path) -> list[PlannedRun]:
     return runs
 
 
-def table(folder: Path, outcomes: Mapping[str, str], reasons: Mapping[str, str]) -> list[str]:
+def table(folder: Path, outcomes: Mapping[str, Outcome]) -> list[str]:
     """The lines of a table of all runs."""
     rows: list[tuple[str, ...]] = [("run", "state", "steps", "last", "final", "why")]
-    for name, outcome in outcomes.items():
+    for name, (state, reason) in outcomes.items():
         record, final = read_run(folder / name), read_final_score(folder / name)
         scores = (record.last, None if final is None else final.mean)
         shown = ("–" if value is None else score(value) for value in scores)
-        reason = reasons.get(name, record.reason if outcome == "finished" else "")
-        rows.append((name, outcome, f"{record.env_steps:,}", *shown, reason))
+        why = reason or (record.reason if state == "finished" else "")
+        rows.append((name, state, f"{record.env_steps:,}", *shown, why))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _work(folder: Path, runs: Sequence[PlannedRun], options: ExperimentOptions) -> int:
-    with (
-        tolerating_lost_output(),
-        Workers(
-            folder,
-            runs,
-            number=options.workers,
-            episodes=options.episodes,
-            environment=child_environment(),
-        ) as workers,
-        forward_signals(workers.signal),
-    ):
-        code = workers.wait()
-        print(*table(folder, workers.outcomes, workers.reasons), sep="\n", flush=True)
+    experiment = Experiment(folder, runs, number=options.workers, episodes=options.episodes)
+    with tolerating_lost_output(), stop_on_signals() as stop:
+        code = experiment.work(stop.is_set)
+        print(*table(folder, experiment.outcomes), sep="\n", flush=True)
         return code
 
 

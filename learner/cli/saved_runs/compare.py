@@ -10,10 +10,9 @@ from typing import Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags
-from learner.evidence.comparison import numbers, overall, pairs, threshold_of
-from learner.evidence.grouping import Group, group
-from learner.evidence.measured_run import MeasuredRun, measure
-from learner.evidence.text import Comparison, as_json, lines
+from learner.extras import comparison
+from learner.extras.comparison import Comparison
+from learner.extras.measured_run import Group, MeasuredRun, group, measure
 from learner.saving.run_records import find_runs
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
@@ -53,19 +52,19 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(CompareOptions, argv, prog=PROG)
     if options.html or options.png:
         extras.require("learner")
-    comparison = compare(options.runs, options.against, options.threshold)
+    found = compare(options.runs, options.against, options.threshold)
     if options.json:
-        print(json.dumps(as_json(comparison), allow_nan=False))
+        print(json.dumps(comparison.as_json(found), allow_nan=False))
     else:
-        print(*lines(comparison), sep="\n")
+        print(*comparison.lines(found), sep="\n")
     if options.png or options.html:
-        from learner.evidence import figure
+        from learner.extras import curves
 
-        picture = figure.png(comparison)
+        picture = curves.png(found)
         if options.png:
             _write("--png", options.png, picture)
         if options.html:
-            _write("--html", options.html, figure.page(comparison, picture).encode())
+            _write("--html", options.html, curves.page(found, picture).encode())
     return ExitCode.OK
 
 
@@ -80,22 +79,7 @@ def compare(
     # Together, so that names tell the groups of both sides apart.
     together = group([*left, *right])
     own, others = _of(together, left), _of(together, right)
-    groups = [*own, *others]
-    tasks = dict.fromkeys(each.task for each in groups)
-    thresholds = {
-        task: threshold_of([each for each in groups if each.task == task])
-        if threshold is None
-        else threshold
-        for task in tasks
-    }
-    found = [numbers(each, thresholds[each.task]) for each in groups]
-    compared = pairs(found[: len(own)], found[len(own) :]) if others else []
-    return Comparison(
-        groups=found,
-        pairs=compared,
-        overall=overall(compared, found),
-        thresholds=thresholds,
-    )
+    return comparison.compare(own, others, threshold)
 
 
 def _of(groups: Iterable[Group], runs: Sequence[MeasuredRun]) -> list[Group]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from learner.cli.saved_runs.compare import compare
-from learner.evidence.measured_run import measure
+from learner.extras.measured_run import measure
 from tests.benchmarks.peers import sb3_process
 from tests.benchmarks.peers.learning import begin, is_finished, keep, run_config
 

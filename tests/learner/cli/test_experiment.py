@@ -55,7 +55,7 @@ def test_a_grid_becomes_folders_of_runs(stage: Path, capfd: pytest.CaptureFixtur
         f"{names[0]}  finished  20,005  –     47.25  all taken",
         f"{names[1]}  finished  20,005  –     47.25  all taken",
     ]
-    assert f"{names[0]}: trains\n{names[1]}: trains\n" in err
+    assert all(f"{name}: trains\n" in err for name in names)
     folder = stage / "runs" / "my_grid"
     assert (folder / "logs" / f"{names[0]}.log").read_text() == "trained\n"
     kept = json.loads((folder / "experiment.json").read_text())

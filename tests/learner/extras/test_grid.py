@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.experiment.grid import read_grid
+from learner.extras.grid import read_grid
 from seedrl.errors import ConfigError
 
 SMALL = 'configs = ["cartpole_r2d2"]\nseeds = [0]\n'

@@ -1,1 +1,0 @@
-"""What several runs show together: read from their folders, never from a running learner."""

@@ -1,1 +1,0 @@
-"""Many runs on this machine: what a grid plans, and the processes that do it."""

@@ -1,0 +1,108 @@
+"""Numbers of groups and between groups, worked by hand."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from learner.extras.comparison import (
+    area_over,
+    compare,
+    interquartile_mean,
+    interval,
+    numbers,
+    probability_of_improvement,
+    target_of,
+)
+from learner.extras.curves import band
+from learner.extras.measured_run import Group, group, measure
+from seedrl.errors import ConfigError
+from tests.learner.extras.run_folders import write_run
+
+
+def runs_of(root: Path, *finals: float, **kind: object) -> Group:
+    """A group of runs with these final scores."""
+    root = root / "_".join(map(str, kind.values()))
+    folders = [
+        write_run(root / str(seed), [final / 2, final], seed=seed, final=final, **kind)  # type: ignore[arg-type]
+        for seed, final in enumerate(finals)
+    ]
+    (found,) = group(map(measure, folders))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [((3.0,), 3.0), ((1.0, 2.0, 9.0), 4.0), ((0.0, 1.0, 2.0, 3.0, 100.0), 2.0)],
+)
+def test_an_interquartile_mean_cuts_a_quarter_from_each_end(
+    scores: tuple[float, ...], expected: float
+) -> None:
+    assert float(interquartile_mean(scores)) == expected
+    # Along any axis, as the bootstrap asks for.
+    assert interquartile_mean(np.array([scores, scores]).T, axis=0).tolist() == [expected] * 2
+
+
+def test_a_probability_counts_pairs_and_ties_half() -> None:
+    assert float(probability_of_improvement([3.0, 1.0], [1.0, 2.0])) == (1 + 1 + 0.5 + 0) / 4
+
+
+def test_an_interval_holds_the_mean_of_normal_scores_about_as_often_as_it_should() -> None:
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(60):
+        low, high = interval([rng.normal(size=20).tolist()], interquartile_mean)
+        held += low <= 0.0 <= high
+    assert 49 <= held <= 60
+
+
+def test_an_area_is_level_outside_of_its_points() -> None:
+    # 2 until 100, a line to 4 at 300, 4 until 500: (200 + 600 + 800) / 500.
+    assert area_over(500.0, [100.0, 300.0], [2.0, 4.0]) == pytest.approx(3.2)
+    assert area_over(200.0, [100.0, 300.0], [2.0, 4.0]) == pytest.approx((200 + 250) / 200)
+
+
+def test_a_group_is_summed_up(tmp_path: Path) -> None:
+    found = numbers(runs_of(tmp_path, 1.0, 2.0, 3.0, 10.0), 2.5)
+    assert (found.final.mean, found.final.iqm) == (4.0, 2.5)
+    assert found.final.interval is not None and found.final.interval.low >= 1.0
+    assert found.area.each[3] == pytest.approx((100 * 5 + 100 * 7.5 + 800 * 10) / 1000)
+    assert found.reached is not None
+    assert found.reached.steps == [math.inf, math.inf, 200.0, 100.0]
+    assert found.reached.median_steps == math.inf
+    assert numbers(runs_of(tmp_path, 5.0, ratio=2.0), None).final == (5.0, 5.0, None, [5.0])
+
+
+def test_groups_are_compared_on_their_own_task(tmp_path: Path) -> None:
+    sides = [
+        [runs_of(tmp_path, *finals, environment=task, ratio=ratio) for task, finals in of.items()]
+        for ratio, of in (
+            (4.0, {"X": (6.0, 7.0), "Y": (100.0, 300.0)}),
+            (1.0, {"X": (1.0, 2.0), "Y": (200.0, 400.0)}),
+        )
+    ]
+    found = compare(*sides, None)
+    assert [(pair.a, pair.b, pair.probability) for pair in found.pairs] == [
+        (0, 2, 1.0),
+        (1, 3, 0.25),
+    ]
+    assert found.pairs[0].interval == (1.0, 1.0)
+    with pytest.raises(ConfigError, match="--against"):
+        compare(sides[0][:1], sides[1][1:], None)
+
+
+def test_the_threshold_is_the_target_that_all_runs_have(tmp_path: Path) -> None:
+    with_target, other = (runs_of(tmp_path, 1.0, target=target) for target in (475.0, 400.0))
+    without = runs_of(tmp_path, 1.0, target=None)
+    task = with_target.task
+    assert target_of(task, [with_target]) == 475.0
+    assert target_of(task, [with_target, other]) is None and target_of(task, [without]) is None
+
+
+def test_a_band_is_the_interquartile_mean_of_straight_curves(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path, 2.0, 4.0, 6.0).runs
+    points, middle, low, high = band(runs, 200.0, lambda each: each.env_steps)
+    assert (points[0], points[-1]) == (0.0, 200.0)
+    assert (middle[0], middle[-1]) == (2.0, 4.0)
+    assert np.all(low <= middle) and np.all(middle <= high) and low[-1] == 2.0 and high[-1] == 6.0

@@ -1,0 +1,96 @@
+"""Runs as evidence and their groups, from folders that are given."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from learner.extras.measured_run import group, measure
+from seedrl.errors import ConfigError
+from tests.learner.extras.run_folders import evaluation, interval, write_metrics, write_run
+
+
+def test_a_run_is_its_rounds_and_what_it_took(tmp_path: Path) -> None:
+    run = measure(write_run(tmp_path / "a", [10.0, 30.0], seed=3))
+    assert [(each.env_steps, each.seconds, each.mean_return) for each in run.rounds] == [
+        (100, 2.0, 10.0),
+        (200, 4.0, 30.0),
+    ]
+    assert (run.record.seed, run.budget, run.seconds, run.task) == (3, 1000, 4.0, "CartPole-v1")
+
+
+def test_a_round_belongs_to_the_step_of_its_parameters(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [10.0])
+    intervals = [interval(steps) | {"updates": steps / 10} for steps in (100, 200, 300, 400)]
+    # Begun with the parameters of update 15, made at step 150, and ended at step 400.
+    late = evaluation(400, 50.0) | {"updates": 15}
+    write_metrics(folder, [*intervals, late, evaluation(400, 60.0) | {"params_env_steps": 310}])
+    first, second = measure(folder).rounds
+    assert (first.env_steps, first.seconds) == (150, 3.0)
+    assert second.env_steps == 310
+
+
+def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [10.0])
+    session = {"kind": "session", "env_steps": 100, "elapsed_seconds": 7.0}
+    lost, again = evaluation(200, 90.0), evaluation(150, 20.0)
+    lines = [evaluation(100, 10.0), interval(100), lost, interval(250), session, again]
+    write_metrics(folder, lines)
+    assert [each.mean_return for each in measure(folder).rounds] == [10.0, 20.0]
+
+
+def test_a_final_score_is_of_fresh_episodes_if_there_are_any(tmp_path: Path) -> None:
+    fresh = measure(write_run(tmp_path / "a", [10.0, 30.0], final=25.0, confirmed=28.0))
+    assert (fresh.final, fresh.is_fresh) == (25.0, True)
+    confirmed = measure(write_run(tmp_path / "b", [10.0], confirmed=28.0))
+    assert (confirmed.final, confirmed.is_fresh) == (28.0, False)
+    last = measure(write_run(tmp_path / "c", [10.0, 30.0, 20.0]))
+    assert (last.final, last.final_origin) == (20.0, "last round of 20 episodes")
+
+
+def test_a_return_is_reached_by_the_first_round_or_where_the_run_asked_for_it_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    run = measure(write_run(tmp_path / "a", [10.0, 30.0, 40.0], target=25.0, confirmed=26.0))
+    found = run.reached(20.0), run.reached(25.0), run.reached(50.0)
+    assert [each and each.env_steps for each in found] == [200, 350, None]
+    # The confirmation was played because a score was high: it is no point of the curve.
+    assert [each.mean_return for each in run.curve] == [10.0, 30.0, 40.0]
+
+
+def test_a_folder_may_be_anybodys(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [10.0])
+    text = (folder / "metrics.jsonl").read_text()
+    wrong = ['{"kind": "evaluation"}', "[1]", "x" * 3_000_000, '{"kind": 3, "env_steps": "x"}']
+    wrong += ['{"kind": "evaluation", "env_steps": 1, "elapsed_seconds": 1, "mean_return": NaN}']
+    (folder / "metrics.jsonl").write_text("\n".join([*wrong, text]))
+    assert [each.mean_return for each in measure(folder).rounds] == [10.0]
+    (folder / "metrics.jsonl").unlink()
+    os.mkfifo(folder / "metrics.jsonl")
+    with pytest.raises(ConfigError, match="metrics"):
+        measure(folder)
+    for config in ("[]", '{"config": 3}', '{"config": {"learning": {}}}'):
+        (folder / "config.json").write_text(config)
+        with pytest.raises(ConfigError, match="config"):
+            measure(folder)
+
+
+def test_long_metrics_are_thinned_out(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [10.0])
+    lines = [interval(steps) | {"updates": steps / 10} for steps in range(0, 100_000, 10)]
+    write_metrics(folder, [*lines, evaluation(99_990, 1.0) | {"updates": 5_000}])
+    (played,) = measure(folder).rounds
+    assert played.env_steps == pytest.approx(50_000, rel=1e-3)
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> None:
+    seeds = [write_run(tmp_path / f"s{seed}", [1.0], seed=seed) for seed in (2, 0)]
+    other = write_run(tmp_path / "r", [1.0], seed=0, ratio=1.0)
+    task = write_run(tmp_path / "t", [1.0], environment="Catch", config="catch_r2d2")
+    found = group(map(measure, [seeds[0], other, task, seeds[1]]))
+    assert [(each.name, each.task) for each in found] == [
+        ("cartpole_r2d2 replay.ratio=4.0", "CartPole-v1"),
+        ("cartpole_r2d2 replay.ratio=1.0", "CartPole-v1"),
+        ("catch_r2d2", "Catch"),
+    ]
+    assert [[run.record.seed for run in each.runs] for each in found] == [[0, 2], [0], [0]]

@@ -11,6 +11,7 @@ import pytest
 
 from learner.extras.experiment import Experiment, check_same, next_step
 from learner.extras.grid import PlannedRun
+from learner.reporting.status import STOPPED
 from learner.saving.folder_lock import lock
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
@@ -37,7 +38,7 @@ if act == "fails":
     print("seedrl: error: no more memory")
     sys.exit(70)
 if act == "waits":
-    signal.signal(signal.SIGTERM, lambda *_: finish("a signal asked for it: SIGTERM"))
+    signal.signal(signal.SIGTERM, lambda *_: finish("STOPPED SIGTERM"))
     print("waiting", flush=True)
     while True:
         signal.pause()
@@ -54,7 +55,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in (tmp_path / "learner", tmp_path / "learner" / "cli"):
         folder.mkdir()
         (folder / "__init__.py").touch()
-    (tmp_path / "learner" / "cli" / "main.py").write_text(PROGRAM)
+    (tmp_path / "learner" / "cli" / "main.py").write_text(PROGRAM.replace("STOPPED", STOPPED))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").mkdir()
     return tmp_path / "x"

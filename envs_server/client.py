@@ -25,7 +25,6 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.farewell import FAREWELL, FINISHED
 from seedrl.programs.niceness import stand_back
-from seedrl.spec_json import encode_spec
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
@@ -42,7 +41,8 @@ from seedrl.wire.seedrl_pb2 import (
     Ready,
     Refusal,
 )
-from seedrl.wire.version import MAJOR, MINOR, MINOR_OF_FAILURE
+from seedrl.wire.spec import spec_message
+from seedrl.wire.version import MAJOR, MINOR
 
 if TYPE_CHECKING:  # only few env servers play a recording
     from envs_server.playback import PlayedGroup
@@ -142,7 +142,6 @@ class Lease:
         self._step_deadline_seconds = 0.0
         self._groups: list[Stepped] = []
         self._action_layouts: list[ActionLayout] = []
-        self._learner_minor = 0
         self._threads: list[ThreadPoolExecutor] = []
         # The newest answers that each thread was given.
         self._given: list[collections.deque[Future[None]]] = []
@@ -209,7 +208,7 @@ class Lease:
 
         The learner ends the stream thereupon.
         """
-        if self._learner_minor < MINOR_OF_FAILURE or not self.is_serving:
+        if not self.is_serving:
             return False
         self._outbox.put(FromEnvServer(failure=Failure(reason=str(error))))
         return True
@@ -280,7 +279,6 @@ class Lease:
     def _start(self, assign: Assign) -> None:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
-        self._learner_minor = assign.minor
         self._step_deadline_seconds = assign.step_deadline_seconds
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         try:
@@ -303,7 +301,7 @@ class Lease:
             raise error
         self._action_layouts = [group.action_layout for group in self._groups]
         metrics = [] if self._offer.recording is not None else metrics_of(assign)
-        ready = Ready(spec=encode_spec(self._groups[0].spec), metrics=metrics)
+        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=metrics)
         self._outbox.put(FromEnvServer(ready=ready))
         for number, step in enumerate(first):
             self._send(number, step)

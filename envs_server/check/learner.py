@@ -17,13 +17,11 @@ import grpc
 from seedrl.errors import UserError
 from seedrl.wire.channel import CONNECT, SERVICE, server_options
 from seedrl.wire.printable import printable
-from seedrl.wire.seedrl_pb2 import Alive, FromEnvServer
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 _STREAMS = 16
 _END_SECONDS = 5.0
 _LAST_LINES = 5  # a usage error has its reason above or below the usage
-_ALIVE = FromEnvServer(alive=Alive()).SerializeToString()
 
 
 class _Status(NamedTuple):
@@ -75,8 +73,7 @@ class Stream:
         # It raises if the stream is cancelled, by either side.
         with contextlib.suppress(Exception):
             for message in requests:
-                if message != _ALIVE:  # may come at any time, and is no answer
-                    self._inbox.put(message)
+                self._inbox.put(message)
         self._inbox.put(None)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from envs_server.check.findings import Findings
 from envs_server.check.learner import MAX_MESSAGE_BYTES, PlayedLearner, Process, Stream
 from envs_server.check.server_options import Options
-from seedrl.spec_json import decode_spec
 from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import version
@@ -25,6 +24,7 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import Assign, Environment, FromEnvServer, FromLearner, Group, Hello
+from seedrl.wire.spec import spec_of
 
 # Rules, each with the place in seedrl.proto to read on.
 ADVICE = {
@@ -253,7 +253,7 @@ class Lease:
         if message.ready.metrics:  # none were asked for
             raise BrokenError("ready", f"expected no metrics, got {[*message.ready.metrics]}")
         try:
-            self.spec = decode_spec(message.ready.spec)
+            self.spec = spec_of(message.ready.spec)
         except ValueError as error:
             raise BrokenError("ready", str(error)) from error
         self._random = np.random.default_rng(trial.plan.seed)

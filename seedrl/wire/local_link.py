@@ -9,6 +9,7 @@ there are no such names.
 """
 
 import contextlib
+import os
 import secrets
 import socket
 import struct
@@ -29,6 +30,8 @@ _PREFIX = "seedrl-"
 _LONGEST_NAME_BYTES = 107
 _LONGEST_SECRET_BYTES = 64
 _LENGTH = struct.Struct("<I")
+_CREDENTIALS = struct.Struct("=iII")  # struct ucred of Linux: process, user, group
+_MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
 _READ_AHEAD_BYTES = 2**16
 _SECRET_SECONDS = 1.0
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
@@ -170,7 +173,8 @@ class Listener:
         self.name = f"{socket_name}/{self._secret.decode()}"
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(_address(socket_name))
-        self._socket.listen()
+        # Other users can connect too: they must not fill the queue before the learner is in it.
+        self._socket.listen(_MOST_WAITING)
 
     def accept(self, timeout: float, max_message_bytes: int) -> Link | None:
         """The link to whoever knows the secret; None if nobody has come in time."""
@@ -181,17 +185,24 @@ class Listener:
                 connection, _ = self._socket.accept()
             except OSError:
                 break
-            if self._knows_secret(connection):
+            if _is_trusted(connection) and self._knows_secret(connection):
                 connection.settimeout(None)
                 return Link(connection, max_message_bytes)
             connection.close()
         return None
 
     def _knows_secret(self, connection: socket.socket) -> bool:
-        # The learner sends it with connecting.
-        connection.settimeout(_SECRET_SECONDS)
+        # The learner sends it with connecting; other languages may send it in pieces. A timeout
+        # makes the socket non-blocking, so that MSG_WAITALL would not wait for the rest.
+        deadline = time.monotonic() + _SECRET_SECONDS
+        secret = b""
         try:
-            secret = connection.recv(len(self._secret), socket.MSG_WAITALL)
+            while (missing := len(self._secret) - len(secret)) > 0:
+                connection.settimeout(max(deadline - time.monotonic(), 0.001))
+                piece = connection.recv(missing)
+                if not piece or time.monotonic() > deadline:
+                    return False
+                secret += piece
         except OSError:
             return False
         return secrets.compare_digest(secret, self._secret)
@@ -199,6 +210,17 @@ class Listener:
     def close(self) -> None:
         """Forgets the name."""
         self._socket.close()
+
+
+def _is_trusted(connection: socket.socket) -> bool:
+    """Whether the peer is a process of this user or of root.
+
+    Any user can connect to an abstract socket: those of others are closed at once, so that none can
+    take the time that the learner's connection has.
+    """
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(credentials)
+    return uid in (0, os.geteuid())
 
 
 def require_room(messages: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 21a1d8a0dcb09773a2467cd39eabb105faca9a70ced46b4b556b18d77851c8ff
+# seedrl/wire/seedrl.proto sha256 5eb491fade1a32580f8545f197079c682431ed6884d6dd2e8759d83d5ef32b19
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -11,20 +11,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromEnvServer(_message.Message):
-    __slots__ = ("hello", "ready", "step", "refusal", "failure", "alive")
+    __slots__ = ("hello", "ready", "step", "refusal", "failure")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
-    ALIVE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     ready: Ready
     step: bytes
     refusal: Refusal
     failure: Failure
-    alive: Alive
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., alive: _Optional[_Union[Alive, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., step: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class FromLearner(_message.Message):
     __slots__ = ("assign", "actions", "finish")
@@ -37,7 +35,7 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link", "alive_seconds", "num_quarantined", "quarantine")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link", "num_quarantined", "quarantine")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
@@ -47,7 +45,6 @@ class Hello(_message.Message):
     SENT_FIELD_NUMBER: _ClassVar[int]
     PLAYS_RECORDING_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
-    ALIVE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     NUM_QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINE_FIELD_NUMBER: _ClassVar[int]
     major: int
@@ -59,10 +56,9 @@ class Hello(_message.Message):
     sent: _containers.RepeatedCompositeFieldContainer[Sent]
     plays_recording: bool
     link: str
-    alive_seconds: float
     num_quarantined: int
     quarantine: str
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ..., alive_seconds: _Optional[float] = ..., num_quarantined: _Optional[int] = ..., quarantine: _Optional[str] = ...) -> None: ...
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ..., num_quarantined: _Optional[int] = ..., quarantine: _Optional[str] = ...) -> None: ...
 
 class Sent(_message.Message):
     __slots__ = ("lease", "group", "num_envs", "steps", "answered")
@@ -136,9 +132,72 @@ class Ready(_message.Message):
     __slots__ = ("spec", "metrics")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
-    spec: str
+    spec: EnvSpec
     metrics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, spec: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, spec: _Optional[_Union[EnvSpec, _Mapping]] = ..., metrics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EnvSpec(_message.Message):
+    __slots__ = ("action", "observation")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    action: Action
+    observation: Observation
+    def __init__(self, action: _Optional[_Union[Action, _Mapping]] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
+
+class Action(_message.Message):
+    __slots__ = ("discrete", "box")
+    DISCRETE_FIELD_NUMBER: _ClassVar[int]
+    BOX_FIELD_NUMBER: _ClassVar[int]
+    discrete: int
+    box: Box
+    def __init__(self, discrete: _Optional[int] = ..., box: _Optional[_Union[Box, _Mapping]] = ...) -> None: ...
+
+class Box(_message.Message):
+    __slots__ = ("shape", "low", "high")
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, shape: _Optional[_Iterable[int]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Observation(_message.Message):
+    __slots__ = ("array", "dict", "tuple")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    DICT_FIELD_NUMBER: _ClassVar[int]
+    TUPLE_FIELD_NUMBER: _ClassVar[int]
+    array: Array
+    dict: Dict
+    tuple: Tuple
+    def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., dict: _Optional[_Union[Dict, _Mapping]] = ..., tuple: _Optional[_Union[Tuple, _Mapping]] = ...) -> None: ...
+
+class Array(_message.Message):
+    __slots__ = ("shape", "dtype")
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    dtype: str
+    def __init__(self, shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[str] = ...) -> None: ...
+
+class Dict(_message.Message):
+    __slots__ = ("items",)
+    class ItemsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Observation
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.MessageMap[str, Observation]
+    def __init__(self, items: _Optional[_Mapping[str, Observation]] = ...) -> None: ...
+
+class Tuple(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[Observation]
+    def __init__(self, items: _Optional[_Iterable[_Union[Observation, _Mapping]]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason",)
@@ -151,10 +210,6 @@ class Failure(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
-
-class Alive(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("reason",)

@@ -1,13 +1,9 @@
 """The version of the wire contract, as exchanged in Hello, and limits of what it carries."""
 
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
-MAJOR = 2
+MAJOR = 3
 # Grows with additions that the other side may ignore.
-MINOR = 3
-# The first minor of a learner that understands Failure.
-MINOR_OF_FAILURE = 1
-# And of one that understands Alive.
-MINOR_OF_ALIVE = 3
+MINOR = 0
 
 # The least that a learner may set as the longest message: every message of the handshake fits.
 LEAST_MESSAGE_BYTES = 2**16

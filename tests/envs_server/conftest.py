@@ -14,7 +14,6 @@ import pytest
 from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.spec_json import decode_spec
 from seedrl.types import TimeStep
 from seedrl.wire.action_layout import read_header
 from seedrl.wire.channel import learner_handler, server_options
@@ -27,6 +26,7 @@ from seedrl.wire.framing import (
 from seedrl.wire.local_link import Link, connect_link
 from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
+from seedrl.wire.spec import spec_of
 from seedrl.wire.version import MAJOR
 from tests.patience import SECONDS
 
@@ -125,7 +125,7 @@ class ScriptedLearner:
         def script(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
             assert next(messages).hello.major == MAJOR
             yield assign
-            spec = decode_spec(next(messages).ready.spec)
+            spec = spec_of(next(messages).ready.spec)
             layouts = [StepLayout(spec, len(group.seeds)) for group in assign.assign.groups]
             random = np.random.default_rng(0)
             for _ in range(num_steps):
@@ -158,7 +158,7 @@ def _one_by_one(messages: Messages) -> Messages:
     for message in messages:
         if not isinstance(message, StepPayload):
             if message.HasField("ready"):
-                spec, num_metrics = decode_spec(message.ready.spec), len(message.ready.metrics)
+                spec, num_metrics = spec_of(message.ready.spec), len(message.ready.metrics)
             yield message
             continue
         left = message

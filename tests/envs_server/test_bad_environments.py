@@ -18,12 +18,11 @@ from gymnasium import spaces
 from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.spec_json import decode_spec
 from seedrl.wire.action_layout import read_header
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Environment
-from seedrl.wire.version import MINOR_OF_FAILURE
+from seedrl.wire.spec import spec_of
 from tests.envs_server.conftest import ScriptedLearner
 
 HERE = __name__.rpartition(".")[2]
@@ -220,13 +219,12 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         next(messages)
         assign = learner.assign([1], environment=asked)
-        assign.assign.minor = MINOR_OF_FAILURE
         yield assign
         message = next(messages)
         if message.HasField("refusal"):
             refusals.append(message.refusal.reason)
             return
-        assert decode_spec(message.ready.spec)
+        assert spec_of(message.ready.spec)
         for message in messages:
             if not isinstance(message, StepPayload):
                 reported.append(message.failure.reason)  # why, and leaves

@@ -20,7 +20,6 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import learner_connection, local_link
 from seedrl.wire.seedrl_pb2 import Environment
-from seedrl.wire.version import MINOR_OF_FAILURE
 from tests.patience import SECONDS
 
 
@@ -221,7 +220,6 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
 
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
         assign = learner.assign([1, 2], environment=Environment(id=spec.id))
-        assign.assign.minor = MINOR_OF_FAILURE
         with contextlib.suppress(grpc.RpcError):
             yield from learner.play(assign, 3, last=None)(messages, context)
             reasons.append(next(messages).failure.reason)

@@ -15,12 +15,12 @@ from envs_server.client import Client, Offer
 from envs_server.envs.counting import reward_of
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.spec_json import decode_spec
 from seedrl.types import StepType
 from seedrl.wire.action_layout import read_header
 from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
+from seedrl.wire.spec import spec_of
 from seedrl.wire.version import MAJOR
 from tests.patience import SECONDS
 
@@ -241,7 +241,7 @@ def test_last_rows_carry_the_numbers_that_their_environment_was_asked_for(learne
         yield assign
         ready = next(messages).ready
         assert list(ready.metrics) == ["step", "missing"]
-        spec = decode_spec(ready.spec)
+        spec = spec_of(ready.spec)
         layouts = [StepLayout(spec, size, num_metrics=2) for size in (2, 1)]
         for _ in range(16):
             data = next(messages)

@@ -13,7 +13,6 @@ from envs_server.client import Lease, Offer
 from envs_server.errors import BuildError
 from envs_server.playback import PlayedGroup
 from envs_server.sent_log import SentLog
-from seedrl.spec_json import decode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.action_layout import StepHeader, read_header
@@ -35,6 +34,7 @@ from seedrl.wire.seedrl_pb2 import (
     Group,
     Refusal,
 )
+from seedrl.wire.spec import spec_of
 from tests.patience import SECONDS
 from tests.started import env_server
 
@@ -177,7 +177,7 @@ def test_the_process_plays_to_the_end_and_then_waits(learner: Any, tmp_path: Pat
         groups = [Group(slots=[0, 1], seeds=[1, 2], first_row=4), Group(slots=[3], seeds=[3])]
         groups[1].first_row = 4
         yield FromLearner(assign=Assign(environments=[Environment(id="os:system")], groups=groups))
-        assert decode_spec(next(messages).ready.spec) == SPEC
+        assert spec_of(next(messages).ready.spec) == SPEC
         for _ in range(4):
             header = read_header(next(messages))
             steps.append(header)

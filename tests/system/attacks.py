@@ -12,13 +12,22 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from seedrl.spec_json import encode_spec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import version
 from seedrl.wire.channel import CONNECT
 from seedrl.wire.framing import StepPayload, encode_from_env_server
 from seedrl.wire.payload import StepLayout
-from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner, Hello, Ready, Sent
+from seedrl.wire.seedrl_pb2 import (
+    Array,
+    EnvSpec,
+    FromEnvServer,
+    FromLearner,
+    Hello,
+    Observation,
+    Ready,
+    Sent,
+)
+from seedrl.wire.spec import spec_message
 from tests.learner.serving.scripted_env_server import SPEC
 from tests.patience import SECONDS
 
@@ -60,9 +69,14 @@ def hello(num_envs: int = 1, **fields: Any) -> bytes:
     return FromEnvServer(hello=hello).SerializeToString()
 
 
-def ready(spec: str) -> bytes:
+def ready(spec: EnvSpec | None = None) -> bytes:
     """A Ready, as bytes."""
     return FromEnvServer(ready=Ready(spec=spec)).SerializeToString()
+
+
+def _giant_spec() -> EnvSpec:
+    array = Array(shape=[1], dtype="x" * 3 * MIB)
+    return EnvSpec(observation=Observation(array=array))
 
 
 def lies() -> list[Sent]:
@@ -93,7 +107,7 @@ def _flood(num_steps: int) -> list[bytes]:
         encode_from_env_server(StepPayload(layout.pack(0, number, step)))
         for number, step in enumerate(steps)
     ]
-    return [hello(), ready(encode_spec(SPEC)), *sent]
+    return [hello(), ready(spec_message(SPEC)), *sent]
 
 
 def kinds() -> dict[str, Callable[[], Attack]]:
@@ -105,7 +119,7 @@ def kinds() -> dict[str, Callable[[], Attack]]:
         "greedy_hello": lambda: _each([hello(2**32 - 1)], 16)._replace(is_assigned=True),
         "flood": lambda: _each(_flood(2000), 1),
         "giant_hello": lambda: _each([hello(host=giant.decode())], 4),
-        "giant_ready": lambda: _each([hello(), ready(giant.decode())], 4),
+        "giant_ready": lambda: _each([hello(), ready(_giant_spec())], 4),
         "giant_message": lambda: _each([FromEnvServer(step=bytes(63 * MIB)).SerializeToString()]),
         "compressed_bomb": lambda: _each([bytes(32 * MIB)])._replace(options=gzip),
         "lying_sent": lambda: _each([hello(0, sent=lies())], 4),

@@ -80,12 +80,12 @@ def test_connections_without_a_stream_are_closed(served: Served, record_property
 _BAD = [
     [hello(host="x" * 3 * MIB)],
     [hello(0)],
-    [ready("{}")],
+    [ready()],
     [b"\x1a\x05abc"],
     [b"\xff" * 100],
     [FromEnvServer(step=b"x" * MIB).SerializeToString()],
     [b""],
-    [hello(), ready("{}")],
+    [hello(), ready()],
 ]
 
 

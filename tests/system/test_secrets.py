@@ -75,7 +75,7 @@ def test_no_output_of_a_run_holds_its_token_or_the_key_of_a_lease(
     env_server = programs(*joins, "--token-file", file)
     processes.wait_for(lambda: processes.records(workdir), learner)
 
-    broken = seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec="{}"))
+    broken = seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready())
     told = [_peer(address, token)[0] for token in ("", "wrong", f"{_TOKEN}x")]
     last, key = _peer(address, _TOKEN, broken)
     told.append(last)

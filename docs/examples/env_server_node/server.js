@@ -35,7 +35,7 @@ class Lease {
     this.send = send;
     const build = (seeds) => seeds.map((seed) => new CartPole(Number(seed)));
     this.groups = assign.groups.map(({ seeds }) => ({ envs: build(seeds), steps: 0, answered: 0 }));
-    send({ ready: { spec: JSON.stringify(SPEC) } });
+    send({ ready: { spec: SPEC } });
     this.groups.forEach((_, number) => this.sendStep(number));
   }
 
@@ -128,7 +128,7 @@ function connect(Learner, onEnd) {
   call.on('status', () => client.close());
   call.on('status', (end) => onEnd(end, isFinished, isRefused));
   const [host, numEnvs, sent] = [os.hostname(), Number(options['num-envs']), lease?.report() ?? []];
-  send({ hello: { major: 2, minor: 1, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
+  send({ hello: { major: 3, minor: 0, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 
 /** Streams, one after another, until training is over or the learner will never take this one. */

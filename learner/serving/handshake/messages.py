@@ -9,9 +9,8 @@ from learner.serving.core import ProtocolError
 from learner.serving.ledger import SentSteps
 from learner.serving.peer import Admission, EndError, Offer
 from seedrl.config import EnvironmentConfig, ServingConfig
-from seedrl.spec_json import decode_spec
 from seedrl.specs import EnvSpec
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import seedrl_pb2, spec, version
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.printable import printable
@@ -96,7 +95,7 @@ def assignment(
 def spec_of(ready: seedrl_pb2.Ready) -> EnvSpec:
     """What an env server has built. Raises ProtocolError if that is no environment."""
     try:
-        return decode_spec(ready.spec)
+        return spec.spec_of(ready.spec)
     except ValueError as error:
         raise ProtocolError(str(error)) from error
 

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from seedrl.wire import version
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     FromEnvServer,
@@ -181,7 +182,12 @@ class ExampleServer:
     def hello(self) -> Hello:
         """The first message."""
         return Hello(
-            major=2, num_envs=self.num_envs, num_groups=2, host="h", pid=1, sent=self.report()
+            major=version.MAJOR,
+            num_envs=self.num_envs,
+            num_groups=2,
+            host="h",
+            pid=1,
+            sent=self.report(),
         )
 
     def report(self) -> list[Sent]:

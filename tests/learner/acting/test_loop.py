@@ -34,13 +34,13 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.replay.limiter import ratio_limiter
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import StepLayout, split
+from seedrl.wire.spec import spec_message
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(100))
@@ -164,7 +164,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
     assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
-    assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(SPEC))))
+    assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec_message(SPEC))))
     while not stream.outbox.empty():
         stream.outbox.get()
     try:

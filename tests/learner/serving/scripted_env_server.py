@@ -14,7 +14,6 @@ from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import channel, seedrl_pb2, version
@@ -26,6 +25,7 @@ from seedrl.wire.framing import (
 )
 from seedrl.wire.local_link import Link, listen
 from seedrl.wire.payload import StepLayout
+from seedrl.wire.spec import spec_message
 from tests.patience import SECONDS
 
 FIRST, MID, LAST = StepType
@@ -54,7 +54,7 @@ def hello(
 
 
 def ready(spec: EnvSpec = SPEC) -> ToLearner:
-    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(spec)))
+    return seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec_message(spec)))
 
 
 class Client:

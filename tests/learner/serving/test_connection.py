@@ -18,13 +18,13 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.peer import EndError
 from seedrl.config import EnvironmentConfig
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import StepLayout
+from seedrl.wire.spec import spec_message
 
 SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
 
@@ -52,7 +52,7 @@ def _join(
         plays_recording=plays_recording,
     )
     if stream.receive(seedrl_pb2.FromEnvServer(hello=hello)):
-        stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(SPEC))))
+        stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec_message(SPEC))))
     return stream
 
 
@@ -170,7 +170,9 @@ def test_a_player_that_is_of_no_use_is_told_not_to_come_back(
     assert not end.is_reported
 
 
-def _ready(hub: Hub, outbox: queue.SimpleQueue, spec: str, *metrics: str) -> Connection:
+def _ready(
+    hub: Hub, outbox: queue.SimpleQueue, spec: seedrl_pb2.EnvSpec, *metrics: str
+) -> Connection:
     connection = Connection(hub, "peer", outbox, max_message_bytes=12345, step_deadline_seconds=2.5)
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, num_groups=2)
     assert connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
@@ -203,7 +205,7 @@ def _first(group: int) -> bytes:
 
 def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = _ready(hub, outbox, encode_spec(SPEC), "keys", "score")
+    connection = _ready(hub, outbox, spec_message(SPEC), "keys", "score")
     assign = outbox.get_nowait().assign
     assert list(assign.environments[0].metrics) == ["score", "deaths", "keys"]
     assert assign.max_message_bytes == 12345
@@ -222,7 +224,7 @@ def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -
 
 def test_what_is_wrong_in_a_message_of_several_groups_is_the_one_that_is_rejected() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = _ready(hub, outbox, encode_spec(SPEC), "keys", "score")
+    connection = _ready(hub, outbox, spec_message(SPEC), "keys", "score")
     outbox.get_nowait()
     assert connection.receive(StepPayload(_first(1) + _first(0)))
     _act(hub)
@@ -240,7 +242,7 @@ def test_what_is_wrong_in_a_message_of_several_groups_is_the_one_that_is_rejecte
 @pytest.mark.parametrize("metrics", [["health"], ["keys", "keys"]])
 def test_metrics_that_nobody_asked_for_are_refused(metrics: list[str]) -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    _ready(hub, outbox, encode_spec(SPEC), *metrics)
+    _ready(hub, outbox, spec_message(SPEC), *metrics)
     outbox.get_nowait()
     end = outbox.get_nowait()
     assert end.code == grpc.StatusCode.INVALID_ARGUMENT
@@ -278,7 +280,7 @@ def test_a_refusal_without_a_reason_says_so() -> None:
 
 def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = _ready(hub, outbox, encode_spec(SPEC))
+    connection = _ready(hub, outbox, spec_message(SPEC))
     assert outbox.get_nowait().assign.minor == version.MINOR
     failure = seedrl_pb2.Failure(reason="no\nlicence")
     assert not connection.receive(seedrl_pb2.FromEnvServer(failure=failure))
@@ -292,7 +294,7 @@ def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns()
 
 def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = _ready(hub, outbox, encode_spec(SPEC))
+    connection = _ready(hub, outbox, spec_message(SPEC))
     assert outbox.get_nowait().assign.environments[0].max_abs_reward == 1e6
     zeros = np.zeros(2, np.float32)
     reward = np.array([0, 1e38], np.float32)
@@ -366,7 +368,7 @@ def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
     hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
     connection = Connection(hub, "peer", outbox)
     assert _say_hello(connection)
-    ready = seedrl_pb2.Ready(spec=encode_spec(SPEC))
+    ready = seedrl_pb2.Ready(spec=spec_message(SPEC))
     assert connection.receive(seedrl_pb2.FromEnvServer(ready=ready))
     outbox.get_nowait()
     hub.leave(connection._lease, EndError(grpc.StatusCode.UNAVAILABLE, "return later"))

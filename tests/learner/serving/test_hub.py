@@ -18,12 +18,12 @@ from learner.serving.hub import IDLE_SECONDS, Hub
 from learner.serving.leases import Role, SlotTable
 from learner.serving.peer import EndError
 from seedrl.config import EnvironmentConfig
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.spec import spec_message
 from tests.patience import SECONDS
 
 _SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
@@ -185,7 +185,7 @@ def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     stream = _join(hub, 6)
     _assigned(stream)
-    stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=encode_spec(_SPEC))))
+    stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec_message(_SPEC))))
     roles: tuple[Role, ...] = ("training", "evaluation")
     taken: list[tuple[int, list[int]]] = []
     for group in (1, 0, 2):
@@ -222,7 +222,7 @@ def _step(hub: Hub, stream: Connection, group: int) -> None:
 
 
 def _ready(stream: Connection, spec: EnvSpec = _SPEC) -> None:
-    ready = seedrl_pb2.Ready(spec=encode_spec(spec))
+    ready = seedrl_pb2.Ready(spec=spec_message(spec))
     stream.receive(seedrl_pb2.FromEnvServer(ready=ready))
 
 

@@ -44,12 +44,14 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
         assert service.hub.live_slots("evaluation").tolist() == [4, 5]
 
 
-def test_another_major_version_is_told_to_upgrade(service: Service) -> None:
+@pytest.mark.parametrize("major", [2, version.MAJOR + 1])
+def test_another_major_version_is_refused_in_one_line(service: Service, major: int) -> None:
     with Client(service.address) as client:
-        client.send(hello(major=version.MAJOR + 1))
+        client.send(hello(major=major))
         code, details = client.end()
     assert code == grpc.StatusCode.FAILED_PRECONDITION
-    assert f"expected wire version {version.MAJOR}.x, got {version.MAJOR + 1}." in details
+    assert f"expected wire version {version.MAJOR}.x, got {major}." in details
+    assert "\n" not in details
     wait_until_free(service, 6)
 
 
@@ -75,35 +77,36 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
         assert service.hub.wait_for_spec(0.0) == SPEC
 
 
+_ARRAY = seedrl_pb2.Observation(array=seedrl_pb2.Array(shape=[4], dtype="float32"))
+_LARGE = seedrl_pb2.Array(shape=[2**30], dtype="bool")
+_LONG = seedrl_pb2.Observation(array=seedrl_pb2.Array(shape=[4], dtype="x" * 2**17))
 _IMPOSSIBLE = {
-    '{"action":{"discrete":2},"observation":{"array":{"shape":[-4],"dtype":"float32"}}}': (
-        "observation: expected sizes of at least 1 in a shape, got [-4]"
+    "actions": (
+        seedrl_pb2.EnvSpec(action=seedrl_pb2.Action(discrete=0), observation=_ARRAY),
+        "action: expected 1 to 1048576 discrete actions, got 0",
     ),
-    '{"action":{"discrete":0},"observation":{"array":{"shape":[4],"dtype":"float32"}}}': (
-        "action: expected 1 to 1048576 discrete actions, got 0"
+    "elements": (
+        seedrl_pb2.EnvSpec(
+            action=seedrl_pb2.Action(discrete=2), observation=seedrl_pb2.Observation(array=_LARGE)
+        ),
+        "observation: expected at most 268435456 elements, got shape (1073741824,)",
     ),
-    '{"action":{"discrete":true},"observation":{"array":{"shape":[4],"dtype":"float32"}}}': (
-        "action: expected 1 to 1048576 discrete actions, got True"
-    ),
-    '{"action":{"discrete":2},"observation":{"array":{"shape":[1000000000000],"dtype":"bool"}}}': (
-        "observation: expected at most 268435456 elements, got shape (1000000000000,)"
-    ),
-    "[" * 60_000: "env spec: expected less deeply nested JSON",
-    "[" * 100_000: (
-        "expected a FromEnvServer message of the handshake of at most 65536 bytes, got 100008"
-    ),
+    "length": (seedrl_pb2.EnvSpec(observation=_LONG), "expected a FromEnvServer message of the "),
 }
 
 
-@pytest.mark.parametrize(("text", "reason"), _IMPOSSIBLE.items(), ids=range(len(_IMPOSSIBLE)))
+@pytest.mark.parametrize("case", _IMPOSSIBLE)
 def test_the_first_spec_may_be_impossible_and_only_its_sender_is_refused(
-    service: Service, text: str, reason: str
+    service: Service, case: str
 ) -> None:
+    spec, reason = _IMPOSSIBLE[case]
     with Client(service.address) as client:
         client.send(hello())
         client.receive()
-        client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=text)))
-        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+        client.send(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec)))
+        code, details = client.end()
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert details.startswith(reason)
     wait_until_free(service, 6)
     with Client(service.address) as client:
         client.shake_hands().step(0, FIRST)

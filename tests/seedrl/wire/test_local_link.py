@@ -5,6 +5,8 @@ import errno
 import os
 import select
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -231,6 +233,57 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
             assert next(learner.receive()) == b"ready"
             assert list(stranger.receive()) == []
             assert mute.recv(1) == b""
+
+
+def test_a_secret_that_arrives_in_two_pieces_is_taken() -> None:
+    listener = listen()
+    assert listener is not None
+    name, _, secret = listener.name.partition("/")
+    with contextlib.closing(listener), socket.socket(socket.AF_UNIX) as learner:
+        learner.connect(f"\0{name}".encode())
+        learner.sendall(secret[:5].encode())
+        rest = threading.Timer(0.05, learner.sendall, [secret[5:].encode()])
+        rest.start()
+        ours = listener.accept(SECONDS, _LIMIT)
+        rest.join()
+        assert ours is not None
+        with contextlib.closing(ours):
+            ours.send(b"ready")
+            assert learner.recv(64).endswith(b"ready")
+
+
+# Another user of this machine connects many times and says nothing.
+_OTHER_USER = """
+import os, socket, sys, time
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+mute = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+for each in mute:
+    each.connect(chr(0) + sys.argv[1])
+print("connected", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_another_user_who_connects_takes_no_time_from_the_learner() -> None:
+    listener = listen()
+    assert listener is not None
+    name, _, _ = listener.name.partition("/")
+    command = [sys.executable, "-c", _OTHER_USER, name]
+    with (
+        contextlib.closing(listener),
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,
+    ):
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"connected\n"
+        learner = connect_link(listener.name, _LIMIT)
+        assert isinstance(learner, Link)
+        ours = listener.accept(SECONDS, _LIMIT)
+        other.kill()
+        assert ours is not None
+        with contextlib.closing(learner), contextlib.closing(ours):
+            ours.send(b"ready")
+            assert next(learner.receive()) == b"ready"
 
 
 def test_a_learner_that_does_not_come_is_not_waited_for_for_ever() -> None:

@@ -22,7 +22,6 @@ from learner.serving.leases import SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from learner.serving.peer import EndError
 from seedrl.config import EnvironmentConfig
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.framing import (
@@ -47,6 +46,7 @@ from seedrl.wire.seedrl_pb2 import (
     Refusal,
     Sent,
 )
+from seedrl.wire.spec import spec_message
 from seedrl.wire.version import MINOR
 from tests.tools.fuzz.target import Target, assert_one_line
 from tests.tools.fuzz.wire import hello
@@ -185,7 +185,7 @@ def _step(sequence: int, step_type: int, group: int = 0, num_envs: int = 2) -> b
 
 _HELLO = encode_from_env_server(hello())
 _READY = encode_from_env_server(
-    FromEnvServer(ready=Ready(spec=encode_spec(_SPEC), metrics=["episode.r"]))
+    FromEnvServer(ready=Ready(spec=spec_message(_SPEC), metrics=["episode.r"]))
 )
 _FAILURE = encode_from_env_server(FromEnvServer(failure=Failure(reason="it raised")))
 _REFUSAL = encode_from_env_server(FromEnvServer(refusal=Refusal(reason="no such environment")))

@@ -20,7 +20,6 @@ from seedrl.wire.framing import (
 from seedrl.wire.local_link import Link
 from seedrl.wire.payload import Buffer, StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import (
-    Alive,
     Assign,
     Environment,
     Failure,
@@ -33,6 +32,7 @@ from seedrl.wire.seedrl_pb2 import (
     Refusal,
     Sent,
 )
+from seedrl.wire.spec import spec_message
 from seedrl.wire.version import MAJOR, MINOR
 from tests.tools.fuzz.target import Target, assert_one_line
 
@@ -194,11 +194,10 @@ FRAMES = (
     *(
         encode_from_env_server(message)
         for message in (
-            hello(sent=_SENT, link="seedrl-0/0", alive_seconds=1.0, quarantine="one"),
-            FromEnvServer(ready=Ready(spec=encode_spec(_NESTED), metrics=["episode.r"])),
+            hello(sent=_SENT, link="seedrl-0/0", quarantine="one"),
+            FromEnvServer(ready=Ready(spec=spec_message(_NESTED), metrics=["episode.r"])),
             FromEnvServer(refusal=Refusal(reason="no")),
             FromEnvServer(failure=Failure(reason="it raised")),
-            FromEnvServer(alive=Alive()),
             StepPayload(_STEPS[0]),
         )
     ),

@@ -1,0 +1,77 @@
+"""An EnvSpec as the message of proto/seedrl/wire/seedrl.proto, and back."""
+
+from collections.abc import Mapping
+
+from seedrl.specs import (
+    MOST_LEVELS,
+    ActionSpec,
+    ArraySpec,
+    BoxSpec,
+    DiscreteSpec,
+    EnvSpec,
+    show_path,
+)
+from seedrl.types import Tree
+from seedrl.wire import seedrl_pb2
+
+
+def spec_message(spec: EnvSpec) -> seedrl_pb2.EnvSpec:
+    """The message of a spec; equal specs give equal messages."""
+    return seedrl_pb2.EnvSpec(
+        action=_action_message(spec.action), observation=_message(spec.observation)
+    )
+
+
+def spec_of(message: seedrl_pb2.EnvSpec) -> EnvSpec:
+    """Inverse of `spec_message`. Raises ValueError, one line that names the field.
+
+    Every bound is checked: a message may come from anybody. Its own length bounds the work here.
+    """
+    return EnvSpec(_tree("observation", message.observation, 1), _action(message.action))
+
+
+def _message(tree: Tree) -> seedrl_pb2.Observation:
+    if isinstance(tree, ArraySpec):
+        array = seedrl_pb2.Array(shape=tree.shape, dtype=tree.dtype)
+        return seedrl_pb2.Observation(array=array)
+    if isinstance(tree, Mapping):
+        items = {key: _message(item) for key, item in tree.items()}
+        return seedrl_pb2.Observation(dict=seedrl_pb2.Dict(items=items))
+    return seedrl_pb2.Observation(tuple=seedrl_pb2.Tuple(items=map(_message, tree)))
+
+
+def _action_message(action: ActionSpec) -> seedrl_pb2.Action:
+    if isinstance(action, DiscreteSpec):
+        return seedrl_pb2.Action(discrete=action.num_actions)
+    box = seedrl_pb2.Box(shape=action.shape, low=action.low, high=action.high)
+    return seedrl_pb2.Action(box=box)
+
+
+def _tree(path: str, message: seedrl_pb2.Observation, level: int) -> Tree:
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        raise ValueError(f"{show_path(path)}: expected array, dict or tuple, got none of them")
+    if kind == "array":
+        try:
+            return ArraySpec(tuple(message.array.shape), message.array.dtype)
+        except ValueError as error:
+            raise ValueError(f"{show_path(path)}: {error}") from error
+    if level >= MOST_LEVELS:
+        raise ValueError(f"{show_path(path)}: expected at most {MOST_LEVELS} levels of nesting")
+    if kind == "tuple":
+        items = enumerate(message.tuple.items)
+        return tuple(_tree(f"{path}.{index}", item, level + 1) for index, item in items)
+    fields = message.dict.items.items()
+    return {key: _tree(f"{path}.{key}", item, level + 1) for key, item in fields}
+
+
+def _action(message: seedrl_pb2.Action) -> ActionSpec:
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        raise ValueError("action: expected discrete or box, got neither")
+    try:
+        if kind == "discrete":
+            return DiscreteSpec(message.discrete)
+        return BoxSpec(tuple(message.box.shape), tuple(message.box.low), tuple(message.box.high))
+    except ValueError as error:
+        raise ValueError(f"action: {error}") from error

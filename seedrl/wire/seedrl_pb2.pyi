@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 5eb491fade1a32580f8545f197079c682431ed6884d6dd2e8759d83d5ef32b19
+# seedrl/wire/seedrl.proto sha256 189c892fa66f7b912a9de267bcab662873ff97bb768a7c4a119ac87b4486ba28
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -3,7 +3,6 @@
 Its parts are methods, so that a test can break one of them.
 """
 
-import json
 import math
 import queue
 import struct
@@ -252,7 +251,7 @@ class ExampleServer:
             self.send(FromEnvServer(refusal=Refusal(reason="only CartPole-v1 is known")))
             return
         self.envs = [self.build_group(group) for group in assign.groups]
-        self.send(FromEnvServer(ready=Ready(spec=json.dumps(self.spec()))))
+        self.send(FromEnvServer(ready=Ready(spec=self.spec())))
         for group, envs in enumerate(self.envs):
             for env in envs:
                 env.reset()

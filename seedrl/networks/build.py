@@ -65,6 +65,7 @@ class TorsoCoreHead(nn.Module):
     def __call__(self, carry: Tree, leaves: list[Array], inputs: NetworkInput) -> tuple[Tree, Tree]:
         """`leaves` and `inputs` are `[T, B, ...]` -> what the head gives, core carry."""
         num_rows, batch_size = inputs.is_first.shape
+        # The torso has no memory: all T * B observations go through it as one batch.
         merged = [leaf.reshape(num_rows * batch_size, *leaf.shape[2:]) for leaf in leaves]
         torso = ObservationTorso(self.torso, self.torso_sizes, self.specs, self.dtype)
         features = torso(merged).reshape(num_rows, batch_size, -1)
@@ -75,6 +76,7 @@ class TorsoCoreHead(nn.Module):
         return self.head()(features), carry
 
     def _core_inputs(self, features: Array, inputs: NetworkInput) -> Array:
+        # On FIRST the previous action and reward are of another episode.
         continues = ~inputs.is_first[..., None]
         action = inputs.previous_action
         if action.dtype == jnp.float32:  # of a box
@@ -129,6 +131,7 @@ def from_config(
 
     Raises ConfigError where an image is needed and the observation has none, see `view`.
     """
+    # Resolved here, because a configuration is read before the environment is known.
     seen = view(spec, config.torso, config.frame_stack)
     module = TorsoCoreHead(
         torso=seen.torso,

@@ -46,6 +46,7 @@ class DuelingHead(nn.Module):
         advantage = nn.Dense(self.num_actions, use_bias=False, dtype=self.dtype, name="advantage")(
             advantage
         ).astype(jnp.float32)
+        # Without the mean taken off, a constant could move between V and A.
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
 
 

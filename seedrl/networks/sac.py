@@ -121,6 +121,7 @@ def build_network(config: Any, spec: EnvSpec) -> BoxNetwork:
     memory = _memory(config, torso, spec, num_actions)
     specs = [leaf for _, leaf in spec.leaves()]
     if memory is not NO_MEMORY:
+        # Actor and critics see its output as one more array, after the observation's.
         specs.append(ArraySpec((config.core_size,), "float32"))
     actor = GaussianActor(
         torso,
@@ -161,6 +162,7 @@ def _init_critics(
     memory: Network, critic: Critic, example: list[Array], num_actions: int, key: Array
 ) -> CriticParams:
     action = jnp.zeros((1, num_actions))
+    # Two critics that begin differently: the smaller is the value (Fujimoto et al. 2018).
     twins = tuple(critic.init(k, example, action) for k in jax.random.split(key, _NUM_CRITICS))
     return CriticParams(memory.init(jax.random.fold_in(key, _NUM_CRITICS)), twins)
 

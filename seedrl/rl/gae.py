@@ -54,6 +54,7 @@ def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) 
 
     def back(later: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
         delta, decay, is_trained = row
+        # A selection, not a product: an ignored step may hold infinity, and 0 * inf is NaN.
         advantage = jnp.where(is_trained, delta + decay * later, 0.0)
         return advantage, advantage
 

@@ -68,6 +68,7 @@ def n_step_td_errors(
     chex.assert_rank([q_online, q_target], 3)
     chex.assert_equal_shape_prefix([q_online, q_target, steps.action], 2)
     trained_rows = q_online.shape[0] - n_steps
+    # Returns are summed in the space of rewards, and compared in the scaled space of Q-values.
     values = scaling.invert(double_q_values(q_online, q_target))
     returns = n_step_targets(steps.timestep, values, n_steps=n_steps, gamma=gamma)
     is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST

@@ -64,6 +64,7 @@ def n_step_targets(
     assert 1 <= n_steps < bootstrap_values.shape[0], (n_steps, bootstrap_values.shape)
     is_last = timesteps.step_type == StepType.LAST
     returns = bootstrap_values
+    # Each turn adds one step in front: from G⁰ to Gⁿ, of all time steps at once.
     for _ in range(n_steps):
         length = returns.shape[0] - 1
         following = slice(1, 1 + length)

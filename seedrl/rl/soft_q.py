@@ -32,5 +32,6 @@ def soft_targets(
     """
     chex.assert_rank(q_t, 2)
     chex.assert_equal_shape([reward_t, discount_t, q_t[0], log_probability_t])
+    # The smaller critic: a maximum over noisy values is biased upwards, and bootstrapping adds up.
     values = jnp.min(q_t, axis=0) - temperature * log_probability_t
     return jax.lax.stop_gradient(reward_t + gamma * discount_t * values)

@@ -39,6 +39,7 @@ def clipped_surrogate(log_ratios: Array, advantages: Array, clip: float) -> Arra
 
     Source: Schulman et al. 2017, equation 7, https://arxiv.org/abs/1707.06347.
     """
+    # A policy gradient: advantages are weights, not something to be maximised themselves.
     advantages = jax.lax.stop_gradient(advantages)
     ratios = jnp.exp(log_ratios)
     clipped = jnp.clip(ratios, 1.0 - clip, 1.0 + clip)

@@ -82,6 +82,7 @@ def vtrace(
     weights = _weights(log_ratios, is_trained, settings)
     reward = timesteps.reward[1:]
     discount = settings.gamma * timesteps.discount[1:]
+    # The weights of LAST steps are 0, so nothing of the next episode reaches this one.
     deltas = weights.rho * (reward + discount * values[1:] - values[:-1])
 
     decays = discount * settings.vtrace_lambda * weights.c

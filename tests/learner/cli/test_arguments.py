@@ -98,6 +98,7 @@ def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
         ("--nunber 4", "unknown option --nunber; did you mean --number?"),
         ("--unroll 40", "unknown option --unroll; did you mean --agent.unroll?"),
         ("--qwertyuiop 1", "unknown option --qwertyuiop (see"),
+        ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
         ("40", "unknown option 40"),
         ("--agent.unroll many", "Error parsing --agent.unroll: expected INT, got 'many' (see"),
         ("--agent.learning-rate x", "--agent.learning-rate: expected FLOAT, got 'x' (see"),

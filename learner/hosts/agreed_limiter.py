@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from learner.hosts.agenda import Agenda
 from learner.hosts.agreement import Decision, Vote, decide
 from learner.hosts.peers import Peers
-from seedrl.replay.limiter import Limiter
+from seedrl.replay.rate_limiter import Limiter
 
 # How long a host waits for experience of its own before it votes without. The others, which may
 # have some, wait for its vote; a round of votes costs a few tenths of a millisecond.

@@ -7,15 +7,12 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from learner.learning.epochs import run_epochs
-from learner.learning.finite_guard import is_all_finite, priorities_after
-from learner.learning.over_devices import OverDevices, over_devices
 from learner.reporting.metric_table import RESERVED
-from seedrl.agents.agent import Agent, AgentState
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.check import check_learning
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Memory
-from seedrl.types import Array, Page, Tree
+from seedrl.types import Array, Page, Sequence, Tree
 
 AXIS = "device"
 
@@ -60,6 +57,128 @@ class LearnPrograms(NamedTuple):
     insert: Callable[[Tree, Page, Tree], Tree]
     learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
     actor_params: Callable[[Tree], Tree]
+
+
+class OverDevices(NamedTuple):
+    """Over those devices of an axis that hold experience; of none, zeros.
+
+    Attributes:
+      mean: `tree -> tree`; what an agent's update gets as `mean`.
+      largest: `[] -> []`, of floats.
+      all_are: `[] bool -> [] bool`: whether it is so on each.
+    """
+
+    mean: Callable[[Tree], Tree]
+    largest: Callable[[Array], Array]
+    all_are: Callable[[Array], Array]
+
+
+def over_devices(is_filled: Array, axis_name: str) -> OverDevices:
+    """For a program that runs under the mapped axis; `is_filled`: `[] bool`, of this device.
+
+    A device alone is asked for no update before it holds experience, and gets plain means: those
+    below would be compiled to other roundings there, for nothing.
+    """
+    if jax.lax.psum(1, axis_name) == 1:
+        return OverDevices(
+            functools.partial(jax.lax.pmean, axis_name=axis_name),
+            functools.partial(jax.lax.pmax, axis_name=axis_name),
+            lambda value: jax.lax.pmin(value.astype(jnp.int32), axis_name) > 0,
+        )
+    number = jnp.maximum(jax.lax.psum(is_filled.astype(jnp.float32), axis_name), 1.0)
+
+    def mean_of(leaf: Array) -> Array:
+        # Not a product: what an empty device computes may be NaN.
+        total = jax.lax.psum(jnp.where(is_filled, leaf, jnp.zeros_like(leaf)), axis_name)
+        is_float = jnp.issubdtype(total.dtype, jnp.floating)
+        return total / (number.astype(total.dtype) if is_float else number)
+
+    def all_are(value: Array) -> Array:
+        return jax.lax.pmin((value | ~is_filled).astype(jnp.int32), axis_name) > 0
+
+    return OverDevices(
+        mean=lambda tree: jax.tree.map(mean_of, tree),
+        largest=lambda value: jax.lax.pmax(jnp.where(is_filled, value, -jnp.inf), axis_name),
+        all_are=all_are,
+    )
+
+
+def is_all_finite(guarded: Tree) -> Array:
+    """Whether all of it is finite, `[] bool`, on this device: all devices have to agree on it."""
+    return functools.reduce(
+        jnp.logical_and, [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)]
+    )
+
+
+def priorities_after(
+    output: UpdateOutput, weights: Array, is_applied: Array, is_enabled: Array
+) -> Array:
+    """What the sequences of a batch get, `[B] float32`; NaN keeps what they have.
+
+    Those of an update that is skipped get 0, the least there is: whatever made it not finite would
+    be drawn again, for as long as it is stored.
+    """
+    kept = jnp.full_like(weights, jnp.nan)
+    (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
+    if priorities.shape != weights.shape:
+        # Chunk i of sequence b is at column i B + b: a sequence has the largest of its chunks.
+        priorities = jnp.max(priorities.reshape(-1, *weights.shape), axis=0)
+    return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))
+
+
+def run_epochs(
+    update: Callable[[AgentState, Sequence, Array, Array], tuple[AgentState, UpdateOutput]],
+    state: AgentState,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+    *,
+    epochs: int,
+    minibatches: int,
+) -> tuple[AgentState, UpdateOutput]:
+    """Calls `update` for each minibatch of each epoch, with the state that the one before left.
+
+    One minibatch of one epoch is one call, of the batch as it is. Of several, the output has maxima
+    and means of the metrics (see UpdateOutput), all that is guarded, and the priorities of the last
+    epoch.
+
+    Args:
+      update: an agent's, with `mean` given.
+      state: consumed.
+      sequence: `[T, B]`, cut into chunks already.
+      weights: `[B] float32`.
+      key: consumed.
+      epochs: how often the batch is learned from.
+      minibatches: parts of equal size, of which B must be a multiple.
+    """
+    if epochs * minibatches == 1:
+        return update(state, sequence, weights, key)
+    shuffle_key, key = jax.random.split(key)
+    shuffle = functools.partial(jax.random.permutation, x=weights.shape[0])
+    shuffled = jax.vmap(shuffle)(jax.random.split(shuffle_key, epochs))
+
+    def one_minibatch(
+        state: AgentState, drawn: tuple[Array, Array]
+    ) -> tuple[AgentState, UpdateOutput]:
+        columns, key = drawn
+        part = Sequence(
+            steps=jax.tree.map(lambda leaf: leaf[:, columns], sequence.steps),
+            carry=jax.tree.map(lambda leaf: leaf[columns], sequence.carry),
+        )
+        return update(state, part, weights[columns], key)
+
+    columns = shuffled.reshape(epochs * minibatches, -1)
+    keys = jax.random.split(key, len(columns))
+    state, outputs = jax.lax.scan(one_minibatch, state, (columns, keys))
+    metrics = {
+        name: jnp.max(values) if name.endswith("_max") else jnp.mean(values)
+        for name, values in outputs.metrics.items()
+    }
+    priorities = jax.tree.map(
+        lambda values: jnp.zeros_like(weights).at[shuffled[-1]].set(values[-minibatches:].ravel()),
+        outputs.priorities,
+    )
+    return state, UpdateOutput(metrics, outputs.guarded, priorities)
 
 
 def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int) -> LearnPrograms:

@@ -1,23 +1,46 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, Numbers
-from learner.learning.page_routing import compile_insertion, insert_parcels, plan_parcels
-from learner.learning.sharded_replay import ShardedReplay
-from learner.learning.snapshot import Snapshot
+from learner.learning.page_routing import (
+    ShardedReplay,
+    compile_insertion,
+    insert_parcels,
+    plan_parcels,
+)
 from learner.reporting.metrics import Metrics
-from learner.threads.exchange import Exchange, FilledPages, FrozenParams
-from learner.threads.requests import Requests
+from learner.threads.exchange import Exchange, FilledPages, FrozenParams, Requests
 from learner.threads.shapes import shapes_of
+from seedrl.replay.buffer import ReplayState
 from seedrl.types import Page, Tree
 
 POLL_SECONDS = 0.05
+
+
+class Snapshot(NamedTuple):
+    """What a checkpoint needs, on the host. Learning takes it; whoever wires adds acting's part.
+
+    Attributes:
+      state: numpy leaves.
+      indices: the replay's page indices, one per shard, as plain values.
+      replay: numpy leaves, or `()` if the replay is not saved.
+      acting: numpy leaves; `()` if the streams are cut where the run resumes.
+      meta: counts of that very moment, by their names in a checkpoint.
+      confirmed: parameters that are saved in place of those of `state`; None if none are.
+    """
+
+    state: LearnerState
+    indices: list[dict[str, object]]
+    replay: ReplayState | tuple[()]
+    acting: Tree = ()
+    meta: Mapping[str, Any] = {}
+    confirmed: Tree | None = None
 
 
 class Learning:

@@ -18,7 +18,7 @@ from seedrl.config import Config
 from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
 from seedrl.config_tree import difference
 from seedrl.errors import CheckpointError, ConfigError
-from seedrl.replay.replay import ReplayState
+from seedrl.replay.buffer import ReplayState
 from seedrl.spec_json import saved_spec
 from seedrl.types import Tree
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from learner.hosts.peers import Peers
 from learner.hosts.waiting import named
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.processes.tuning import returns_freed_memory
 from learner.reporting.events import NO_SINK, EventSink
 from learner.saving.restoring import leaves_by_name

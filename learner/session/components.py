@@ -18,7 +18,7 @@ from learner.learning.allocation import require_state_memory, require_update_mem
 from learner.learning.device_mapping import MappedPrograms, map_programs, replicate
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
-from learner.learning.sharded_replay import ShardedReplay
+from learner.learning.page_routing import ShardedReplay
 from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
     restore_acting,

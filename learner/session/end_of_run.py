@@ -18,7 +18,7 @@ from learner.reporting.status import (
 from learner.reporting.wording import score, untrained
 from learner.serving.server import Service
 from learner.session.session import Session
-from learner.threads.deaths import Death, Deaths
+from learner.threads.worker import Death, Deaths
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
 from seedrl.config_json import from_json

@@ -10,11 +10,11 @@ servers do so too: those that play a recording do.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub
 from learner.session.components import Parts, compile_all
-from learner.threads.requests import Requests
+from learner.threads.exchange import Requests
 
 
 class LockStep:

@@ -40,8 +40,8 @@ from learner.session.sharing.joining import (
 from learner.session.sharing.replay import replay_text
 from learner.session.sharing.serving import serving_hub, slot_table
 from learner.session.supervision import STOP_SECONDS, Supervision
-from learner.threads.deaths import Deaths
 from learner.threads.watchdog import ExitDeadline
+from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
 from seedrl.config_checks import check

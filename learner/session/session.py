@@ -12,7 +12,7 @@ import numpy as np
 from learner.acting.actor import over_slots
 from learner.acting.evaluator import Score
 from learner.hosts.agenda import Hosts, alone
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.saving.saver import Best
@@ -24,7 +24,7 @@ from learner.session.geometry import Geometry
 from learner.session.lock_step import LockStep
 from learner.session.rounds import Rounds
 from learner.session.sharing.stuck import end_if_stuck
-from learner.threads.requests import Requests
+from learner.threads.exchange import Requests
 from learner.threads.watchdog import Watchdog
 from learner.threads.worker import Worker
 from seedrl.agents.agent import replace_actor_params

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import wait
 from typing import NoReturn
 
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.processes.stop import StopRequest
 from learner.reporting.status import EvaluationStatus
 from learner.saving.saver import Saver
@@ -17,7 +17,7 @@ from learner.session.reports import Reports
 from learner.session.session import Session
 from learner.session.sharing.end import SharedEnd
 from learner.session.sharing.part import depend_on_no_service
-from learner.threads.deaths import Deaths
+from learner.threads.worker import Deaths
 from seedrl.config import Config
 from seedrl.errors import NotFiniteError
 

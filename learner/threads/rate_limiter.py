@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from seedrl.replay.limiter import Limiter
+from seedrl.replay.rate_limiter import Limiter
 
 
 class SharedLimiter(Protocol):
@@ -67,7 +67,7 @@ class SharedLimiter(Protocol):
 class RateLimiter:
     """Makes the side that is ahead wait. Shared by all threads; see `SharedLimiter`.
 
-    Owns the current value of a limiter, which decides everything; see `seedrl.replay.limiter`.
+    Owns the current value of a limiter, which decides everything; see `seedrl.replay.rate_limiter`.
     """
 
     def __init__(self, limiter: Limiter):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.replay.limiter import ratio_limiter
+from seedrl.replay.rate_limiter import ratio_limiter
 from seedrl.types import Array, Page, StoredStep
 
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
@@ -152,10 +152,9 @@ class ReplayConfig:
         scale: "Scale",
     ) -> "Experience":
         """See ExperienceConfig."""
-        from seedrl.replay.device_memory import require_memory
-        from seedrl.replay.experience import Experience
+        from seedrl.replay.buffer import paged_replay, prioritized_memory
+        from seedrl.replay.experience import Experience, require_memory
         from seedrl.replay.index import PageIndex
-        from seedrl.replay.replay import paged_replay, prioritized_memory
 
         page_steps = self.steps_of_page(window)
         capacity_pages = self.capacity_pages(window, scale.num_devices)

@@ -74,10 +74,10 @@ class QueueConfig:
         """See ExperienceConfig."""
         import numpy as np
 
+        from seedrl.replay.buffer import queue_memory
         from seedrl.replay.experience import Experience
-        from seedrl.replay.queue_index import QueueIndex, by_turns, stale_pages
-        from seedrl.replay.queue_limiter import QueueLimiter
-        from seedrl.replay.queue_memory import queue_memory
+        from seedrl.replay.index import QueueIndex, by_turns, stale_pages
+        from seedrl.replay.rate_limiter import QueueLimiter
 
         del window, initial_priorities
         # Each host fills and empties a queue of its own.

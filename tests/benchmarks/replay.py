@@ -9,7 +9,7 @@ import numpy as np
 from learner.bench import workloads
 from learner.bench.measuring import Pace, Result, conditions, interleave, rate
 from learner.bench.workloads import Workload
-from seedrl.replay.replay import Sample
+from seedrl.replay.buffer import Sample
 from seedrl.types import Array, Sequence, Tree
 from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.memcpy import copy_into_pool, copy_out_of_pool

@@ -10,8 +10,8 @@ import pytest
 
 from seedrl import config_file
 from seedrl.config import Config
-from seedrl.replay.queue_index import QueueIndex, stale_pages
-from seedrl.replay.queue_limiter import QueueLimiter
+from seedrl.replay.index import QueueIndex, stale_pages
+from seedrl.replay.rate_limiter import QueueLimiter
 from tests.benchmarks.lag import Bounds, Given, bounds_of, judged
 
 _LENGTH = 5

@@ -79,7 +79,7 @@ def test_the_nearest_tests_come_first_and_each_test_once() -> None:
     returns, index, replay, slots, batcher, serving, system = tests = (
         "tests/seedrl/rl/test_returns.py",
         "tests/seedrl/replay/test_index.py",
-        "tests/seedrl/replay/test_replay.py",
+        "tests/seedrl/replay/test_buffer.py",
         "tests/learner/serving/test_leases.py",
         "tests/learner/serving/test_batcher.py",
         "tests/learner/serving/test_core.py",
@@ -90,7 +90,7 @@ def test_the_nearest_tests_come_first_and_each_test_once() -> None:
         [slots, batcher],
         [system, returns, index, replay],
     ]
-    assert gate.tiers(tests, "seedrl/replay/replay.py") == [
+    assert gate.tiers(tests, "seedrl/replay/buffer.py") == [
         [replay],
         [index, returns],
         [system, slots, batcher, serving],

@@ -18,18 +18,17 @@ from learner.learning.device_mapping import (
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import Learning
-from learner.learning.sharded_replay import ShardedReplay
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Learning, Snapshot
+from learner.learning.page_routing import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EvaluationConfig
+from seedrl.replay.buffer import Replay, ReplayState, paged_replay, prioritized_memory
 from seedrl.replay.experience import Experience
-from seedrl.replay.limiter import ratio_limiter
-from seedrl.replay.replay import Replay, ReplayState, paged_replay, prioritized_memory
+from seedrl.replay.rate_limiter import ratio_limiter
 from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Page, StoredStep
 from tests.simulation.learner import (

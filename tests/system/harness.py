@@ -32,7 +32,7 @@ from learner.session.session import Session
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
-from seedrl.replay.replay import Replay, ReplayState, paged_replay
+from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests import started
 from tests.patience import SECONDS

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl.replay.replay import Replay, ReplayState, Sample
+from seedrl.replay.buffer import Replay, ReplayState, Sample
 from seedrl.types import Sequence
 
 

@@ -16,7 +16,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
-from seedrl.replay.limiter import RatioLimiter
+from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.types import StepType
 from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome

@@ -8,7 +8,7 @@ from learner.learning.loop import Learning
 from learner.reporting.metrics import Metrics
 from learner.threads.rate_limiter import RateLimiter, SharedLimiter
 from seedrl.config import Config
-from seedrl.replay.limiter import Limiter
+from seedrl.replay.rate_limiter import Limiter
 
 
 def limiter_of(hosts: Hosts, limiter: Limiter) -> SharedLimiter:

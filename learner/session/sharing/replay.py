@@ -7,7 +7,7 @@ import numpy as np
 
 from learner.acting.actor import page_rows
 from learner.learning.device_mapping import stack_shards
-from learner.learning.sharded_replay import ShardedReplay
+from learner.learning.page_routing import ShardedReplay
 from learner.saving.restoring import by_field, restore_replay, streams_can_resume
 from learner.session.geometry import Geometry
 from seedrl.checkpoints import Checkpoint

@@ -10,8 +10,7 @@ from learner.hosts.agenda import Agenda
 from learner.hosts.agreed_limiter import AgreedLimiter
 from learner.hosts.peers import Peers
 from learner.threads.worker import ClosedError
-from seedrl.replay.limiter import Limiter, ratio_limiter
-from seedrl.replay.queue_limiter import QueueLimiter
+from seedrl.replay.rate_limiter import Limiter, QueueLimiter, ratio_limiter
 from tests.learner.hosts.linked import at_once, linked
 
 BATCH_STEPS, RATIO, TOLERANCE = 8, 2.0, 2.0

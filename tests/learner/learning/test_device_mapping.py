@@ -16,8 +16,8 @@ from learner.learning.page_routing import insert_parcels, parcels
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
+from seedrl.replay.buffer import ReplayState, paged_replay, prioritized_memory
 from seedrl.replay.index import PageIndex
-from seedrl.replay.replay import ReplayState, paged_replay, prioritized_memory
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
 
 K, P = 2, 4  # steps of a page, pages of a shard

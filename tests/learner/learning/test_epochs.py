@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.learning.epochs import run_epochs
+from learner.learning.learn_step import run_epochs
 from seedrl.agents.agent import AgentState, UpdateOutput
 from seedrl.types import Array, Sequence, StoredStep
 

@@ -16,17 +16,17 @@ from learner.learning.learn_step import (
     _reduced,
     build_learn_programs,
     initial_state,
+    over_devices,
 )
 from learner.learning.loop import fetched
-from learner.learning.over_devices import over_devices
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.buffer import Replay, Sample, paged_replay, prioritized_memory
 from seedrl.replay.index import PageIndex
-from seedrl.replay.replay import Replay, Sample, paged_replay, prioritized_memory
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.seedrl.random_parameters import random_parameters

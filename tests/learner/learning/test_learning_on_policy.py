@@ -13,7 +13,7 @@ from learner.acting.act_step import example_page
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import Learning
-from learner.learning.sharded_replay import ShardedReplay
+from learner.learning.page_routing import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter

@@ -9,12 +9,11 @@ import numpy as np
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
 from learner.learning.loop import Learning, padded
-from learner.learning.sharded_replay import ShardedReplay
+from learner.learning.page_routing import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.replay.limiter import ratio_limiter
-from seedrl.replay.queue_limiter import QueueLimiter
+from seedrl.replay.rate_limiter import QueueLimiter, ratio_limiter
 
 
 def _copied(params: Any) -> Any:

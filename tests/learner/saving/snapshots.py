@@ -11,7 +11,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_json import to_json
 from seedrl.networks.config import QNetworkConfig
-from seedrl.replay.replay import ReplayState
+from seedrl.replay.buffer import ReplayState
 from seedrl.types import Page, StoredStep, TimeStep
 
 CONFIG = Config(

@@ -12,7 +12,7 @@ import pytest
 from learner.acting.act_step import ActingState
 from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState, initial_state
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.saving.restoring import (
     require_fit,
     restore_acting,
@@ -32,8 +32,8 @@ from seedrl.config import Config, EnvironmentConfig, ReplayConfig
 from seedrl.config_json import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.buffer import ReplayState
 from seedrl.replay.index import PageIndex
-from seedrl.replay.replay import ReplayState
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.saving.snapshots import CONFIG, META, abstract_of, replay, state

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.processes import tuning as malloc_settings
 from learner.reporting.events import NO_SINK
 from learner.saving.saver import Best, Saver, open_saver

@@ -11,7 +11,7 @@ from learner.hosts.agenda import Hosts, alone
 from learner.processes.stop import StopRequest
 from learner.session.reports import Reports
 from learner.session.supervision import Supervision
-from learner.threads.deaths import Deaths
+from learner.threads.worker import Deaths
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
 

@@ -16,8 +16,8 @@ from learner.acting.act_step import example_page
 from learner.acting.actor import build_actor
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
-from learner.learning.sharded_replay import ShardedReplay
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
+from learner.learning.page_routing import ShardedReplay
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
 from learner.serving.leases import lanes_of

@@ -10,7 +10,7 @@ import pytest
 from learner.acting.evaluator import Confirmation
 from learner.reporting.status import EvaluationStatus
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, why
-from learner.threads.deaths import Death
+from learner.threads.worker import Death
 from seedrl import config_file
 from seedrl.config import Config, LearningConfig
 from seedrl.config_json import to_json

@@ -10,7 +10,7 @@ from learner.acting.totals import Totals
 from learner.session.free_running import FreeRunning
 from learner.threads.rate_limiter import RateLimiter
 from seedrl.errors import ConfigError
-from seedrl.replay.limiter import ratio_limiter
+from seedrl.replay.rate_limiter import ratio_limiter
 from tests.patience import SECONDS, wait_until
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from learner.learning.snapshot import Snapshot
+from learner.learning.loop import Snapshot
 from learner.session.lock_step import LockStep
 
 STEPS = 4  # of a batch

@@ -19,7 +19,7 @@ from learner.saving.run_folder import Resume, RunFolder
 from learner.session.end_of_run import raise_death
 from learner.session.reports import Reports, open_reports
 from learner.session.run import _best, _end_early, _refusing, train, wait_for
-from learner.threads.deaths import Deaths
+from learner.threads.worker import Deaths
 from seedrl import checkpoints, config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return

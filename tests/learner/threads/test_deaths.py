@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from learner.threads.deaths import Death, Deaths
+from learner.threads.worker import Death, Deaths
 
 
 def die(error: Exception, name: str) -> None:

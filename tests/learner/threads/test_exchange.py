@@ -6,7 +6,7 @@ import numpy as np
 
 from learner.threads.exchange import FilledPages, FrozenParams, PageQueue, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.replay.limiter import ratio_limiter
+from seedrl.replay.rate_limiter import ratio_limiter
 
 
 def _limiter() -> RateLimiter:

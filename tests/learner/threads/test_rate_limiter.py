@@ -3,7 +3,7 @@ import threading
 import pytest
 
 from learner.threads.rate_limiter import RateLimiter
-from seedrl.replay.limiter import RatioLimiter, ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter, ratio_limiter
 from tests.patience import SECONDS
 
 

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from typing import Any
 
-from learner.threads.requests import Requests
+from learner.threads.exchange import Requests
 
 
 def _counting() -> tuple[Requests[bool, tuple[int, bool]], list[bool]]:

@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _ACT_STEP = "learner/acting/act_step.py"
 _ACTOR = "learner/acting/actor.py"
-_LIMITER = "seedrl/replay/limiter.py"
+_LIMITER = "seedrl/replay/rate_limiter.py"
 _EVALUATION = "learner/acting/evaluator.py"
 
 

@@ -3,9 +3,9 @@
 from tests.mutation.mutant import Mutant
 
 _LEARN_STEP = "learner/learning/learn_step.py"
-_OVER_DEVICES = "learner/learning/over_devices.py"
-_FINITE_GUARD = "learner/learning/finite_guard.py"
-_PASSES = "learner/learning/epochs.py"
+_OVER_DEVICES = "learner/learning/learn_step.py"
+_FINITE_GUARD = "learner/learning/learn_step.py"
+_PASSES = "learner/learning/learn_step.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
 _MAPPING = "learner/learning/device_mapping.py"

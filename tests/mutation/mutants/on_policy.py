@@ -8,8 +8,8 @@ _GAE = "seedrl/rl/gae.py"
 _SURROGATE = "seedrl/rl/surrogate.py"
 _PPO = "seedrl/agents/ppo.py"
 _PIECES = "seedrl/agents/inputs.py"
-_MEMORY = "seedrl/replay/queue_memory.py"
-_INDEX = "seedrl/replay/queue_index.py"
+_MEMORY = "seedrl/replay/buffer.py"
+_INDEX = "seedrl/replay/index.py"
 
 MUTANTS = (
     Mutant(

@@ -3,8 +3,8 @@
 from tests.mutation.mutant import Mutant
 
 _INDEX = "seedrl/replay/index.py"
-_REPLAY = "seedrl/replay/replay.py"
-_PLACEMENT = "seedrl/replay/placement.py"
+_REPLAY = "seedrl/replay/buffer.py"
+_PLACEMENT = "seedrl/replay/buffer.py"
 _PRIORITIES = "seedrl/rl/priorities.py"
 _IMPORTANCE = "seedrl/rl/priorities.py"
 

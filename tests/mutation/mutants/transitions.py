@@ -4,7 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _RETURNS = "seedrl/rl/returns.py"
 _APEX = "seedrl/agents/apex.py"
-_REPLAY = "seedrl/replay/replay.py"
+_REPLAY = "seedrl/replay/buffer.py"
 _WINDOW = "seedrl/agents/window.py"
 
 MUTANTS = (

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from learner.learning.finite_guard import is_all_finite
+from learner.learning.learn_step import is_all_finite
 from seedrl.agents.apex import ApexConfig
 from seedrl.agents.gradient_update import (
     GradientUpdate,

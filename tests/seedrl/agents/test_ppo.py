@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from learner.learning.epochs import run_epochs
+from learner.learning.learn_step import run_epochs
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.check import build_agent
 from seedrl.agents.gradient_update import GradientUpdate

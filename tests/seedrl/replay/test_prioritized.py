@@ -12,8 +12,8 @@ from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.replay.index import PageIndex
-from seedrl.replay.limiter import RatioLimiter
 from seedrl.replay.prioritized import ReplayConfig
+from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.types import Array, Page, StoredStep, TimeStep
 
 CONFIG = ReplayConfig(capacity_steps=1000, min_steps=400, ratio=0.5, tolerance_updates=3.0)

@@ -10,10 +10,9 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
-from seedrl.replay.index import by_slot
+from seedrl.replay.index import QueueIndex, by_slot, by_turns, stale_pages
 from seedrl.replay.queue import QueueConfig
-from seedrl.replay.queue_index import QueueIndex, by_turns, stale_pages
-from seedrl.replay.queue_limiter import QueueLimiter
+from seedrl.replay.rate_limiter import QueueLimiter
 from seedrl.types import Page, StoredStep
 
 BATCH, SLOTS, AHEAD = 3, 4, 2

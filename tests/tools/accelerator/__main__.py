@@ -33,7 +33,7 @@ _GRACE_SECONDS = 60.0
 _ON_ACCELERATOR = (
     "tests/seedrl/rl",
     "tests/seedrl/networks",
-    "tests/seedrl/replay/test_replay.py",
+    "tests/seedrl/replay/test_buffer.py",
     "tests/seedrl/agents/test_r2d2.py",
 )
 

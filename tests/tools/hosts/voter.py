@@ -16,7 +16,7 @@ from learner.hosts.peers import Peers
 from learner.hosts.place import Place
 from learner.hosts.proof import Token
 from learner.hosts.waiting import Waiting
-from seedrl.replay.limiter import ratio_limiter
+from seedrl.replay.rate_limiter import ratio_limiter
 
 
 def main(coordinator: str, count: int, index: int, rounds: int) -> None:

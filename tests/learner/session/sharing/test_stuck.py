@@ -12,7 +12,7 @@ from learner.session.sharing import stuck
 from learner.session.sharing.stuck import end_if_stuck
 from learner.threads.worker import Worker
 from seedrl.exit_codes import ExitCode
-from seedrl.replay.limiter import ratio_limiter
+from seedrl.replay.rate_limiter import ratio_limiter
 from tests.learner.hosts.linked import linked
 from tests.patience import wait_until
 

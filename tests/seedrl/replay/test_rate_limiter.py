@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedrl.errors import ConfigError
-from seedrl.replay.limiter import RatioLimiter, ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter, ratio_limiter
 
 
 def _limiter(

@@ -1,4 +1,7 @@
-"""The device's side of the paged prioritized replay, as a bundle of pure functions."""
+"""The device's side of experience: the paged prioritized replay, and the on-policy queue.
+
+Both are bundles of pure functions.
+"""
 
 import functools
 from collections.abc import Callable
@@ -11,7 +14,6 @@ import jax.numpy as jnp
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.experience import Batch, Memory
 from seedrl.replay.index import check_geometry
-from seedrl.replay.placement import write_rows
 from seedrl.replay.sampling import stratified_draw
 from seedrl.rl.priorities import MIN_MASS, importance_weights, shard_probability, stored_mass
 from seedrl.types import Array, Page, Sequence, StoredStep
@@ -283,3 +285,54 @@ def _gather_rows(
 
 def _without_observation(steps: StoredStep) -> StoredStep:
     return steps._replace(timestep=steps.timestep._replace(observation=()))
+
+
+def write_rows(pool: Array, new: Array, *, index: Array) -> Array:
+    """`pool [P, ...]` with `new [I, ...]` at `index [I] int32`; beyond the pool nothing is written.
+
+    In a shard of one device, as pmap hands it over, XLA:CPU would copy the whole pool first if
+    another axis is 1 too (pages of one step, say) and its items have four bytes: with the axis of
+    devices dropped its layout is ambiguous. So the axis is added again for the time of writing.
+    """
+    return pool[None].at[0, index].set(new, mode="drop")[0]
+
+
+def queue_memory(capacity_sequences: int) -> Memory:
+    """The memory of one device: its state is a `Page` with leaves `[C, K, ...]`, carry `[C, ...]`.
+
+    Which place holds what is known to `QueueIndex` alone: `plan`, `[I] int32`, says where I pages
+    go, C for one that is not stored; `draw`, `[B] int32`, from where a batch is taken. All weights
+    are 1, and what an update writes back changes nothing: a sequence is never drawn again.
+    """
+    return Memory(
+        init=functools.partial(_init_queue, capacity_sequences),
+        insert=_insert_sequences,
+        sample=_take_sequences,
+        write_back=lambda state, places, priorities: state,
+    )
+
+
+def _init_queue(capacity: int, page: Page) -> Page:
+    pages: Page = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), page)
+    return pages
+
+
+def _insert_sequences(state: Page, pages: Page, plan: Array) -> Page:
+    chex.assert_type(plan, jnp.int32)
+    chex.assert_tree_shape_prefix(pages, plan.shape)
+    chex.assert_trees_all_equal_dtypes(state, pages)
+    stored: Page = jax.tree.map(functools.partial(write_rows, index=plan), state, pages)
+    return stored
+
+
+def _take_sequences(state: Page, draw: Array, key: Array, largest: object) -> Batch:
+    del key, largest  # the host has drawn
+
+    def time_major(pool: Array) -> Array:
+        return jnp.swapaxes(pool[draw], 0, 1)
+
+    sequence = Sequence(
+        steps=jax.tree.map(time_major, state.steps),
+        carry=jax.tree.map(lambda pool: pool[draw], state.carry),
+    )
+    return Batch(sequence, jnp.ones(draw.shape, jnp.float32), places=())

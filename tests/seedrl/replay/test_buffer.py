@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from seedrl.agents.window import WindowSpec
+from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex, replay_bytes
-from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.rl.priorities import MIN_MASS, importance_weights, shard_probability
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from seedrl.agents.window import WindowSpec
+from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex
-from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.rl.priorities import MIN_MASS
 from seedrl.types import Array, Page, StoredStep, TimeStep
 

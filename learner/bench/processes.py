@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, ParamSpec, Self
 
 from learner.bench.measuring import Result
-from learner.launch import env_servers
+from learner.processes import env_servers
 from learner.processes.tuning import tune_process
 from seedrl.config import Config
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,10 +15,7 @@ from learner.bench.echo import EchoServer
 from learner.bench.measuring import Pace, Result, growth, interleave, spread
 from learner.bench.system import ANY_PORT, ServedFleet
 from learner.bench.workloads import NullAgentConfig
-from learner.launch import env_servers
-from learner.launch.child import Command
-from learner.launch.env_servers import socket_address
-from learner.launch.supervisor import Supervisor
+from learner.processes.env_servers import Child, child_environment, socket_address
 from learner.serving.hub import Hub
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
@@ -79,7 +76,6 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool =
         answer_bytes = len(encode_from_learner(ActionsPayload(actions)))
         echo = stack.enter_context(
             _echo(
-                served,
                 ANY_PORT if over_tcp else stack.enter_context(socket_address()),
                 step_bytes=step_bytes,
                 answer_bytes=answer_bytes,
@@ -149,27 +145,17 @@ def _echo_rate(echo: EchoServer, seconds: float) -> float:
 
 @contextlib.contextmanager
 def _echo(
-    served: ServedFleet, address: str, *, step_bytes: int, answer_bytes: int, clients: int
+    address: str, *, step_bytes: int, answer_bytes: int, clients: int
 ) -> Iterator[EchoServer]:
     """An echo server and its clients, in processes of their own as env servers are."""
     with contextlib.ExitStack() as stack:
         server = EchoServer(address, answer_bytes=answer_bytes, max_streams=clients)
         stack.callback(server.stop)
         flags = ("--address", server.address, "--message-bytes", str(step_bytes))
-        commands = [
-            Command(
-                name=f"echo client {index}",
-                arguments=(
-                    *(sys.executable, "-m", "learner.bench.echo"),
-                    *(*flags, "--in-flight", str(_GROUPS)),
-                ),
-                environment=env_servers.child_environment(),
-                log=served.folder / f"echo_client_{index}.log",
-                ending=signal.SIGKILL,
-            )
-            for index in range(clients)
-        ]
-        stack.enter_context(Supervisor(commands, restarts=0))
+        words = [sys.executable, "-m", "learner.bench.echo", *flags, "--in-flight", str(_GROUPS)]
+        for _ in range(clients):
+            client = Child(words, child_environment(), output=subprocess.DEVNULL)
+            stack.callback(client.end, 0.0)
         _await_clients(server, clients)
         yield server
 

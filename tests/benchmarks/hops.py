@@ -35,9 +35,9 @@ _PACKAGES = ("seedrl", "envs_server", "learner", "configs")
 _ROUND, _UPDATE = "LockStep.run_once", "Learning._learn"
 # Every slot completes a page in the rounds of a pass, and each round brings updates.
 _SETTLED_UPDATES, _ROUNDS_OF_PASS, _PASSES = 5, 40, 10
-# What these call, they call again and again by the clock: timers of the service, the look for
-# environments that have gone, which acting takes.
-_BY_CLOCK = ("Service._call_later.<locals>.noted", "Acting._poll")
+# What this calls, it calls again and again by the clock: acting looks for environments that have
+# gone.
+_BY_CLOCK = ("Acting._poll",)
 # Threads that supervise, report or save.
 _ASIDE = ("saver", "status")
 _ENVS = 8

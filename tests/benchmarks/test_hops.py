@@ -51,32 +51,22 @@ def test_what_happens_in_some_passes_only_does_not_count() -> None:
 
 
 def test_what_the_clock_calls_does_not_count_however_often_it_does() -> None:
-    class Service:
-        def _call_later(self) -> Any:
-            def noted() -> None:
-                EpisodeTracker(3)
+    def noted() -> None:
+        EpisodeTracker(3)
 
-            return noted
-
-    noted = Service()._call_later()
-    # As if it were that of the service, which is nobody's local class.
-    noted.__code__ = noted.__code__.replace(co_qualname="Service._call_later.<locals>.noted")
+    # As if it were acting's own.
+    noted.__code__ = noted.__code__.replace(co_qualname="Acting._poll")
     assert _watched(noted, _EVERY_PASS).hops == ([], [])
 
 
 def test_the_functions_that_are_known_by_name_are_there() -> None:
     from learner.acting.loop import Acting
     from learner.learning.loop import Learning
-    from learner.serving.server import Service
     from learner.session.lock_step import LockStep
 
     found = {LockStep.run_once.__qualname__, Learning._learn.__qualname__}
     assert found == {hops._ROUND, hops._UPDATE}
-    inner = [
-        code for code in Service._call_later.__code__.co_consts if hasattr(code, "co_qualname")
-    ]
-    timers = [code.co_qualname for code in inner]
-    assert (*timers, Acting._poll.__qualname__) == hops._BY_CLOCK
+    assert (Acting._poll.__qualname__,) == hops._BY_CLOCK
 
 
 def test_what_is_watched_is_a_configuration_that_may_train() -> None:

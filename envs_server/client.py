@@ -1,6 +1,5 @@
 """Keeps an env server attached to its learner: connects, serves a lease, returns."""
 
-import collections
 import contextlib
 import functools
 import logging
@@ -143,8 +142,6 @@ class Lease:
         self._groups: list[Stepped] = []
         self._action_layouts: list[ActionLayout] = []
         self._threads: list[ThreadPoolExecutor] = []
-        # The newest answers that each thread was given.
-        self._given: list[collections.deque[Future[None]]] = []
         self._thread_error: BaseException | None = None
         self.is_serving = self.is_answered = False
 
@@ -192,7 +189,8 @@ class Lease:
                 self._sent_log.note_served()
             for group, data in split(message, self._action_layouts):
                 if self._threads:
-                    self._hand_over(group, memoryview(data))
+                    future = self._threads[group].submit(self._answer, group, memoryview(data))
+                    future.add_done_callback(self._note_error)
                 else:
                     self._answer(group, memoryview(data))
         elif isinstance(message, WireError):
@@ -241,19 +239,6 @@ class Lease:
         # Counted first: a killed process has counted all that it sent, and at most one step more.
         self._sent_log.sent(group)
         self._outbox.put(step)
-
-    def _hand_over(self, group: int, actions: ActionsPayload) -> None:
-        """Has the group's thread answer; refuses a learner that fills this process's memory.
-
-        As soon as a step is sent the learner may answer it, before the thread has noted that it is
-        done: so one may still wait behind another, which it refuses if that was no answer.
-        """
-        given = self._given[group]
-        if len(given) == 2 and not given[0].done():
-            raise WireError(f"expected no actions for group {group} before its next step, got some")
-        future = self._threads[group].submit(self._answer, group, actions)
-        given.append(future)
-        future.add_done_callback(self._note_error)
 
     def _note_error(self, future: Future[None]) -> None:
         """Wakes the thread that waits for messages, in the thread whose group failed."""
@@ -330,7 +315,6 @@ class Lease:
         self._failures.budget = budget(assign)
         if self._offer.group_threads and len(assign.groups) > 1:
             self._threads = [ThreadPoolExecutor(1) for _ in assign.groups]
-            self._given = [collections.deque(maxlen=2) for _ in assign.groups]
         positions = iter(self._failures.live)
         for index, group in enumerate(assign.groups):
             asked = assign.environments[group.environment]

@@ -11,7 +11,7 @@ from envs_server.errors import EnvironmentFailedError
 _log = logging.getLogger("envs_server")
 
 _MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
-# Before an environment is built again, once it has failed twice within a minute.
+# Between tries to build an environment, from the second failure in a row on.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 
 
@@ -57,7 +57,7 @@ class Failures:
             return [position for position in range(self._num_envs) if position not in self._out]
 
     def failed(self, position: int | None, text: str) -> None:
-        """Counts and logs a failure, and pauses before the environment is tried again.
+        """Counts and logs a failure.
 
         Of a vector implementation `position` may be None: it counts against all its environments.
         Raises EnvironmentFailedError if the budget is spent: the environment is left out.
@@ -77,6 +77,8 @@ class Failures:
         _log.error("%s", line)
         if is_spent:
             raise EnvironmentFailedError(line)
-        if last_minute > 1:
-            pause = _FIRST_PAUSE_SECONDS * 2 ** (last_minute - 2)
-            self._pause(min(pause, _LONGEST_PAUSE_SECONDS))
+
+    def pause(self, number: int) -> None:
+        """Waits before an environment is built after so many tries in a row that failed."""
+        if number > 1:
+            self._pause(min(_FIRST_PAUSE_SECONDS * 2 ** (number - 2), _LONGEST_PAUSE_SECONDS))

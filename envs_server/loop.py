@@ -6,6 +6,7 @@ episodes.
 """
 
 import contextlib
+import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -194,20 +195,21 @@ class _Loop:
 
     def _build_again(self, row: int, error: BaseException) -> Env:
         """Counts failures and builds until one succeeds or the budget is spent."""
-        while True:
-            self._count(row, "constructor", error)
+        for number in itertools.count(1):
+            self._count(row, number, "constructor", error)
             try:
                 return self._built()
             except BaseException as again:
                 error = again
+        raise AssertionError("counts for ever")
 
     def _restart(self, row: int, where: str, error: BaseException) -> None:
         """Builds the environment of a row again and starts an episode: its stream is cut there.
 
         Raises EnvironmentFailedError if its budget is spent.
         """
-        while True:
-            self._count(row, where, error)
+        for number in itertools.count(1):
+            self._count(row, number, where, error)
             with contextlib.suppress(BaseException):  # it has failed already
                 self.envs[row].close()
             try:
@@ -224,13 +226,15 @@ class _Loop:
         self._restarted[row] = True
         self._infos[row] = {}
 
-    def _count(self, row: int, where: str, error: BaseException) -> None:
+    def _count(self, row: int, number: int, where: str, error: BaseException) -> None:
+        """Counts a failure, the `number`th in a row, and waits before the next try."""
         position, slot = self._places[row]
         text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
         line = f"environment {position} (slot {slot}), {where}: {text}"
         if self._failures is None:
             raise EnvironmentFailedError(line) from error
         self._failures.failed(position, line)
+        self._failures.pause(number)
 
     def _new_seed(self, row: int) -> int:
         """One that was not used before, so that no episode is played twice."""

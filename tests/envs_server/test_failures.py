@@ -23,7 +23,7 @@ def _failures(num_envs: int = 3) -> tuple[Failures, Clock]:
 
 
 def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_other() -> None:
-    failures, clock = _failures()
+    failures, _ = _failures()
     for _ in range(3):
         failures.failed(1, "no licence")
         failures.failed(0, "no licence")
@@ -31,8 +31,13 @@ def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_othe
         failures.failed(1, "no licence")
     assert failures.live == [0, 2]
     assert "no licence" in failures.reason
-    # None before the first try; then they double.
-    assert clock.pauses == [0.1, 0.1, 0.2, 0.2]
+
+
+def test_the_pauses_between_tries_double() -> None:
+    failures, clock = _failures()
+    for number in range(1, 8):
+        failures.pause(number)
+    assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 def test_the_budget_of_an_hour_is_another_and_what_is_older_does_not_count() -> None:

@@ -325,25 +325,3 @@ def test_a_group_that_waits_holds_back_no_other(
     # Each environment lives in one thread, the group's own.
     (one,), (other,) = Waiting.threads[1], Waiting.threads[2]
     assert one != other
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_actions_that_pile_up_before_a_thread_are_refused(
-    learner: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    spec = EnvSpec("Waiting-v0", entry_point=Waiting)
-    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
-    monkeypatch.setattr(Waiting, "goes_on", threading.Event())
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield learner.assign([1], [2], environment=Environment(id=spec.id))
-        next(messages)
-        for sequence in range(3):
-            yield ActionsPayload(pack_actions(0, sequence, np.zeros(1, np.int32)))
-        threading.Timer(0.2, Waiting.goes_on.set).start()
-        list(messages)
-
-    learner.serve(script)
-    assert learner.run(2, 2, group_threads=True).wait() is ExitCode.USAGE
-    assert "expected no actions for group 0 before its next step" in caplog.text

@@ -263,6 +263,7 @@ def test_only_the_very_first_construction_is_wrong_usage() -> None:
     assert fleet.build(failures).reset([1, 2, 3])[:, 0].tolist() == [1, 2, 3]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_fork_that_returns_into_the_loop_ends_there(tmp_path: Any) -> None:
     """Issue D2: it went on as a second env server on the same sockets, and the run ended."""
     trace = tmp_path / "trace"

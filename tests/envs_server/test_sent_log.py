@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from envs_server import sent_log
-from envs_server.sent_log import SentLog
+from envs_server.sent_log import SentLog, has_finished
 
 _ROOT = Path(__file__).parents[2]
 
@@ -111,3 +112,18 @@ def test_a_log_has_its_place_on_the_disk_or_is_an_error(
         with pytest.raises(OSError, match="No space left"):
             sent_log.allocate(FullDisk(), 4096)  # type: ignore[arg-type]
     assert other.stat().st_size == 0
+
+
+def test_notes_are_for_the_next_process_and_for_the_supervisor(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    assert not has_finished(path)
+    log = SentLog(path)
+    assert not log.has_served
+    log.note_served()
+    log.note_finished()
+    log.open(7, [2])
+    assert has_finished(path)
+    # As the next process finds it.
+    after = SentLog(shutil.copy(path, tmp_path / "after"))
+    assert after.has_served and not has_finished(tmp_path / "after")
+    assert [sent.lease for sent in after.report()] == [7]

@@ -20,6 +20,7 @@ import optax
 from seedrl_plugin.counting import code_of
 
 from envs_server.envs.counting import reward_of
+from learner.acting.actor import over_slots
 from learner.serving.leases import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
@@ -335,7 +336,7 @@ class Oracle:
             self.broken.append(f"{where}: the stored version is not the one that acted")
         if (np.diff(rows.version) < 0).any():
             self.broken.append(f"{where}: parameters went back in time")
-        own = exploration(self._outcome.config.serving.training_slots)[slot]
+        own = over_slots(exploration(self._outcome.config.serving.training_slots))[slot]
         if (rows.extras["exploration"] != own).any():
             self.broken.append(f"{where}: acted with the exploration of another slot")
         return seed, row

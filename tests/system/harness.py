@@ -20,7 +20,7 @@ import numpy as np
 
 from envs_server.sent_log import SentLog
 from learner.learning.learn_step import LearnerState
-from learner.reporting.metrics import Metrics
+from learner.reporting.metrics import Metrics, _Distribution
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
@@ -66,11 +66,26 @@ class RecordingMetrics(Metrics):
     def __init__(self, workdir: Path) -> None:
         super().__init__(workdir)
         self.observed: dict[str, list[float]] = defaultdict(list)
+        self._distributions = _Recorded(self.observed)
 
-    def observe(self, name: str, value: float) -> None:
-        """See Metrics."""
-        self.observed[name].append(value)
-        super().observe(name, value)
+
+class _Recorded(dict[str, _Distribution]):
+    """The distributions of an interval, whose values are also appended to `observed`."""
+
+    def __init__(self, observed: dict[str, list[float]]) -> None:
+        super().__init__()
+        self._observed = observed
+
+    def __missing__(self, name: str) -> _Distribution:
+        values = self._observed[name]
+
+        class Recorded(_Distribution):
+            def add(self, value: float) -> None:
+                values.append(value)
+                super().add(value)
+
+        self[name] = made = Recorded()
+        return made
 
 
 @dataclass(frozen=True)

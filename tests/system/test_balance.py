@@ -124,7 +124,9 @@ def test_the_measured_replay_ratio_is_the_configured_one_within_a_batch(balance:
     assert trained_steps == balance.limiter.applied_steps
     # All that was owed has been learned: what is missing is less than a batch.
     assert 0 <= balance.ratio * balance.limiter.env_steps - trained_steps < BATCH_STEPS
-    assert balance.reported_ratio == trained_steps / balance.limiter.env_steps
+    # Reported over all steps, those before learning could begin included.
+    all_steps = balance.limiter.env_steps + balance.limiter.early_steps
+    assert balance.reported_ratio == trained_steps / all_steps
 
 
 def test_environment_steps_are_training_rows_that_something_was_done_for(balance: Balance) -> None:

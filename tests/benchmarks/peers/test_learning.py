@@ -58,12 +58,12 @@ def trained(folder: Path, *, seed: int = 0, final: float = 499.0) -> Path:
 
 def test_compare_reads_what_the_program_said(tmp_path: Path) -> None:
     run = measure(trained(tmp_path / "run"))
-    assert (run.final.mean, run.final.origin) == (499.0, "2 fresh greedy episodes")
+    assert (run.final, run.final_origin) == (499.0, "2 fresh greedy episodes")
     assert [each.mean_return for each in run.curve] == [10.0, 480.0, 500.0]
     reached = run.reached(475.0)
     assert reached is not None and (reached.env_steps, reached.seconds) == (4_000, 4.0)
-    assert (run.seconds, run.pace.env_steps_per_second, run.budget) == (5.0, 800.0, 4_000)
-    assert run.record.config == "Stable-Baselines3 PPO" and "torch 2" in run.machine
+    assert (run.seconds, run.budget) == (5.0, 4_000)
+    assert run.record.config == "Stable-Baselines3 PPO"
     assert run.record.state == "finished"
 
 
@@ -74,7 +74,7 @@ def test_its_seeds_are_one_group_that_others_are_compared_with(tmp_path: Path) -
     found = compare([tmp_path / "a"], [tmp_path / "b"])
     assert [len(each.group.runs) for each in found.groups] == [2, 2]
     (pair,) = found.pairs
-    assert pair.final.probability == 1.0
+    assert pair.probability == 1.0
 
 
 def test_only_a_run_with_its_final_score_has_finished(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ The learner:    python -m learner CONFIG --workdir FOLDER --bind 0.0.0.0:8686 \\
                   --serving.private-key {folder}/learner.key
 An env server:  python -m envs_server --learner HOST:8686 --num-envs 32 \\
                   --token-file {folder}/token --authority {folder}/ca.pem \\
-                  --certificate {folder}/env_server.pem --private-key {folder}/env_server.key
+                  --certificate {folder}/env_server.pem --private-key {folder}/env_server.key \\
+                  --allow-env 'MODULE.*'   (only for environments of your own)
 Valid for {days} days. {folder}/ca.key makes them again; no machine of the run needs it."""
 # Clocks differ.
 _BEFORE = datetime.timedelta(hours=1)
@@ -74,9 +75,13 @@ def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
 
     Raises ConfigError for a ca.key or ca.pem that cannot be read, and OSError.
     """
-    authority, key = _authority(folder)
-    _issue(folder, "learner", (*_LOCAL, *hosts), valid, authority, key)
-    _issue(folder, "env_server", (), valid, authority, key)
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    authority = _authority(folder)
+    for name, names in (("learner", (*_LOCAL, *hosts)), ("env_server", ())):
+        key = ec.generate_private_key(ec.SECP256R1())
+        title = f"seedrl {name.replace('_', ' ')}"
+        _write_pair(folder, name, _sign(title, key, valid, issuer=authority, hosts=names), key)
     if not (folder / "token").exists():
         _write(folder / "token", f"{secrets.token_hex(32)}\n".encode())
 
@@ -103,22 +108,6 @@ def _authority(folder: Path) -> "tuple[x509.Certificate, ec.EllipticCurvePrivate
     return certificate, read
 
 
-def _issue(
-    folder: Path,
-    name: str,
-    hosts: Sequence[str],
-    valid: datetime.timedelta,
-    authority: "x509.Certificate",
-    authority_key: "ec.EllipticCurvePrivateKey",
-) -> None:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    title = f"seedrl {name.replace('_', ' ')}"
-    made = _sign(title, key, valid, issuer=(authority, authority_key), hosts=hosts)
-    _write_pair(folder, name, made, key)
-
-
 def _sign(
     title: str,
     key: "ec.EllipticCurvePrivateKey",
@@ -135,44 +124,25 @@ def _sign(
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, title)])
     by, by_key = (name, key) if issuer is None else (issuer[0].subject, issuer[1])
     now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(by)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BEFORE)
-        .not_valid_after(now + valid)
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-        .add_extension(_usage(is_authority=issuer is None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(by_key.public_key()), critical=False
-        )
-    )
+    own, others = key.public_key(), by_key.public_key()
+    # Each with whether a reader that does not know it must refuse the certificate.
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.BasicConstraints(ca=issuer is None, path_length=None), True),
+        (x509.SubjectKeyIdentifier.from_public_key(own), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(others), False),
+    ]
     if issuer is not None:
         side = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([side]), critical=False)
+        extensions.append((x509.ExtendedKeyUsage([side]), False))
     if hosts:
-        names = x509.SubjectAlternativeName([_host(host) for host in dict.fromkeys(hosts)])
-        builder = builder.add_extension(names, critical=False)
-    return builder.sign(by_key, hashes.SHA256())
-
-
-def _usage(*, is_authority: bool) -> "x509.KeyUsage":
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not is_authority,
-        key_cert_sign=is_authority,
-        crl_sign=is_authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
+        names = [_host(host) for host in dict.fromkeys(hosts)]
+        extensions.append((x509.SubjectAlternativeName(names), False))
+    builder = x509.CertificateBuilder(
+        by, name, own, x509.random_serial_number(), now - _BEFORE, now + valid
     )
+    for extension, is_critical in extensions:
+        builder = builder.add_extension(extension, critical=is_critical)
+    return builder.sign(by_key, hashes.SHA256())
 
 
 def _host(host: str) -> "x509.GeneralName":

@@ -13,7 +13,7 @@ import numpy as np
 
 from learner.serving.batching import Pending
 from learner.serving.core import PlaybackError, ProtocolError
-from learner.serving.handshake.messages import assignment, columns_of, offer_of, spec_of
+from learner.serving.handshake import assignment, columns_of, offer_of, spec_of
 from learner.serving.hub import Hub
 from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
 from learner.serving.peer import EndError

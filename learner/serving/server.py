@@ -19,7 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from learner.serving.access import AddressLock, TokenInterceptor, host_of
 from learner.serving.connection import Connection
-from learner.serving.handshake.messages import message_limit
+from learner.serving.handshake import message_limit
 from learner.serving.hub import Hub
 from learner.serving.peer import EndError, unavailable
 from learner.threads.watchdog import AwakeClock

@@ -156,7 +156,7 @@ def _shown(
     """Where every status goes: the terminal, and monitoring if it is configured."""
     if not config.logging.health_bind:
         return progress.look
-    from learner.reporting.health.endpoint import Health
+    from learner.reporting.health import Health
 
     health = stack.enter_context(Health(config.logging.health_bind))
 

@@ -30,7 +30,7 @@ RUNS: Mapping[str, str] = {
     "saver": "learner.saving.saver:Saver._save",
     "status": "learner.reporting.events:Events.wait",
     "status's looks": "learner.session.status_writer:StatusWriter._look",
-    "health": "learner.reporting.health.endpoint:gauges",
+    "health": "learner.reporting.health:gauges",
     "env server": "envs_server.client:Lease._send",
     "hang limit": "envs_server.hang:resident_mib",
     "stop": "seedrl.wire.learner_connection:LearnerConnection.cancel",

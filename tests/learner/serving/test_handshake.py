@@ -1,6 +1,6 @@
 """How long a message may be."""
 
-from learner.serving.handshake.messages import message_limit
+from learner.serving.handshake import message_limit
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.wire.action_layout import ActionLayout

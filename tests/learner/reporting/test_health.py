@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from learner.reporting.health import http_server
-from learner.reporting.health.endpoint import Health
+from learner.reporting.health import Health
 from learner.reporting.status import EvaluationStatus, Slots, Status
 from seedrl.errors import AddressInUseError
-from tests.patience import SECONDS, wait_until
+from tests.patience import SECONDS
 
 STATUS = Status(
     time_seconds=1e9,
@@ -108,10 +107,7 @@ def test_a_client_that_says_nothing_or_garbage_keeps_nobody_waiting_for_long(
     garbage.close()
 
 
-def test_clients_that_say_nothing_hold_up_neither_others_nor_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(http_server, "_CLIENT_SECONDS", 2 * SECONDS)
+def test_clients_that_say_nothing_hold_up_neither_others_nor_the_end() -> None:
     with contextlib.ExitStack() as silent:
         begun = time.monotonic()
         with Health("127.0.0.1:0") as health:
@@ -119,26 +115,6 @@ def test_clients_that_say_nothing_hold_up_neither_others_nor_the_end(
                 silent.enter_context(socket.create_connection(("127.0.0.1", health.port)))
             assert _well(health) == (200, "starting")
         assert time.monotonic() - begun < SECONDS
-
-
-def test_a_client_that_sends_its_request_byte_by_byte_is_cut_off(
-    health: Health, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server, "_CLIENT_SECONDS", 0.1)
-
-    def has_ended() -> bool:
-        try:
-            slow.send(b"G")
-            return slow.recv(1) == b""
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
-    with socket.create_connection(("127.0.0.1", health.port)) as slow:
-        slow.setblocking(False)
-        wait_until(has_ended)
-    assert _well(health) == (200, "starting")
 
 
 def test_a_port_of_ipv6_is_served_too() -> None:

@@ -1,1 +1,0 @@
-"""What a running learner tells monitoring: that it is well, and numbers."""

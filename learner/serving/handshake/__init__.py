@@ -1,1 +1,0 @@
-"""What is asked of a connection before it may take part."""

@@ -1,4 +1,4 @@
-"""`/healthz` and `/metrics` over HTTP, for monitoring: prometheus_client's server and a page more."""
+"""`/healthz` and `/metrics` over HTTP, for monitoring: prometheus_client's server, one more page."""
 
 import json
 import time

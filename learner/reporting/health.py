@@ -1,4 +1,4 @@
-"""`/healthz` and `/metrics` over HTTP, for monitoring: prometheus_client's server, one more page."""
+"""`/healthz` and `/metrics` over HTTP, for monitoring, by the server of prometheus_client."""
 
 import json
 import time

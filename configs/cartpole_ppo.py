@@ -8,7 +8,7 @@ Lab record
   117,271, 102,492, 108,506, 100,447 and 110,618 environment steps and 47, 39, 34, 29 and 25
   seconds from start to exit; seeds 0 to 3 together 0.64 of the 78, 54, 61 and 42 seconds of
   `cartpole_r2d2` (its seed 4 took 100 while the load rose), all five half of its CPU time. Two
-  cores of a CPU, no accelerator; 2026-11-22, commit da25ca5. With `--learning.regime synchronous`
+  cores of a CPU, no accelerator; 2026-11-22, commit da25ca5. With `--learning.schedule synchronous`
   seed 0 confirmed 500.0 after 100,675 steps.
 """
 

@@ -45,7 +45,7 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=100),
         replay=QueueConfig(ahead_updates=1),
-        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000, regime="synchronous"),
+        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000, schedule="synchronous"),
         evaluation=EvaluationConfig(
             interval_seconds=2.0, episodes=20, target_return=-200.0, confirm_episodes=100
         ),

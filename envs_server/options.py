@@ -65,7 +65,7 @@ class Options:
     --processes each has its own: of a.sent these are a_0.sent, a_1.sent and so on."""
 
     play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """A recording to play in place of environments, to a learner in lock step. Actions other
+    """A recording to play in place of environments, to a deterministic learner. Actions other
     than those recorded are an error; at its end the env server waits."""
 
     max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20

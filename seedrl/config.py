@@ -6,7 +6,7 @@ from typing import Any, Literal
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 
 Vectorization = Literal["auto", "seeded", "sync", "native", "atari"]
-Regime = Literal["asynchronous", "synchronous", "lock_step"]
+Schedule = Literal["asynchronous", "synchronous", "deterministic"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +108,14 @@ class LearningConfig:
       publish_every_updates: updates between two copies of the parameters for acting; 1 in rounds.
       total_steps: training environment steps after which the run ends.
       num_devices: devices that learn; 0 takes all, but for `serving.inference_devices`.
-      regime: how acting and learning share time. `asynchronous`: both at once, whichever is ahead
+      schedule: how acting and learning share time. `asynchronous`: both at once, whichever is ahead
         waits. `synchronous`: in rounds of one sequence of every training slot: act, by the same
         parameters throughout, then learn from all of them while acting waits: the policy lag is 0.
-        For queues; while an env server is missing, all wait. `lock_step`: act on all training slots
-        together, wait for each of them, and learn in between: slower, but on CPUs the seed and what
-        env servers send then decide every bit. For debugging.
+        For queues; while an env server is missing, all wait. `deterministic`: act on all training
+        slots together, wait for each of them, and learn in between: slower, but on CPUs the seed
+        and what env servers send then decide every bit. For debugging.
       record: keep what env servers send in the run's folder, to be played back by an env server
-        with `--play`; in lock step only.
+        with `--play`; only with the schedule `deterministic`.
       keep_freed_memory: on CPUs, let an update use the memory of the one before, instead of getting
         it from the kernel again. Worth it for images, whose updates need hundreds of MiB; small
         programs are slower with it, because all threads then share one arena of malloc.
@@ -128,7 +128,7 @@ class LearningConfig:
     publish_every_updates: int = 1
     total_steps: int = 1_000_000
     num_devices: int = 0
-    regime: Regime = "asynchronous"
+    schedule: Schedule = "asynchronous"
     record: bool = False
     keep_freed_memory: bool = False
     max_skipped_updates: int = 1000
@@ -214,9 +214,6 @@ class LaunchConfig:
         environment holds back its own group alone, and environments that sleep or wait do so side
         by side. For environments that bear several threads; those that compute in Python for
         microseconds get slower by it.
-      restarts: how many times an env server that has ended unasked is started again within a
-        minute, each; one more and it is tried once a minute, while others serve; if none does, the
-        run ends.
       local_link: whether steps take a socket of the kernel instead of gRPC.
       max_memory_mib: resident memory of an env server in MiB beyond which it is restarted; 0 for
         three quarters of the machine's memory.
@@ -226,7 +223,6 @@ class LaunchConfig:
     envs_per_server: int = 0
     groups: int = 2
     group_threads: bool = False
-    restarts: int = 10
     local_link: bool = True
     max_memory_mib: int = 0
 

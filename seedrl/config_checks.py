@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from seedrl.agents.window import WindowSpec
-from seedrl.config import Config, Regime, ServingConfig
+from seedrl.config import Config, Schedule, ServingConfig
 from seedrl.errors import ConfigError, naming_own_code
 from seedrl.wire.address import address_fault, is_local
 from seedrl.wire.version import (
@@ -44,7 +44,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "launch.env_servers": (0, math.inf),
     "launch.envs_per_server": (0, math.inf),
     "launch.groups": (1, MOST_GROUPS),
-    "launch.restarts": (0, math.inf),
     "seed": (0, 2**31 - 1),
 }
 _POSITIVE = (
@@ -69,7 +68,7 @@ def check(config: Config) -> None:
     window = _check_agent(config)
     _check_replay(config, window)
     _check_learning(config)
-    _check_regime(config)
+    _check_schedule(config)
     _check_evaluation(config)
     _check_launch(config)
 
@@ -225,35 +224,35 @@ def _check_learning(config: Config) -> None:
         )
 
 
-def _check_regime(config: Config) -> None:
-    regime: str = config.learning.regime
-    if regime not in get_args(Regime):
+def _check_schedule(config: Config) -> None:
+    schedule: str = config.learning.schedule
+    if schedule not in get_args(Schedule):
         raise ConfigError(
-            f"learning.regime: expected {' or '.join(get_args(Regime))}, got {regime!r}"
+            f"learning.schedule: expected {' or '.join(get_args(Schedule))}, got {schedule!r}"
         )
-    if regime != "asynchronous" and config.serving.inference_devices > 1:
+    if schedule != "asynchronous" and config.serving.inference_devices > 1:
         raise ConfigError(
-            f"serving.inference_devices: expected at most 1 with learning.regime {regime}, where a "
-            f"batch has all training slots, got {config.serving.inference_devices}"
+            f"serving.inference_devices: expected at most 1 with learning.schedule {schedule}, "
+            f"where a batch has all training slots, got {config.serving.inference_devices}"
         )
-    if regime == "synchronous":
+    if schedule == "synchronous":
         _check_rounds(config)
-    if regime != "lock_step":
+    if schedule != "deterministic":
         if config.learning.record:
             raise ConfigError(
-                "learning.record: only a run in lock step can be played back; set "
-                "learning.regime to lock_step too"
+                "learning.record: only a deterministic run can be played back; set "
+                "learning.schedule to deterministic too"
             )
         return
     if config.serving.evaluation_slots:
         raise ConfigError(
-            "serving.evaluation_slots: expected 0 with learning.regime lock_step, where all slots "
-            "step together and evaluation would depend on time, got "
+            "serving.evaluation_slots: expected 0 with learning.schedule deterministic, where all "
+            "slots step together and evaluation would depend on time, got "
             f"{config.serving.evaluation_slots}; use `seedrl evaluate`"
         )
     if not config.checkpoint.replay:
         raise ConfigError(
-            "checkpoint.replay: expected it to be set with learning.regime lock_step, else a "
+            "checkpoint.replay: expected it to be set with learning.schedule deterministic, else a "
             "resumed run would differ from an uninterrupted one"
         )
 
@@ -262,19 +261,19 @@ def _check_rounds(config: Config) -> None:
     agent, replay = type(config.agent).__name__, type(config.replay).__name__
     if not getattr(config.replay, "hands_out_rounds", False):
         raise ConfigError(
-            f"learning.regime: {agent} with {replay} cannot take synchronous, where each sequence "
-            "is learned from once, right after it was acted; use asynchronous, or an agent that "
+            f"learning.schedule: {agent} with {replay} cannot take synchronous, where each "
+            "sequence is learned from once, right after it was acted; use asynchronous, or an agent that "
             "learns on policy with a seedrl.replay.queue.QueueConfig"
         )
     if config.learning.batch_sequences != config.serving.training_slots:
         raise ConfigError(
             "learning.batch_sequences: expected that of serving.training_slots "
-            f"({config.serving.training_slots}) with learning.regime synchronous, where a round is "
+            f"({config.serving.training_slots}) with learning.schedule synchronous, where a round is "
             f"one sequence of every slot, got {config.learning.batch_sequences}"
         )
     if config.learning.publish_every_updates != 1:
         raise ConfigError(
-            "learning.publish_every_updates: expected 1 with learning.regime synchronous, where a "
+            "learning.publish_every_updates: expected 1 with learning.schedule synchronous, where a "
             "round is acted by what the one before has learned, got "
             f"{config.learning.publish_every_updates}"
         )

@@ -24,7 +24,9 @@ RENAMED = {
     "agent.trace_lambda": "agent.gae_lambda (PPO), agent.vtrace_lambda (IMPALA)",
     "learning.replay_ratio": "replay.ratio",
     "learning.tolerance_updates": "replay.tolerance_updates",
-    "learning.lock_step": 'learning.regime ("lock_step" for true, "asynchronous" for false)',
+    "learning.lock_step": 'learning.schedule ("deterministic" for true, "asynchronous" for false)',
+    "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
+    "launch.restarts": "automatic: env servers are restarted with a growing pause",
 }
 
 

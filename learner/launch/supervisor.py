@@ -212,7 +212,7 @@ class Supervisor:
             self._restart(child, code)
             return
         used = self._restarts.used(name)
-        again = f" and was started again {used} times within a minute (launch.restarts)"
+        again = f" and was started again {used} times within a minute"
         line = (
             f"{name} ended with {code}{again if used else ''}; its log, {log}, ends: {ended.reason}"
         )

@@ -199,7 +199,7 @@ def restore_replay(
 
 def streams_can_resume(config: Config, checkpoint: checkpoints.Checkpoint) -> bool:
     """Whether streams of experience can resume where they were: in lock step before and after."""
-    return config.learning.regime == "lock_step" and "streams" in checkpoint.meta
+    return config.learning.schedule == "deterministic" and "streams" in checkpoint.meta
 
 
 def restore_streams(checkpoint: checkpoints.Checkpoint, serving: Serving, config: Config) -> None:

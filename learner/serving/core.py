@@ -319,7 +319,7 @@ def first_row(serving: Serving) -> int:
     """
     if not serving.rule.is_complete:
         raise PlaybackError(
-            "this learner does not run in lock step, so it cannot be played a recording; set "
-            "learning.regime to lock_step, or start the env server without --play"
+            "only a deterministic learner can be played a recording; set "
+            "learning.schedule to deterministic, or start the env server without --play"
         )
     return serving.num_batches

@@ -223,13 +223,13 @@ def _exchange(
     )
 
 
-def resumed_key(key: Array, regime: str, version: int) -> Array:
+def resumed_key(key: Array, schedule: str, version: int) -> Array:
     """The acting key of a session that resumed at `version`; consumes the run's.
 
     Neither the checkpoint's session nor another one that resumed from it has the same: they would
     explore alike. In lock step the same bits follow from the same checkpoint.
     """
-    salt = version if regime == "lock_step" else secrets.randbits(32)
+    salt = version if schedule == "deterministic" else secrets.randbits(32)
     return jax.random.fold_in(key, salt)
 
 
@@ -237,7 +237,7 @@ def _acting(given: _Given, exchange: Exchange, key: Array, *, version: int) -> l
     """Acting, from the checkpoint's step on; `version`: of the parameters to begin with."""
     config, checkpoint = given.config, given.checkpoint
     if checkpoint is not None:
-        key = resumed_key(key, config.learning.regime, version)
+        key = resumed_key(key, config.learning.schedule, version)
     geometry, exploration = given.geometry, _exploration(given.geometry, config, given.agent)
     totals = Totals(
         config.environment.metrics,
@@ -296,11 +296,11 @@ def _learning(
         exchange=exchange,
         metrics=given.metrics,
         publish_every_updates=given.config.learning.publish_every_updates,
-        poll_seconds=POLL_SECONDS if given.config.learning.regime == "asynchronous" else 0.0,
+        poll_seconds=POLL_SECONDS if given.config.learning.schedule == "asynchronous" else 0.0,
     )
 
 
 def _rungs(config: Config) -> int:
     """Of the ladders of batch and page sizes."""
     # Unless both run at once every batch has all slots, and their pages fill up together.
-    return 3 if config.learning.regime == "asynchronous" else 1
+    return 3 if config.learning.schedule == "asynchronous" else 1

@@ -101,7 +101,7 @@ def split_devices(
     if own:
         return learning, local[num_devices : num_devices + own]
     # Otherwise a batch has all slots: it is one device's.
-    return learning, learning if config.learning.regime == "asynchronous" else learning[:1]
+    return learning, learning if config.learning.schedule == "asynchronous" else learning[:1]
 
 
 def _part(name: str, number: int, place: Place) -> int:

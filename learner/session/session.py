@@ -263,6 +263,6 @@ class Session:
 
 
 def _regime(config: Config, parts: Parts, hub: Hub, recorder: Recorder | None) -> Regime:
-    if config.learning.regime == "lock_step":
+    if config.learning.schedule == "deterministic":
         return LockStep(parts, hub, recorder)
-    return Rounds(parts) if config.learning.regime == "synchronous" else FreeRunning(parts)
+    return Rounds(parts) if config.learning.schedule == "synchronous" else FreeRunning(parts)

@@ -50,7 +50,7 @@ from seedrl.types import Array, Sequence, TimeStep, Tree
 class PpoConfig:
     """PPO. "Paper" is Schulman et al. 2017, its table 5 for Atari; deviations are named.
 
-    Its `replay` is a `seedrl.replay.queue.QueueConfig`. In rounds, `learning.regime` synchronous,
+    Its `replay` is a `seedrl.replay.queue.QueueConfig`. In rounds, `learning.schedule` synchronous,
     it is the paper's; asynchronously it is APPO: acting goes on while a batch is learned from, and
     ratios are to the policy that acted.
 

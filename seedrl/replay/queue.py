@@ -39,7 +39,7 @@ class QueueConfig:
     ahead_updates: int = 2
     max_lag_updates: int | None = None
 
-    # Not a field: with as many sequences as slots an update is a round; see `learning.regime`.
+    # Not a field: with as many sequences as slots an update is a round; see `learning.schedule`.
     hands_out_rounds: ClassVar[bool] = True
     # Nor this: each host has a queue of its own, and so none fits another number of hosts.
     is_of_host: ClassVar[bool] = True

@@ -130,7 +130,7 @@ def configuration(address: str) -> Config:
         ),
         replay=dataclasses.replace(config.replay, capacity_steps=4096, min_steps=640),
         learning=dataclasses.replace(
-            config.learning, regime="lock_step", num_devices=1, total_steps=640 + 600 * _ENVS
+            config.learning, schedule="deterministic", num_devices=1, total_steps=640 + 600 * _ENVS
         ),
         evaluation=dataclasses.replace(config.evaluation, target_return=None),
         checkpoint=dataclasses.replace(config.checkpoint, replay=True),

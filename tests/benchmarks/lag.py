@@ -39,13 +39,13 @@ from learner.session.run import train
 from seedrl import config_file
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.window import WindowSpec
-from seedrl.config import Config, Regime
+from seedrl.config import Config, Schedule
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, Tree
 from tests.system.processes import descendants
 
 _CONFIGS = ("cartpole_impala", "cartpole_ppo")
-_REGIMES: tuple[Regime, ...] = ("synchronous", "asynchronous")
+_SCHEDULES: tuple[Schedule, ...] = ("synchronous", "asynchronous")
 _STOPPED_SECONDS, _RUNNING_SECONDS = 1.5, 0.5
 
 
@@ -70,7 +70,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Lag:
-    """What was seen of one agent in one regime.
+    """What was seen of one agent in one schedule.
 
     Attributes:
       rows: that were given to updates; the one that bootstraps counts.
@@ -81,7 +81,7 @@ class Lag:
     """
 
     config: str
-    regime: str
+    schedule: str
     updates: int
     rows: int
     shared: int
@@ -138,7 +138,7 @@ def _note(updates: Array, version: Array, observation: Array) -> None:
 
 def bounds_of(config: Config) -> Bounds:
     """See docs/agents.md, the on-policy queue."""
-    if config.learning.regime == "synchronous":
+    if config.learning.schedule == "synchronous":
         return Bounds(0, 0)
     slots, batch = config.serving.training_slots, config.learning.batch_sequences
     publish_every = config.learning.publish_every_updates
@@ -168,7 +168,7 @@ def judged(given: Mapping[int, Given], bounds: Bounds) -> dict[str, int]:
     }
 
 
-def measured(name: str, regime: Regime, updates: int, is_starved: bool) -> Lag:
+def measured(name: str, schedule: Schedule, updates: int, is_starved: bool) -> Lag:
     """Trains for about `updates` updates, which this process must not have done before."""
     config = config_file.load(name)
     window, batch = config.agent.window, config.learning.batch_sequences
@@ -179,7 +179,7 @@ def measured(name: str, regime: Regime, updates: int, is_starved: bool) -> Lag:
         replay=dataclasses.replace(config.replay, max_lag_updates=ahead + 1),
         serving=dataclasses.replace(config.serving, evaluation_slots=2),
         learning=dataclasses.replace(
-            config.learning, regime=regime, total_steps=updates * batch * window.length
+            config.learning, schedule=schedule, total_steps=updates * batch * window.length
         ),
         evaluation=dataclasses.replace(config.evaluation, target_return=None),
         logging=dataclasses.replace(config.logging, learning_curve=False),
@@ -199,7 +199,7 @@ def measured(name: str, regime: Regime, updates: int, is_starved: bool) -> Lag:
     bounds = bounds_of(config)
     return Lag(
         config=name,
-        regime=regime,
+        schedule=schedule,
         stale=stale,
         bound=bounds.row,
         bound_completing=bounds.completing,
@@ -258,9 +258,9 @@ def main() -> int:
     lags = []
     context = multiprocessing.get_context("spawn")
     for name in _CONFIGS:
-        for regime in _REGIMES[options.starved :]:
+        for schedule in _SCHEDULES[options.starved :]:
             with ProcessPoolExecutor(1, context) as pool:
-                given = name, regime, options.updates, options.starved
+                given = name, schedule, options.updates, options.starved
                 lags.append(pool.submit(measured, *given).result())
     Console().print(_table(lags))
     if options.json is not None:

@@ -172,7 +172,7 @@ def test_sequences_of_a_starved_slot_are_dropped_before_they_exceed_the_bound(ca
 
 def test_rounds_allow_no_lag() -> None:
     config = _config(_Case(4, 4, 1, 1))
-    learning = dataclasses.replace(config.learning, regime="synchronous")
+    learning = dataclasses.replace(config.learning, schedule="synchronous")
     assert bounds_of(dataclasses.replace(config, learning=learning)) == Bounds(0, 0)
 
 

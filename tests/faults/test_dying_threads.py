@@ -31,11 +31,15 @@ _OTHERS += (
 )
 _R2D2 = ("cartpole_r2d2", *FLAGS)
 _LOCK_STEP = (
-    *("--learning.regime=lock_step", "--serving.training-slots=6", "--serving.evaluation-slots=0"),
+    *(
+        "--learning.schedule=deterministic",
+        "--serving.training-slots=6",
+        "--serving.evaluation-slots=0",
+    ),
     *("--environment.vectorization=sync", "--replay.min-steps=96"),
 )
 _PPO = (
-    *("cartpole_ppo", "--learning.regime=synchronous", "--learning.batch-sequences=4"),
+    *("cartpole_ppo", "--learning.schedule=synchronous", "--learning.batch-sequences=4"),
     *("--serving.training-slots=4", "--serving.evaluation-slots=2", "--agent.unroll=7"),
     *("--agent.minibatches=1", "--agent.network.head-sizes=8", "--evaluation.target-return=None"),
     *("--evaluation.episodes=2", "--logging.interval-seconds=0.1", "--logging.no-learning-curve"),

@@ -47,7 +47,7 @@ def test_env_servers_that_are_killed_are_noticed_at_once_and_soon_back(
     noticed, back = list[float](), list[float]()
     run = programs(
         *(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY, *UNHURRIED),
-        *("--env-servers=2", "--launch.restarts=1000"),
+        "--env-servers=2",
     )
     wait_for(lambda: any(line["updates"] > 0 for line in records(workdir)), run)
     for number in range(scaled(_KILLS)):

@@ -45,7 +45,7 @@ VALID = Config(
 LOCK_STEP = dataclasses.replace(
     VALID,
     serving=ServingConfig(training_slots=8, evaluation_slots=0),
-    learning=LearningConfig(regime="lock_step", record=True),
+    learning=LearningConfig(schedule="deterministic", record=True),
     checkpoint=CheckpointConfig(replay=True),
 )
 
@@ -95,7 +95,6 @@ def test_the_least_config_that_one_would_write_passes() -> None:
         ("launch.envs_per_server", -1),
         ("launch.groups", 0),
         ("launch.groups", 1001),
-        ("launch.restarts", -1),
         ("seed", -1),
         ("replay.ratio", float("nan")),
         ("evaluation.target_return", float("inf")),
@@ -318,9 +317,12 @@ def test_lock_step_with_all_that_it_needs_passes() -> None:
     [
         (
             "serving",
-            "serving.evaluation_slots: expected 0 with learning.regime lock_step, .*, got 4",
+            "serving.evaluation_slots: expected 0 with learning.schedule deterministic, .*, got 4",
         ),
-        ("checkpoint", "checkpoint.replay: expected it to be set with learning.regime lock_step"),
+        (
+            "checkpoint",
+            "checkpoint.replay: expected it to be set with learning.schedule deterministic",
+        ),
     ],
 )
 def test_lock_step_refuses_what_would_depend_on_time_or_be_lost(section: str, message: str) -> None:
@@ -332,21 +334,23 @@ def test_lock_step_acts_on_one_device() -> None:
     serving = dataclasses.replace(LOCK_STEP.serving, inference_devices=1)
     check(dataclasses.replace(LOCK_STEP, serving=serving))
     serving = dataclasses.replace(serving, inference_devices=2)
-    message = "serving.inference_devices: expected at most 1 with learning.regime lock_step, .* 2"
+    message = (
+        "serving.inference_devices: expected at most 1 with learning.schedule deterministic, .* 2"
+    )
     with pytest.raises(ConfigError, match=message):
         check(dataclasses.replace(LOCK_STEP, serving=serving))
 
 
 def test_a_regime_that_this_version_does_not_have_is_refused_by_name() -> None:
-    learning: Any = {"regime": "alternating"}
+    learning: Any = {"schedule": "alternating"}
     config = dataclasses.replace(VALID, learning=LearningConfig(**learning))
-    message = "regime: expected asynchronous or synchronous or lock_step, got 'alternating'"
+    message = "schedule: expected asynchronous or synchronous or deterministic, got 'alternating'"
     with pytest.raises(ConfigError, match=message):
         check(config)
 
 
 def test_rounds_are_for_a_queue_and_one_sequence_of_every_slot() -> None:
-    rounds = LearningConfig(regime="synchronous", batch_sequences=6)
+    rounds = LearningConfig(schedule="synchronous", batch_sequences=6)
     with pytest.raises(ConfigError, match="OwnAgent with ReplayConfig cannot take synchronous"):
         check(dataclasses.replace(VALID, learning=rounds))
     on_policy = dataclasses.replace(VALID, agent=PpoConfig(), replay=QueueConfig(), learning=rounds)
@@ -381,6 +385,6 @@ def test_a_replay_is_any_config_that_offers_what_is_needed(replay: Any, message:
         check(dataclasses.replace(VALID, replay=replay))
 
 
-def test_only_a_run_in_lock_step_can_be_recorded() -> None:
-    with pytest.raises(ConfigError, match=r"learning\.record: only a run in lock step can be"):
+def test_only_a_deterministic_run_can_be_recorded() -> None:
+    with pytest.raises(ConfigError, match=r"learning\.record: only a deterministic run can be"):
         check(changed("learning.record", True))

@@ -153,7 +153,7 @@ def test_text_that_is_no_saved_config_is_refused(text: str) -> None:
 def test_a_config_with_the_field_names_of_an_earlier_version_says_what_to_change() -> None:
     document = json.loads(config_json.to_json(config_file.load("cartpole_r2d2")))
     learning = document["config"]["learning"]
-    del learning["regime"]
+    del learning["schedule"]
     learning |= {"lock_step": False, "replay_ratio": 4.0}
     agent = document["config"]["agent"]
     agent["priority_mix"] = agent.pop("priority_eta")
@@ -162,11 +162,11 @@ def test_a_config_with_the_field_names_of_an_earlier_version_says_what_to_change
     for old, new in (
         ("agent.priority_mix", "agent.priority_eta"),
         ("learning.replay_ratio", "replay.ratio"),
-        ("learning.lock_step", "learning.regime"),
+        ("learning.lock_step", "learning.schedule"),
     ):
         assert f"{old} is now {new}" in str(refused.value)
     agent["priority_eta"] = agent.pop("priority_mix")
-    learning["regime"] = "asynchronous"
+    learning["schedule"] = "asynchronous"
     document["config"]["replay"]["ratio"] = learning.pop("replay_ratio")
     del learning["lock_step"]
     assert config_json.from_json(json.dumps(document)) == config_file.load("cartpole_r2d2")

@@ -35,7 +35,7 @@ pytestmark = [
 PAGE_STEPS, NUM_SLOTS, TOTAL_STEPS = 8, 4, 400  # the first two as in TINY
 LOCK_STEP = (
     *TINY,
-    "--learning.regime=lock_step",
+    "--learning.schedule=deterministic",
     "--checkpoint-replay",
     "--serving.evaluation-slots=0",
     # Each environment with random numbers of its own, so that it does not matter who its

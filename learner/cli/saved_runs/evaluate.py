@@ -74,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
         planned = _just_enough(planned, config, options.episodes)
         logs = make_logs(options.workdir, "evaluate")
         commands = env_servers.commands(planned, config.environment, address=address, logs=logs)
-        supervisor = Supervisor(commands, restarts=config.launch.restarts)
+        supervisor = Supervisor(commands, restarts=10)
         evaluation = play(supervisor, config, options, logs=logs)
     if not isinstance(evaluation, tuple):
         return evaluation

@@ -66,10 +66,10 @@ def joined(
     if place.num_hosts == 1:
         yield alone()
         return
-    if config.learning.regime != "asynchronous":
+    if config.learning.schedule != "asynchronous":
         raise ConfigError(
-            f"--hosts: learning.regime {config.learning.regime} is for one host, where one thread "
-            "acts and learns; expected asynchronous"
+            f"--hosts: learning.schedule {config.learning.schedule} is for one host, where one "
+            "thread acts and learns; expected asynchronous"
         )
     common = {**_common(config), "--init-from": str(init_from or "nothing")}
     hello = Hello(place.host_index, place.num_hosts, common)

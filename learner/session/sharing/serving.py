@@ -37,11 +37,11 @@ def serving_hub(
     meta = {} if checkpoint is None else checkpoint.meta
     deadline = config.serving.batch_deadline_seconds
     free = free_running(deadline)
-    rule = {"asynchronous": free, "synchronous": rounds(), "lock_step": lock_step()}
+    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
     serving = Serving(
         slots,
         page_steps=geometry.page_steps,
-        rule=rule[config.learning.regime],
+        rule=rule[config.learning.schedule],
         evaluation_rule=free,
     )
     if checkpoint is not None:

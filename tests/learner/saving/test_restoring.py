@@ -193,7 +193,7 @@ def _acting(slots: int = 3) -> ActingSnapshot:
 
 
 def _in_lock_step(training_slots: int = 3) -> Config:
-    learning = dataclasses.replace(CONFIG.learning, regime="lock_step")
+    learning = dataclasses.replace(CONFIG.learning, schedule="deterministic")
     serving = dataclasses.replace(CONFIG.serving, training_slots=training_slots)
     return dataclasses.replace(CONFIG, learning=learning, serving=serving)
 

@@ -90,7 +90,10 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"config": CONFIG.replace('"regime": "asynchronous"', '"lock_step": false')}, ConfigError),
+        (
+            {"config": CONFIG.replace('"schedule": "asynchronous"', '"lock_step": false')},
+            ConfigError,
+        ),
         ({"config": "{"}, UserError),
         ({"config": "[]"}, UserError),
         ({"config": None}, CheckpointError),

@@ -151,7 +151,7 @@ def test_actions_that_were_computed_together_leave_together_if_they_may(
 @pytest.mark.parametrize(
     ("is_lock_step", "reason"),
     [
-        (False, "this learner does not run in lock step"),
+        (False, "only a deterministic learner"),
         (True, "expected streams that can resume at row 1, but that of slot 0 was cut"),
     ],
 )

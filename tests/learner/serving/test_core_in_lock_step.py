@@ -214,7 +214,7 @@ def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
 def test_a_recording_is_not_played_outside_of_lock_step() -> None:
     slots = SlotTable(training=4, evaluation=0, seed=0)
     serving = Serving(slots, page_steps=K, rule=free_running(0.5))
-    with pytest.raises(PlaybackError, match=r"set learning\.regime to lock_step"):
+    with pytest.raises(PlaybackError, match=r"set learning\.schedule to deterministic"):
         _play(serving)
     assert serving.slots.num_free == 4
 

@@ -247,8 +247,8 @@ def test_a_learning_rate_that_decays_is_no_constant(
 def test_sessions_that_resume_from_one_checkpoint_explore_with_keys_of_their_own() -> None:
     key = jax.random.PRNGKey(3)
 
-    def keys(regime: str) -> set[tuple[int, ...]]:
-        return {tuple(resumed_key(key, regime, 7).tolist()) for _ in range(4)}
+    def keys(schedule: str) -> set[tuple[int, ...]]:
+        return {tuple(resumed_key(key, schedule, 7).tolist()) for _ in range(4)}
 
     assert len(keys("asynchronous")) == len(keys("synchronous")) == 4
-    assert len(keys("lock_step")) == 1 and keys("lock_step") != {tuple(key.tolist())}
+    assert len(keys("deterministic")) == 1 and keys("deterministic") != {tuple(key.tolist())}

@@ -56,8 +56,8 @@ def test_devices_that_learn_act_too_unless_others_do() -> None:
         (2, {}, ([first, second], [third, fourth])),
         (1, {"num_devices": 2}, ([first, second], [third])),
         # One batch has all slots, so one device acts.
-        (0, {"regime": "lock_step"}, ([first, second, third, fourth], [first])),
-        (0, {"regime": "synchronous"}, ([first, second, third, fourth], [first])),
+        (0, {"schedule": "deterministic"}, ([first, second, third, fourth], [first])),
+        (0, {"schedule": "synchronous"}, ([first, second, third, fourth], [first])),
     ):
         config = _config(**fields)
         serving = dataclasses.replace(config.serving, inference_devices=inference)

@@ -262,19 +262,19 @@ def _check_rounds(config: Config) -> None:
     if not getattr(config.replay, "hands_out_rounds", False):
         raise ConfigError(
             f"learning.schedule: {agent} with {replay} cannot take synchronous, where each "
-            "sequence is learned from once, right after it was acted; use asynchronous, or an agent that "
-            "learns on policy with a seedrl.replay.queue.QueueConfig"
+            "sequence is learned from once, right after it was acted; use asynchronous, or an "
+            "agent that learns on policy with a seedrl.replay.queue.QueueConfig"
         )
     if config.learning.batch_sequences != config.serving.training_slots:
         raise ConfigError(
             "learning.batch_sequences: expected that of serving.training_slots "
-            f"({config.serving.training_slots}) with learning.schedule synchronous, where a round is "
-            f"one sequence of every slot, got {config.learning.batch_sequences}"
+            f"({config.serving.training_slots}) with learning.schedule synchronous, where a "
+            f"round is one sequence of every slot, got {config.learning.batch_sequences}"
         )
     if config.learning.publish_every_updates != 1:
         raise ConfigError(
-            "learning.publish_every_updates: expected 1 with learning.schedule synchronous, where a "
-            "round is acted by what the one before has learned, got "
+            "learning.publish_every_updates: expected 1 with learning.schedule synchronous, where "
+            "a round is acted by what the one before has learned, got "
             f"{config.learning.publish_every_updates}"
         )
 
